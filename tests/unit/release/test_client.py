@@ -277,12 +277,12 @@ def test_a_list_of_what_is_attached_that_another_overwrote_is_written_again(
     times: list[int] = []
 
     def put_and_lose(
-        repository: str, reference: str, body: bytes, media_type: str, step: str
-    ) -> str:
-        said = put(repository, reference, body, media_type, step)
+        repository: str, reference: str, body: bytes, media_type: str
+    ) -> tuple[Descriptor, str]:
+        said = put(repository, reference, body, media_type)
         if reference == tag and not times:
             times.append(1)
-            put(repository, tag, index_body([subject]), IMAGE_INDEX, step)
+            put(repository, tag, index_body([subject]), IMAGE_INDEX)
         return said
 
     monkeypatch.setattr(client, "_put", put_and_lose)

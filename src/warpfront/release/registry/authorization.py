@@ -81,7 +81,8 @@ class Authorization:
             self._tokens.pop(scopes, None)
             bearer = _bearer_of(offers)
             if bearer is not None:
-                _require_safe(bearer[0], self._host)
+                if fault := address_fault(bearer[0], self._host):
+                    raise wrong(self._host, _STEP, f"it sends logins to {fault}")
                 self._bearer = bearer
                 return True
             login = self._known_login()
@@ -157,16 +158,19 @@ def _bearer_of(offers: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def _require_safe(realm: str, host: str) -> None:
+def address_fault(url: str, host: str) -> str:
+    """Return why no request to `host` may lead on to this address, "" if it may: over TLS, or
+    on this machine where the host is.
+    """
     try:
-        parts = urlsplit(realm)
+        parts, port = urlsplit(url), urlsplit(url).port
     except ValueError:
-        raise wrong(host, _STEP, "it sends logins to an address that is none") from None
-    plain_at_home = parts.scheme == "http" and is_loopback(parts.netloc) and is_loopback(host)
-    if (parts.scheme != "https" and not plain_at_home) or not parts.hostname or "@" in parts.netloc:
-        raise wrong(
-            host, _STEP, f"it sends logins to {parts.scheme}://{parts.hostname}, not over TLS"
-        )
+        return "an address that is none"
+    if not parts.hostname or port == 0 or "@" in parts.netloc:
+        return "an address that is none"
+    is_plain_here = parts.scheme == "http" and is_loopback(parts.netloc) and is_loopback(host)
+    is_safe = parts.scheme == "https" or is_plain_here
+    return "" if is_safe else f"{parts.scheme}://{parts.hostname}, not over TLS"
 
 
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -117,16 +117,10 @@ class HttpRegistry:
         """See `Registry`. A subject's attachment is listed under the fallback tag where the
         registry's answer does not confirm its own list.
         """
-        step = f"put manifest {_named(repository, reference)}"
-        digest = digest_of_bytes(body)
-        document = self._document(body, media_type, step)
-        if is_digest(reference) and reference != digest:
-            raise InputError(f"{reference}: what should be put there is {digest}")
-        listed = self._put(repository, reference, body, media_type, step)
-        descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
-        if document.subject is not None and listed != document.subject.digest:
+        descriptor, subject = self._put(repository, reference, body, media_type)
+        if subject:
             manifest = RegistryManifest(descriptor=descriptor, body=body)
-            self._list(repository, document.subject.digest, [manifests.referrer_of(manifest)])
+            self._list(repository, subject, [manifests.referrer_of(manifest)])
         return descriptor
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
@@ -149,7 +143,13 @@ class HttpRegistry:
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
     ) -> None:
         ask = self._blob_ask(repository, digest, {200, 206, 416})
-        Saving(self._exchange, ask, digest, size_bytes, self._on_bytes).into(destination)
+        Saving(
+            exchange=self._exchange,
+            ask=ask,
+            digest=digest,
+            size_bytes=size_bytes,
+            on_bytes=self._on_bytes,
+        ).into(destination)
 
     def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
         step = f"blob {_named(repository, source.digest)}"
@@ -173,10 +173,10 @@ class HttpRegistry:
                 self._forget(repository, location)
             location = new_location or location
         upload = Upload(
-            self._exchange,
-            repository,
-            source,
-            (push(repository),),
+            exchange=self._exchange,
+            repository=repository,
+            source=source,
+            scopes=(push(repository),),
             location=location,
             sizes=self._sizes,
             on_bytes=self._on_bytes,
@@ -204,23 +204,20 @@ class HttpRegistry:
         _require_repository(repository)
         contents = dict.fromkeys((EMPTY_BODY, *(artifact.payload for artifact in artifacts)))
 
-        def unlisted(artifact: Artifact) -> Descriptor | None:
-            """Put the manifest of an artifact; what is to be listed, unless the registry has."""
-            body = body_of(subject, artifact)
-            digest = digest_of_bytes(body)
-            step = f"put manifest {_named(repository, digest)}"
-            if self._put(repository, digest, body, IMAGE_MANIFEST, step) == subject.digest:
-                return None
-            put = Descriptor(media_type=IMAGE_MANIFEST, digest=digest, size_bytes=len(body))
-            return manifests.referrer_of(RegistryManifest(descriptor=put, body=body))
+        bodies = [body_of(subject, artifact) for artifact in artifacts]
+
+        def put(body: bytes) -> tuple[Descriptor, str]:
+            return self._put(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for _ in pool.map(
-                lambda content: self.put_blob(repository, BytesBlob(content)), contents
-            ):
-                pass
-            put = [*pool.map(unlisted, artifacts)]
-        if missing := [descriptor for descriptor in put if descriptor is not None]:
+            list(pool.map(lambda content: self.put_blob(repository, BytesBlob(content)), contents))
+            descriptors = list(pool.map(put, bodies))
+        missing = [
+            manifests.referrer_of(RegistryManifest(descriptor=descriptor, body=body))
+            for (descriptor, unlisted), body in zip(descriptors, bodies, strict=True)
+            if unlisted
+        ]
+        if missing:
             self._list(repository, subject.digest, missing)
 
     def tags(self, repository: str) -> tuple[str, ...]:
@@ -265,19 +262,28 @@ class HttpRegistry:
         answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
         return answer.status_code
 
-    def _put(self, repository: str, reference: str, body: bytes, media_type: str, step: str) -> str:
-        """Return the subject under which the registry has listed this; "" for none."""
+    def _put(
+        self, repository: str, reference: str, body: bytes, media_type: str
+    ) -> tuple[Descriptor, str]:
+        """Return the descriptor, and the subject under which the registry has not listed it."""
+        step = f"put manifest {_named(repository, reference)}"
+        digest, document = digest_of_bytes(body), self._document(body, media_type, step)
+        if is_digest(reference) and reference != digest:
+            raise InputError(f"{reference}: what should be put there is {digest}")
         url, headers = f"/v2/{repository}/manifests/{reference}", {"Content-Type": media_type}
         scopes = (push(repository),)
         ask = Request("PUT", url, step, scopes, {200, 201}, {**ACCEPT, **headers}, body)
         answer, _ = self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
-        digest, declared = digest_of_bytes(body), answer.headers.get(_DIGEST_HEADER)
+        declared = answer.headers.get(_DIGEST_HEADER)
         if declared is None:  # then it has to show it
             descriptor = self.head(repository, reference)
             declared = descriptor.digest if descriptor is not None else "nothing"
         if declared != digest:
             raise self._wrong(step, f"it says that it stored {declared:.80}, not {digest}")
-        return answer.headers.get("OCI-Subject", "")
+        subject = document.subject.digest if document.subject else ""
+        is_listed = answer.headers.get("OCI-Subject", "") == subject
+        put = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
+        return put, "" if is_listed else subject
 
     def _list(self, repository: str, subject: str, new: Sequence[Descriptor]) -> None:
         """List artifacts in the fallback index of their subject. Others may write that at the
@@ -290,7 +296,7 @@ class HttpRegistry:
             if not _missing(new, listed):
                 return
             body = manifests.index_body((*listed, *_missing(new, listed)), annotations)
-            self._put(repository, tag, body, IMAGE_INDEX, step)
+            self._put(repository, tag, body, IMAGE_INDEX)
             missing = _missing(new, self._listed(repository, subject)[0])
             if not missing:
                 return

@@ -6,13 +6,13 @@ What is there stays, what another repository of the same registry has is mounted
 
 from __future__ import annotations
 
+import io
 import tempfile
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Self
 
 from warpfront.errors import InputError
 from warpfront.release.registry import manifests
@@ -142,32 +142,24 @@ class _Blob:
     def size_bytes(self) -> int:
         return self.named.size_bytes
 
-    def open(self) -> Any:
+    def open(self) -> _StoppableFile:
         registry, path = self.source.registry, self.folder / "blob"
         if isinstance(registry, LayoutRegistry) and registry.checked:
-            return _StoppableFile(registry.open_file(self.named), self.stop)
-        if not path.exists():
+            path = registry.file_of(self.named)
+        elif not path.exists():
             registry.save_blob(self.source.repository, self.digest, path, self.size_bytes)
-        return _StoppableFile(path.open("rb"), self.stop)
+        return _StoppableFile(str(path), self.stop)
 
 
-class _StoppableFile:
-    def __init__(self, file: BinaryIO, stop: threading.Event) -> None:
-        self._file, self._stop = file, stop
+class _StoppableFile(io.FileIO):
+    def __init__(self, path: str, stop: threading.Event) -> None:
+        super().__init__(path)
+        self._stop = stop
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._file.close()
-
-    def read(self, count: int = -1) -> bytes:
+    def read(self, count: int | None = -1) -> bytes:
         if self._stop.is_set():
             raise _StoppedError
-        return self._file.read(count)
+        return super().read(-1 if count is None else count)
 
 
 @dataclass(slots=True)

@@ -12,24 +12,26 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import requests
 
 from warpfront.errors import RegistryError
 from warpfront.release.registry.authorization import Login, read_credentials
 from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.http import read_trust
-from warpfront.release.registry.patience import Attempts, Pace, Patience
+from warpfront.release.registry.http import Exchange, Request, read_trust
+from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES
+from warpfront.release.registry.patience import Pace, Patience
 from warpfront.system.process import Run
 from warpfront.system.references import is_docker_io
-from warpfront.system.registry_errors import TransientError, by_exception, by_status, refused
+from warpfront.system.registry_errors import RETRIED_STATUSES, by_status, refused
 
 _GITHUB, _HUB = "https://api.github.com", "https://hub.docker.com"
 _TOKENS = ("GH_TOKEN", "GITHUB_TOKEN")
 _PAGE, _MOST_PAGES = 100, 200
 _STEP = "delete"
-_TIMEOUTS = (10.0, 45.0)
+# Every other status is an answer, whose reason is in its body.
+_ANSWERS = frozenset(range(200, 600)) - RETRIED_STATUSES
 
 
 Delete = Callable[[str, str, Iterable[str]], None]
@@ -52,15 +54,22 @@ def deleter_for(
     repositories, pace = tuple(repositories), pace or Pace()
     if all(registry.deletes(repository) for repository in repositories):
         return lambda repository, digest, _tags: registry.delete(repository, digest)
-    login = read_credentials(environment, run).login_for(registry.host)
-    trust = read_trust(registry.host, environment).bundle
+    credentials = read_credentials(environment, run)
+    login = credentials.login_for(registry.host)
+
+    def api(address: str, token: str = "") -> _Api:
+        host = urlsplit(address).netloc
+        trust = read_trust(host, environment)
+        return _Api(address, Exchange(host, credentials, trust, Patience(), pace), token)
+
     if registry.host == "ghcr.io":
-        packages = _github(environment, login, trust, pace)
+        address = environment.get("GITHUB_API_URL") or _GITHUB
+        packages = GitHubPackages(api(address, _github_token(environment, login)))
         for repository in repositories:  # which needs the same package and token
             packages.numbers(repository)
         return packages.delete
     if is_docker_io(registry.host):
-        hub = DockerHub(registry, _Api(_HUB, "Docker Hub", trust=trust, pace=pace), login)
+        hub = DockerHub(registry, api(_HUB), login)
         hub.log_in()
         return hub.delete
     raise refused(
@@ -72,9 +81,7 @@ def deleter_for(
     )
 
 
-def _github(
-    environment: Mapping[str, str], login: Login | None, trust: str | None, pace: Pace
-) -> GitHubPackages:
+def _github_token(environment: Mapping[str, str], login: Login | None) -> str:
     token = next((environment[name] for name in _TOKENS if environment.get(name)), "")
     token = token or (login.password if login else "")
     if not token:
@@ -85,8 +92,7 @@ def _github(
             "GH_TOKEN names one with `read:packages` and `delete:packages`; in a workflow, "
             "`permissions: packages: write`",
         )
-    api = environment.get("GITHUB_API_URL") or _GITHUB
-    return GitHubPackages(_Api(api, "GitHub's API", token=token, trust=trust, pace=pace))
+    return token
 
 
 class GitHubPackages:
@@ -175,22 +181,15 @@ class DockerHub:
 
 
 class _Api:
-    """JSON over HTTPS, with one bearer token; tried again as a registry is."""
+    """JSON over HTTPS with one bearer token, tried again as a registry is."""
 
-    def __init__(
-        self,
-        address: str,
-        name: str,
-        *,
-        token: str = "",
-        trust: str | None = None,
-        pace: Pace | None = None,
-    ) -> None:
-        self._address, self._name, self.token = address.rstrip("/"), name, token
-        self._trust, self._pace = trust, pace or Pace()
+    def __init__(self, address: str, exchange: Exchange, token: str) -> None:
+        self._address, self._exchange, self.token = address.rstrip("/"), exchange, token
 
-    def wrong(self, message: str) -> RegistryError:
-        return refused(self._name, _STEP, message, "try again later, or delete on its page")
+    def wrong(
+        self, message: str, hint: str = "try again later, or delete on its page"
+    ) -> Exception:
+        return refused(self._exchange.host, _STEP, message, hint)
 
     def call(
         self,
@@ -205,45 +204,26 @@ class _Api:
         """Return the answer's JSON, None where it has none. `renew` gets another token where one
         has expired; `refusals` are words of an answer with what to do. Raises `RegistryError`.
         """
-        attempts = Attempts(Patience(), self._pace)
-        answer, failure = attempts.run(lambda: self._once(method, path, accepted, body))
+        answer, content = self._asked(method, path, body)
         if answer.status_code == 401 and renew is not None:
             renew()
-            answer, failure = attempts.run(lambda: self._once(method, path, accepted, body))
-        content = _json(answer.content)
-        if failure is None:
-            return content
-        message = str(content.get("message", ""))[:300] if isinstance(content, dict) else ""
+            answer, content = self._asked(method, path, body)
+        document = _json(content)
+        if answer.status_code in accepted:
+            return document
+        message = str(document.get("message", ""))[:300] if isinstance(document, dict) else ""
         hints = (do for words, do in (refusals or {}).items() if words in message.lower())
-        text = f"HTTP {answer.status_code} ({message})"
-        raise refused(self._name, _STEP, text, next(hints, failure.hint))
+        usual = by_status("", _STEP, answer.status_code, answer.headers, content)
+        assert isinstance(usual, RegistryError), "others are tried again"
+        raise self.wrong(f"HTTP {answer.status_code} ({message})", next(hints, usual.hint))
 
-    def _once(
-        self, method: str, path: str, accepted: set[int], body: object
-    ) -> tuple[requests.Response, RegistryError | None]:
-        """Return an answer, and the error of one that is not accepted."""
-        headers = {"Accept": "application/json"}
+    def _asked(self, method: str, path: str, body: object) -> tuple[requests.Response, bytes]:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        try:
-            answer = requests.request(
-                method,
-                f"{self._address}{path}",
-                json=body,
-                headers=headers,
-                auth=lambda request: request,  # so that no ~/.netrc takes its place
-                timeout=_TIMEOUTS,
-                allow_redirects=False,
-                verify=self._trust or True,
-            )
-        except (requests.RequestException, OSError) as error:
-            raise by_exception(self._name, _STEP, error) from None
-        if answer.status_code in accepted:
-            return answer, None
-        failure = by_status(self._name, _STEP, answer.status_code, answer.headers, answer.content)
-        if isinstance(failure, TransientError):
-            raise failure
-        return answer, failure
+        sent = None if body is None else json.dumps(body).encode()
+        ask = Request(method, f"{self._address}{path}", _STEP, (), _ANSWERS, headers, sent)
+        return self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
 
 
 def _json(content: bytes) -> Any:

@@ -11,13 +11,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
-from urllib.parse import urljoin, urlsplit
+from typing import Any, BinaryIO
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import requests
 
 from warpfront.errors import RegistryError
-from warpfront.release.registry.authorization import Authorization, Credentials, Scopes
+from warpfront.release.registry.authorization import (
+    Authorization,
+    Credentials,
+    Scopes,
+    address_fault,
+)
 from warpfront.release.registry.contract import INDEX_TYPES, MANIFEST_TYPES
 from warpfront.release.registry.patience import Adapter, Attempts, Pace, Patience, received
 from warpfront.system.references import address_of, is_loopback
@@ -35,7 +40,7 @@ ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request. `url` may begin with its path; `step` is its purpose, in words; `accepted`
-    are the statuses that are an answer. A `body` that is no bytes is made anew for each try;
+    are the statuses that are an answer. A `body` that is no bytes is opened anew for each try;
     `more_seconds` are added to the time limit of an answer.
     """
 
@@ -45,7 +50,7 @@ class Request:
     scopes: Scopes
     accepted: Collection[int]
     headers: Mapping[str, str] = field(default_factory=lambda: ACCEPT)
-    body: Callable[[], BinaryIO | bytes] | bytes | None = None
+    body: Callable[[], BinaryIO] | bytes | None = None
     more_seconds: float = 0.0
 
 
@@ -129,7 +134,7 @@ class Exchange:
         a failure that may not repeat.
         """
         answer = self._sent(ask, urljoin(self.origin, ask.url))
-        if answer.status_code == 401:
+        if answer.status_code == 401 and 401 not in ask.accepted:
             header = answer.request.headers.get("Authorization", "")
             offers = answer.raw.headers.getlist("WWW-Authenticate")
             self.finish(answer)
@@ -142,7 +147,7 @@ class Exchange:
         if answer.status_code in _REDIRECTS and answer.status_code not in ask.accepted:
             answer = self._followed(ask, answer)
         if answer.status_code not in ask.accepted:
-            self._refuse(ask.step, answer)
+            raise self._refusal(ask.step, answer)
         return answer
 
     def body(self, answer: requests.Response, step: str, limit_bytes: int) -> bytes:
@@ -160,23 +165,19 @@ class Exchange:
         try:
             yield from received(answer, self.patience, self.pace)
         except (requests.RequestException, OSError) as error:
-            self._fail(step, error)
+            raise by_exception(self.host, step, error) from error
 
     def next_address(self, location: str, base: str, step: str) -> str:
         """Return a registry's next address, made absolute. The request there may be large and
-        may need the login, so it is on the same host, or on another by TLS.
+        may need the login, so it goes over TLS, or stays on this machine.
         """
-        url = joined(base, location) if location else ""
-        parts = urlsplit(url)
-        if not parts.hostname or "@" in parts.netloc:
+        if not location:
             raise wrong(self.host, step, "it does not say where to go on")
-        # Another address on this machine may be without TLS, for a registry that is there itself.
-        beside = is_loopback(parts.netloc) and self.origin.startswith("http://")
-        if parts.scheme != "https" and not self._is_own(url) and not beside:
-            raise wrong(
-                self.host, step, f"it sends us on to {parts.scheme}://{parts.netloc}, not over TLS"
-            )
-        return url
+        with contextlib.suppress(ValueError):
+            location = urljoin(base, location)
+        if fault := address_fault(location, self.host):
+            raise wrong(self.host, step, f"it sends us on to {fault}")
+        return location
 
     def _followed(self, ask: Request, answer: requests.Response) -> requests.Response:
         """Return the answer of a redirect. Only a request without a body is followed; the login
@@ -199,73 +200,57 @@ class Exchange:
         raise wrong(self.host, ask.step, "it redirects again and again")
 
     def _sent(self, ask: Request, url: str) -> requests.Response:
-        headers = dict(ask.headers)
-        if self._is_own(url) and (authorization := self._authorization.header(ask.scopes)):
-            headers["Authorization"] = authorization
-        with contextlib.ExitStack() as opened:
-            body = ask.body() if callable(ask.body) else ask.body
-            if body is not None and not isinstance(body, bytes):
-                opened.enter_context(contextlib.closing(body))
-            return self._request(
-                ask.method, url, ask.step, headers, body=body, more_seconds=ask.more_seconds
-            )
-
-    def _request(
-        self,
-        method: str,
-        url: str,
-        step: str,
-        headers: Mapping[str, str],
-        *,
-        body: BinaryIO | bytes | Mapping[str, str] | None = None,
-        more_seconds: float = 0.0,
-    ) -> requests.Response:
-        try:
-            return self._session.request(
-                method,
-                url,
-                headers={"User-Agent": "warpfront", "Accept-Encoding": "identity", **headers},
-                data=body,
-                stream=True,
-                allow_redirects=False,
-                timeout=(
-                    self.patience.connect_seconds,
-                    self.patience.answer_seconds + more_seconds,
-                ),
-                verify=self._trust.bundle or True,
-                # Logins are docker's: without this, requests would look for one in ~/.netrc.
-                auth=lambda request: request,
-            )
-        except (requests.RequestException, OSError) as error:
-            self._fail(step, error)
-        except ValueError as error:  # requests reads where an answer leads to, whether we go or not
-            words = "it leads to an address that is none"
-            raise wrong(self.host, step, words) from error
+        headers = {"User-Agent": "warpfront", "Accept-Encoding": "identity", **ask.headers}
+        login = self._authorization.header(ask.scopes) if ask.scopes and self._is_own(url) else ""
+        headers |= {"Authorization": login} if login else {}
+        patience = self.patience
+        opened: contextlib.AbstractContextManager[Any] = contextlib.nullcontext(ask.body)
+        if callable(ask.body):
+            opened = contextlib.closing(ask.body())
+        with opened as body:
+            try:
+                return self._session.request(
+                    ask.method,
+                    url,
+                    headers=headers,
+                    data=body,
+                    stream=True,
+                    allow_redirects=False,
+                    timeout=(patience.connect_seconds, patience.answer_seconds + ask.more_seconds),
+                    verify=self._trust.bundle or True,
+                    # Logins are docker's: without this, requests would look for one in ~/.netrc.
+                    auth=lambda request: request,
+                )
+            except (requests.RequestException, OSError) as error:
+                raise by_exception(self.host, ask.step, error) from error
+            except ValueError as error:  # requests reads where an answer leads to
+                words = "it leads to an address that is none"
+                raise wrong(self.host, ask.step, words) from error
 
     def _fetch_token(self, url: str, form: Mapping[str, str] | None, authorization: str) -> bytes:
-        step, headers = "login", {"Authorization": authorization} if authorization else {}
-        method = "POST" if form is not None else "GET"
-        answer = self._request(method, url, step, headers, body=form)
+        headers = {"Authorization": authorization} if authorization else {}
+        method, body = "GET", None
+        if form is not None:
+            method, body = "POST", urlencode(form).encode()
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+        ask = Request(method, url, "login", (), {200}, headers, body)
+        answer = self._sent(ask, url)
         if answer.status_code in {400, 401, 403}:
             self.finish(answer)
-            raise self._authorization.refusal(step)
+            raise self._authorization.refusal(ask.step)
         if answer.status_code != 200:
-            self._refuse(step, answer)
-        return self.body(answer, step, _TOKEN_LIMIT_BYTES)
+            raise self._refusal(ask.step, answer)
+        return self.body(answer, ask.step, _TOKEN_LIMIT_BYTES)
 
-    def _refuse(self, step: str, answer: requests.Response) -> NoReturn:
-        headers, status = answer.headers, answer.status_code
+    def _refusal(self, step: str, answer: requests.Response) -> RegistryError | TransientError:
         body = self.finish(answer)
-        raise by_status(self.host, step, status, headers, body)
+        return by_status(self.host, step, answer.status_code, answer.headers, body)
 
     def finish(self, answer: requests.Response) -> bytes:
         """Close an answer and return its start. If that was all, the connection is reused."""
         with contextlib.suppress(TransientError, RegistryError):
             return self.body(answer, "", _ERROR_LIMIT_BYTES)
         return b""
-
-    def _fail(self, step: str, error: requests.RequestException | OSError) -> NoReturn:
-        raise by_exception(self.host, step, error) from error
 
     def _is_own(self, url: str) -> bool:
         return _origin(url) == _origin(self.origin)
@@ -283,17 +268,8 @@ class Exchange:
                 except (ssl.SSLError, ConnectionError):
                     return False
         except OSError as error:
-            self._fail("first contact", error)
+            raise by_exception(self.host, "first contact", error) from error
         return True
-
-
-def joined(base: str, location: str) -> str:
-    """Return a remote party's address, made absolute; "" for an invalid one."""
-    try:
-        url = urljoin(base, location)
-        return url if urlsplit(url).port != 0 else ""
-    except ValueError:
-        return ""
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

@@ -197,11 +197,11 @@ class LayoutRegistry:
                     assert manifest is not None
                     waiting += parts_of(manifests.read_document(manifest))
 
-    def open_file(self, blob: Descriptor) -> BinaryIO:
-        """Return a blob's open file. Raises `RegistryError` where it has another size."""
+    def file_of(self, blob: Descriptor) -> Path:
+        """Return a blob's file. Raises `RegistryError` where it has another size."""
         if self._require_regular(blob.digest) != blob.size_bytes:
             raise self._wrong(f"{blob.digest} has not {blob.size_bytes} bytes")
-        return self.blob_path(blob.digest).open("rb")
+        return self.blob_path(blob.digest)
 
     def blob_path(self, digest: str) -> Path:
         if not is_digest(digest):

@@ -8,14 +8,13 @@ bytes proves nothing.
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
@@ -49,145 +48,134 @@ class PieceSizes:
     piece_bytes: int = PIECE_BYTES
 
 
+@dataclass(slots=True, kw_only=True)
 class Upload:
-    """A blob. `location` is that of an upload that has been begun, "" for none."""
+    """A blob on its way. `location` is that of an upload that has been begun, "" for none; the
+    registry has `offset` bytes of it, and once had the `furthest`. `refused` counts closings and
+    later pieces that were refused: each of the two begins anew once.
+    """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        repository: str,
-        source: BlobSource,
-        scopes: Scopes,
-        *,
-        location: str,
-        sizes: PieceSizes,
-        on_bytes: OnBytes,
-    ) -> None:
-        self._exchange, self._repository, self._source = exchange, repository, source
-        self._scopes, self._on_bytes = scopes, on_bytes
-        self._step = f"upload of {source.digest} to {repository}"
-        self._location, self._offset, self._furthest = location, 0, 0
-        self._whole = source.size_bytes <= sizes.whole_bytes
-        self._piece_bytes = sizes.piece_bytes
-        self._damaged = self._stumbled = self._failed = False
-        self.sent_bytes = 0
+    exchange: Exchange
+    repository: str
+    source: BlobSource
+    scopes: Scopes
+    location: str
+    sizes: PieceSizes
+    on_bytes: OnBytes
+    sent_bytes: int = 0
+    offset: int = 0
+    furthest: int = 0
+    piece_bytes: int = field(init=False)
+    whole: bool = field(init=False)
+    tried: bool = False
+    refused: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.piece_bytes = self.sizes.piece_bytes
+        self.whole = self.source.size_bytes <= self.sizes.whole_bytes
 
     def send(self) -> None:
         """Send the blob, and return when the registry has it. Raises `RegistryError`."""
-        self._exchange.attempts().run(self._send, lambda: self._furthest)
+        self.exchange.attempts().run(self._send, lambda: self.furthest)
 
     def _send(self) -> None:
-        if self._failed and self._is_there_now():
+        if self.tried and self._is_there_now():
             return
-        self._failed = True  # until it is there
-        if not self._location:
+        self.tried = True
+        if not self.location:
             self._begin()
-        while not self._whole and self._offset < self._source.size_bytes:
+        while not self.whole and self.offset < self.source.size_bytes:
             self._send_piece()
-            self._furthest = max(self._furthest, self._offset)
+            self.furthest = max(self.furthest, self.offset)
         self._close()
 
     def _is_there_now(self) -> bool:
         """Return whether the blob arrived in spite of a failure, with only the answer lost. If
         not, set where to resume.
         """
-        url = f"/v2/{self._repository}/blobs/{self._source.digest}"
-        answer = self._once("HEAD", url, {200, 404})
-        self._exchange.finish(answer)
-        if answer.status_code == 200:
+        url = f"/v2/{self.repository}/blobs/{self.source.digest}"
+        if self._once("HEAD", url, {200, 404})[0].status_code == 200:
             return True
-        if self._location and not self._whole:
+        if self.location and not self.whole:
             self._ask_how_far()
         else:
-            self._location = ""
+            self.location = ""
         return False
 
     def _ask_how_far(self) -> None:
-        answer = self._once("GET", self._location, {200, 202, 204, 400, 404, 405, 416, 501})
-        self._exchange.finish(answer)
+        answer, _ = self._once("GET", self.location, {200, 202, 204, *_NO_PIECES})
         has = _has(answer)
-        if answer.status_code >= 400 or has is None or has > self._source.size_bytes:
-            self._location = ""  # it has forgotten, or does not say: begin anew
+        if answer.status_code >= 400 or has is None or has > self.source.size_bytes:
+            self.location = ""  # it has forgotten, or does not say: begin anew
             return
-        self._offset = has
+        self.offset = has
         if answer.headers.get("Location"):
             self._follow(answer)
 
     def _begin(self) -> None:
-        self._offset = 0
-        url = f"/v2/{self._repository}/blobs/uploads/"
-        answer = self._once("POST", url, {202}, body=b"")
-        self._exchange.finish(answer)
+        self.offset = 0
+        url = f"/v2/{self.repository}/blobs/uploads/"
+        answer, _ = self._once("POST", url, {202}, body=b"")
         self._follow(answer)
         least = read_count(answer.headers.get("OCI-Chunk-Min-Length", ""))
-        self._piece_bytes = max(self._piece_bytes, least or 0)
+        self.piece_bytes = max(self.piece_bytes, least or 0)
 
     def _send_piece(self) -> None:
-        count = min(self._piece_bytes, self._source.size_bytes - self._offset)
-        span = {"Content-Range": f"{self._offset}-{self._offset + count - 1}"}
-        answer = self._once(
-            "PATCH", self._location, {202, 204, 413, *_NO_PIECES}, span, self._piece(count)
-        )
-        body = self._exchange.finish(answer)
-        if answer.status_code >= 400:
+        count = min(self.piece_bytes, self.source.size_bytes - self.offset)
+        span = {"Content-Range": f"{self.offset}-{self.offset + count - 1}"}
+        accepted = {202, 204, 413, *_NO_PIECES}
+        answer, failure = self._once("PATCH", self.location, accepted, span, self._piece(count))
+        if failure is not None:
             # Send a refused piece in smaller ones, all at once, or from the start.
-            error = self._failure(answer, body)
             if answer.status_code == 413:
                 if count <= _SMALLEST_PIECE_BYTES:
-                    raise error
-                self._piece_bytes = max(count // 4, _SMALLEST_PIECE_BYTES)
+                    raise failure
+                self.piece_bytes = max(count // 4, _SMALLEST_PIECE_BYTES)
                 self._ask_how_far()
-            elif not self._offset or self._stumbled:
-                self._whole = True
+            elif not self.offset or "piece" in self.refused:
+                self.whole = True
             else:
-                self._stumbled = True  # it forgot, or takes one piece only: the next time tells
-                self._location = ""
-                raise TransientError(error)
-            if not self._location or self._whole:
+                self._begin_anew("piece", failure)
+            if not self.location or self.whole:
                 self._begin()
             return
         self._follow(answer)
         has = _has(answer)
-        if has is not None and not self._offset < has <= self._offset + count:
-            self._location = ""
-            raise TransientError(
-                wrong(self._exchange.host, self._step, f"it says that it has {has} bytes")
-            )
-        self._offset = has if has is not None else self._offset + count
+        if has is not None and not self.offset < has <= self.offset + count:
+            self.location = ""
+            raise TransientError(self._wrong(f"it says that it has {has} bytes"))
+        self.offset = has if has is not None else self.offset + count
 
     def _close(self) -> None:
         """Send the last request: with the digest, and all bytes where they were not sent yet."""
-        count = self._source.size_bytes if self._whole else 0
-        parts = urlsplit(self._location)
+        parts, digest = urlsplit(self.location), self.source.digest
         joint = "&" if parts.query else ""
-        url = urlunsplit(parts._replace(query=f"{parts.query}{joint}digest={self._source.digest}"))
-        answer = self._once(
-            "PUT", url, {201, 204, 400, 404, 416}, {}, self._piece(count), last=True
-        )
-        body = self._exchange.finish(answer)
-        if answer.status_code < 400:
-            stored = answer.headers.get("Docker-Content-Digest", self._source.digest)
-            if stored != self._source.digest:
-                raise wrong(self._exchange.host, self._step, f"it says that it stored {stored:.80}")
-            return
-        self._location = ""
-        error = self._failure(answer, body)
-        if self._damaged:
-            raise error
-        self._damaged = True  # on the way, or in the registry: once more, from the start
-        raise TransientError(error)
+        url = urlunsplit(parts._replace(query=f"{parts.query}{joint}digest={digest}"))
+        body = self._piece(self.source.size_bytes) if self.whole else b""
+        answer, failure = self._once("PUT", url, {201, 204, 400, 404, 416}, {}, body)
+        if failure is not None:  # damaged on the way, or in the registry
+            self._begin_anew("close", failure)
+        stored = answer.headers.get("Docker-Content-Digest", digest)
+        if stored != digest:
+            raise self._wrong(f"it says that it stored {stored:.80}")
+
+    def _begin_anew(self, request: str, failure: RegistryError) -> NoReturn:
+        """Have the blob sent from its start after this failure, once for each kind of request."""
+        self.location = ""
+        if request in self.refused:
+            raise failure
+        self.refused.add(request)
+        raise TransientError(failure)
 
     def _piece(self, count: int) -> Callable[[], Any]:
         """Return the bytes of one request, opened anew for each try of it."""
-        if not count:
-            return lambda: b""
-        offset = 0 if self._whole else self._offset
+        offset = 0 if self.whole else self.offset
 
         def on_bytes(sent: int) -> None:
             self.sent_bytes += sent
-            self._on_bytes(sent)
+            self.on_bytes(sent)
 
-        return lambda: _Piece(self._source, offset, count, on_bytes)
+        return lambda: _Piece(self.source, offset, count, on_bytes)
 
     def _once(
         self,
@@ -196,23 +184,29 @@ class Upload:
         accepted: set[int],
         headers: dict[str, str] | None = None,
         body: Callable[[], Any] | bytes | None = None,
-        *,
-        last: bool = False,
-    ) -> requests.Response:
+    ) -> tuple[requests.Response, RegistryError | None]:
+        """Return an answer, and the error of one that is accepted to be dealt with here."""
         headers = {} if headers is None else {**_OCTETS, **headers}
-        more = self._source.size_bytes / self._exchange.patience.settled_bytes if last else 0.0
-        ask = Request(method, url, self._step, self._scopes, accepted, headers, body, more)
-        return self._exchange.once(ask)
+        more = self.source.size_bytes / self.exchange.patience.settled_bytes
+        more = more if method == "PUT" else 0.0
+        ask = Request(method, url, self._step, self.scopes, accepted, headers, body, more)
+        answer = self.exchange.once(ask)
+        content, status = self.exchange.finish(answer), answer.status_code
+        if status < 400:
+            return answer, None
+        failure = by_status(self.exchange.host, self._step, status, answer.headers, content)
+        return answer, failure.error if isinstance(failure, TransientError) else failure
 
     def _follow(self, answer: requests.Response) -> None:
-        self._location = self._exchange.next_address(
-            answer.headers.get("Location", ""), answer.url, self._step
-        )
+        location = answer.headers.get("Location", "")
+        self.location = self.exchange.next_address(location, answer.url, self._step)
 
-    def _failure(self, answer: requests.Response, body: bytes) -> RegistryError:
-        host = self._exchange.host
-        failure = by_status(host, self._step, answer.status_code, answer.headers, body)
-        return failure.error if isinstance(failure, TransientError) else failure
+    @property
+    def _step(self) -> str:
+        return f"upload of {self.source.digest} to {self.repository}"
+
+    def _wrong(self, reason: str) -> RegistryError:
+        return wrong(self.exchange.host, self._step, reason)
 
 
 class _Piece:
@@ -256,58 +250,50 @@ def _has(answer: requests.Response) -> int | None:
 _FROM = re.compile(r"bytes (\d{1,18})-\d+/(?:\d+|\*)")
 
 
+@dataclass(slots=True, kw_only=True)
 class Saving:
     """A download to a file. `ask` is the request for all of it. `size_bytes` is its
     descriptor's size, if one is known: no more than that is read.
     """
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        ask: Request,
-        digest: str,
-        size_bytes: int | None,
-        on_bytes: OnBytes,
-    ) -> None:
-        self._exchange, self._ask, self._digest = exchange, ask, digest
-        self._limit_bytes, self._on_bytes = size_bytes, on_bytes
-        self._have = 0
-        self._found = sha256()
+    exchange: Exchange
+    ask: Request
+    digest: str
+    size_bytes: int | None
+    on_bytes: OnBytes
+    have: int = 0
+    found: Any = field(default_factory=sha256)
 
     def into(self, destination: Path) -> None:
         """Raises `RegistryError`, and `StoreError` where the file cannot be written."""
         with file_aside(destination) as aside:
             with aside.open("wb") as file:
-                self._exchange.attempts().run(lambda: self._take(file), lambda: self._have)
-            if f"sha256:{self._found.hexdigest()}" != self._digest:
-                raise wrong(
-                    self._exchange.host, self._ask.step, f"it sent sha256:{self._found.hexdigest()}"
-                )
+                self.exchange.attempts().run(lambda: self._take(file), lambda: self.have)
+            if (digest := f"sha256:{self.found.hexdigest()}") != self.digest:
+                raise wrong(self.exchange.host, self.ask.step, f"it sent {digest}")
 
     def _take(self, file: BinaryIO) -> None:
         """Read one request's bytes, from where the last one broke off."""
-        span = {"Range": f"bytes={self._have}-"} if self._have else {}
-        ask = dataclasses.replace(self._ask, headers={**self._ask.headers, **span})
-        answer = self._exchange.once(ask)
+        span = {"Range": f"bytes={self.have}-"} if self.have else {}
+        ask = replace(self.ask, headers={**self.ask.headers, **span})
+        answer = self.exchange.once(ask)
         start = _FROM.fullmatch(answer.headers.get("Content-Range", ""))
-        continues = start is not None and int(start.group(1)) == self._have
+        continues = start is not None and int(start.group(1)) == self.have
         if answer.status_code == 416 or (answer.status_code == 206 and not continues):
-            self._exchange.finish(answer)
-            ask = self._ask
-            answer = self._exchange.once(ask)
+            self.exchange.finish(answer)
+            answer = self.exchange.once(self.ask)
         if answer.status_code != 206:
             file.seek(0)
             file.truncate()
-            self._have, self._found = 0, sha256()
-            if self._limit_bytes is None:
-                self._limit_bytes = read_count(answer.headers.get("Content-Length", ""))
-        for piece in self._exchange.pieces(answer, self._ask.step):
-            self._have += len(piece)
-            if self._limit_bytes is None or self._have > self._limit_bytes:
+            self.have, self.found = 0, sha256()
+            if self.size_bytes is None:
+                self.size_bytes = read_count(answer.headers.get("Content-Length", ""))
+        for piece in self.exchange.pieces(answer, self.ask.step):
+            self.have += len(piece)
+            if self.size_bytes is None or self.have > self.size_bytes:
                 answer.close()
-                raise wrong(
-                    self._exchange.host, self._ask.step, "it sends more than it said it would"
-                )
-            self._found.update(piece)
+                reason = "it sends more than it said it would"
+                raise wrong(self.exchange.host, self.ask.step, reason)
+            self.found.update(piece)
             file.write(piece)
-            self._on_bytes(len(piece))
+            self.on_bytes(len(piece))
