@@ -357,7 +357,12 @@ class FakeRegistry:
         found = self.manifests.get((repository, digest))
         if found is None:
             return None
-        return RegistryManifest(descriptor=self._described(*found), body=found[0])
+        if digest_of_bytes(found[0]) != digest:
+            raise self.error("manifest", f"{digest} is not what its digest says")
+        try:
+            return manifests.read_manifest(*found)
+        except ValueError as error:
+            raise self.error("manifest", str(error)) from None
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         self._called("head")
@@ -376,7 +381,7 @@ class FakeRegistry:
         subject = json.loads(body).get("subject")
         if subject:
             listed = self.attached.setdefault((repository, subject["digest"]), [])
-            one = manifests.referrer_of(RegistryManifest(descriptor=made, body=body))
+            one = manifests.referrer_of(manifests.read_manifest(body, media_type))
             listed += [] if one in listed else [one]
         self.after_call("put_manifest")
         return made
@@ -386,6 +391,8 @@ class FakeRegistry:
         found = self.blobs.get((repository, digest))
         if found is None or len(found) > limit_bytes:
             raise self.error("blob", f"no {digest}")
+        if digest_of_bytes(found) != digest:
+            raise self.error("blob", f"{digest} is not what its digest says")
         return found
 
     @contextlib.contextmanager

@@ -30,10 +30,9 @@ from warpfront.release.registry.contract import (
     BytesBlob,
     Descriptor,
     Registry,
-    RegistryManifest,
     digest_of_bytes,
 )
-from warpfront.release.registry.manifests import body_of, referrer_of
+from warpfront.release.registry.manifests import body_of, read_manifest, referrer_of
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system.process import Command, Completed, Run
@@ -73,8 +72,8 @@ def attach_one(
     for content in (artifact.payload, EMPTY_BODY):
         registry.put_blob(repository, BytesBlob(content))
     body = body_of(subject, artifact)
-    put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
-    return referrer_of(RegistryManifest(descriptor=put, body=body))
+    registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
+    return referrer_of(read_manifest(body, IMAGE_MANIFEST))
 
 
 @dataclass(frozen=True)

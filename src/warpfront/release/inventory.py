@@ -8,10 +8,15 @@ from collections.abc import Mapping
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.ledger import CHANNEL_ANNOTATION, Removed, Stock
 from warpfront.release.publication import MOVES_TYPE, YANK_TYPE, aliases_before, held_image
-from warpfront.release.registry.contract import INDEX_TYPES, Descriptor, Registry
+from warpfront.release.registry.contract import (
+    INDEX_TYPES,
+    Descriptor,
+    Document,
+    ImageIndex,
+    Registry,
+)
 from warpfront.release.registry.copying import SIGNATURE_TAGS
 from warpfront.release.registry.deleting import Delete
-from warpfront.release.registry.manifests import Document, ImageIndex, read_document
 from warpfront.system.references import fallback_tag
 
 # Lists of what is attached, and cosign's signatures, where a registry keeps none of its own.
@@ -130,8 +135,8 @@ def remove(registry: Registry, delete: Delete, stock: Stock, reason: str) -> Rem
 def _document(registry: Registry, path: str, digest: str) -> Document | None:
     try:
         manifest = registry.manifest(path, digest)
-        return read_document(manifest) if manifest is not None else None
-    except (RegistryError, ValueError) as error:
-        if isinstance(error, RegistryError) and error.fault is not RegistryFault.WRONG:
+    except RegistryError as error:
+        if error.fault is not RegistryFault.WRONG:
             raise
         return None
+    return manifest.document if manifest is not None else None

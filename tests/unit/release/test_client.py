@@ -28,6 +28,7 @@ from warpfront.release.registry.contract import (
     Artifact,
     BytesBlob,
     Descriptor,
+    RegistryManifest,
 )
 from warpfront.release.registry.manifests import index_body
 from warpfront.release.registry.uploads import PieceSizes
@@ -278,7 +279,7 @@ def test_a_list_of_what_is_attached_that_another_overwrote_is_written_again(
 
     def put_and_lose(
         repository: str, reference: str, body: bytes, media_type: str
-    ) -> tuple[Descriptor, str]:
+    ) -> tuple[RegistryManifest, str]:
         said = put(repository, reference, body, media_type)
         if reference == tag and not times:
             times.append(1)

@@ -21,12 +21,14 @@ from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     Descriptor,
+    ImageIndex,
+    ImageManifest,
     Platform,
     Registry,
     RegistryManifest,
     digest_of_bytes,
 )
-from warpfront.release.registry.manifests import CONFIG_LIMIT_BYTES, ImageManifest
+from warpfront.release.registry.manifests import CONFIG_LIMIT_BYTES
 from warpfront.system.registry_errors import wrong
 
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -50,7 +52,7 @@ def architecture_found(
     program in its layers, "" where none was found within the limit. No more of a layer is fetched
     than that takes. Raises `RegistryError`, and `InputError` for an index.
     """
-    document = manifests.read_document(manifest)
+    document = manifest.document
     if not isinstance(document, ImageManifest):
         raise InputError(f"{manifest.descriptor.digest}: an index is for no one machine")
     body = registry.blob(repository, document.config.digest, CONFIG_LIMIT_BYTES)
@@ -84,13 +86,12 @@ def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str
     Return None where the reference is no index.
     """
     manifest = registry.manifest(repository, reference)
-    document = manifests.read_document(manifest) if manifest else None
-    if not isinstance(document, manifests.ImageIndex):
+    if manifest is None or not isinstance(manifest.document, ImageIndex):
         return None
     return {
-        manifest.platform.architecture: manifest.digest
-        for manifest in document.manifests
-        if manifest.platform and manifest.platform.os == "linux"
+        child.platform.architecture: child.digest
+        for child in manifest.document.manifests
+        if child.platform and child.platform.os == "linux"
     }
 
 
@@ -136,8 +137,8 @@ def put_index(
             hint="build the image on, or with a base for, the machine that it is for",
         )
     body = manifests.index_body([replace(child, annotations={}) for child in children])
-    put = registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_INDEX)
-    return RegistryManifest(descriptor=put, body=body)
+    registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_INDEX)
+    return manifests.read_manifest(body, IMAGE_INDEX)
 
 
 def _program_in(unpacked: _Limited) -> tuple[str, str]:

@@ -29,11 +29,12 @@ from warpfront.release.registry.contract import (
     BlobSource,
     BytesBlob,
     Descriptor,
+    ImageIndex,
     RegistryManifest,
     digest_of_bytes,
 )
 from warpfront.release.registry.http import ACCEPT, Exchange, Request, read_trust
-from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, Document, ImageIndex, body_of
+from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, body_of
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import OnBytes, PieceSizes, Saving, Upload
 from warpfront.system.process import Run
@@ -88,10 +89,7 @@ class HttpRegistry:
         for claimed in (reference if is_digest(reference) else "", declared):
             if claimed.startswith("sha256:") and claimed != digest:
                 raise self._wrong(step, f"it sent {digest} for {claimed:.80}")
-        media_type = _media_type(answer)
-        self._document(body, media_type, step)
-        descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
-        return RegistryManifest(descriptor=descriptor, body=body)
+        return self._received(body, _media_type(answer), step)
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         step = f"manifest {_named(repository, reference)}"
@@ -117,11 +115,10 @@ class HttpRegistry:
         """See `Registry`. A subject's attachment is listed under the fallback tag where the
         registry's answer does not confirm its own list.
         """
-        descriptor, subject = self._put(repository, reference, body, media_type)
+        manifest, subject = self._put(repository, reference, body, media_type)
         if subject:
-            manifest = RegistryManifest(descriptor=descriptor, body=body)
             self._list(repository, subject, [manifests.referrer_of(manifest)])
-        return descriptor
+        return manifest.descriptor
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
         ask = self._blob_ask(repository, digest, {200})
@@ -191,7 +188,7 @@ class HttpRegistry:
         for answer, body in self._pages(repository, url, step, {200, *_NO_REFERRERS}):
             if answer.status_code != 200:
                 return self._listed(repository, digest)[0]
-            document = self._document(body, _media_type(answer), step)
+            document = self._received(body, _media_type(answer), step).document
             if not isinstance(document, ImageIndex):
                 raise self._wrong(step, "it sent no index")
             descriptors += document.manifests
@@ -204,19 +201,14 @@ class HttpRegistry:
         _require_repository(repository)
         contents = dict.fromkeys((EMPTY_BODY, *(artifact.payload for artifact in artifacts)))
 
-        bodies = [body_of(subject, artifact) for artifact in artifacts]
-
-        def put(body: bytes) -> tuple[Descriptor, str]:
+        def put(artifact: Artifact) -> tuple[RegistryManifest, str]:
+            body = body_of(subject, artifact)
             return self._put(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda content: self.put_blob(repository, BytesBlob(content)), contents))
-            descriptors = list(pool.map(put, bodies))
-        missing = [
-            manifests.referrer_of(RegistryManifest(descriptor=descriptor, body=body))
-            for (descriptor, unlisted), body in zip(descriptors, bodies, strict=True)
-            if unlisted
-        ]
+            put_ones = list(pool.map(put, artifacts))
+        missing = [manifests.referrer_of(manifest) for manifest, unlisted in put_ones if unlisted]
         if missing:
             self._list(repository, subject.digest, missing)
 
@@ -264,10 +256,11 @@ class HttpRegistry:
 
     def _put(
         self, repository: str, reference: str, body: bytes, media_type: str
-    ) -> tuple[Descriptor, str]:
-        """Return the descriptor, and the subject under which the registry has not listed it."""
+    ) -> tuple[RegistryManifest, str]:
+        """Return the manifest, and the subject under which the registry has not listed it."""
         step = f"put manifest {_named(repository, reference)}"
-        digest, document = digest_of_bytes(body), self._document(body, media_type, step)
+        manifest = self._received(body, media_type, step)
+        digest, subject = manifest.descriptor.digest, manifest.document.subject
         if is_digest(reference) and reference != digest:
             raise InputError(f"{reference}: what should be put there is {digest}")
         url, headers = f"/v2/{repository}/manifests/{reference}", {"Content-Type": media_type}
@@ -280,10 +273,8 @@ class HttpRegistry:
             declared = descriptor.digest if descriptor is not None else "nothing"
         if declared != digest:
             raise self._wrong(step, f"it says that it stored {declared:.80}, not {digest}")
-        subject = document.subject.digest if document.subject else ""
-        is_listed = answer.headers.get("OCI-Subject", "") == subject
-        put = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
-        return put, "" if is_listed else subject
+        is_listed = subject is None or answer.headers.get("OCI-Subject") == subject.digest
+        return manifest, "" if is_listed or subject is None else subject.digest
 
     def _list(self, repository: str, subject: str, new: Sequence[Descriptor]) -> None:
         """List artifacts in the fallback index of their subject. Others may write that at the
@@ -310,10 +301,9 @@ class HttpRegistry:
         index = self.manifest(repository, fallback_tag(subject))
         if index is None:
             return (), {}
-        document = manifests.read_document(index)
-        if not isinstance(document, ImageIndex):
+        if not isinstance(index.document, ImageIndex):
             raise self._wrong(f"tag {fallback_tag(subject)}", "it is no index")
-        return document.manifests, document.annotations
+        return index.document.manifests, index.document.annotations
 
     def _mount(self, repository: str, source: BlobSource, origin: str) -> tuple[bool, str]:
         """Return whether it was mounted; if not, the upload that the registry began."""
@@ -371,9 +361,9 @@ class HttpRegistry:
         step, url = f"blob {_named(repository, digest)}", f"/v2/{repository}/blobs/{digest}"
         return Request("GET", url, step, (pull(repository),), accepted)
 
-    def _document(self, body: bytes, media_type: str, step: str) -> Document:
+    def _received(self, body: bytes, media_type: str, step: str) -> RegistryManifest:
         try:
-            return manifests.read_body(body, media_type)
+            return manifests.read_manifest(body, media_type)
         except ValueError as error:
             raise self._wrong(step, str(error)) from None
 

@@ -63,11 +63,40 @@ class Descriptor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImageManifest:
+    """An image of one platform, or an artifact: a config and layers. `artifact_type` is its
+    own, or its config's media type.
+    """
+
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    artifact_type: ArtifactType = None
+    subject: Annotated[Descriptor | None, _OR_NONE] = None
+    annotations: Annotations = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageIndex:
+    """A list of manifests: one image for several platforms, or what is attached to one."""
+
+    manifests: tuple[Descriptor, ...]
+    artifact_type: ArtifactType = None
+    subject: Annotated[Descriptor | None, _OR_NONE] = None
+    annotations: Annotations = field(default_factory=dict, hash=False)
+
+
+Document = ImageManifest | ImageIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryManifest:
-    """A manifest or index: `body` is what was received, and hashes to the descriptor's digest."""
+    """A manifest or index: `body` is what was received, and hashes to the descriptor's digest;
+    `document` is its content.
+    """
 
     descriptor: Descriptor
     body: bytes
+    document: Document
 
 
 class BlobSource(Protocol):

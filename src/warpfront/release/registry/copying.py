@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warpfront.errors import InputError
-from warpfront.release.registry import manifests
-from warpfront.release.registry.contract import Descriptor, Registry, RegistryManifest
+from warpfront.release.registry.contract import (
+    Descriptor,
+    ImageIndex,
+    Registry,
+    RegistryManifest,
+)
 from warpfront.release.registry.layout import LayoutRegistry, parts_of
-from warpfront.release.registry.manifests import ImageIndex
 from warpfront.system.references import fallback_tag
 
 # An index of platforms, its images, a document about one, the signature of that.
@@ -88,9 +91,9 @@ def _copy(
     """Copy blobs, the largest first, then the manifests that name them, then tags."""
     parts = {
         part.digest: part
-        for document in map(manifests.read_document, walk.manifests.values())
-        if not isinstance(document, ImageIndex)
-        for part in parts_of(document)
+        for manifest in walk.manifests.values()
+        if not isinstance(manifest.document, ImageIndex)
+        for part in parts_of(manifest.document)
     }
     ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
     if source.registry.host == target.registry.host:
@@ -190,9 +193,8 @@ class _ImageWalk:
             named.size_bytes,
         ):
             raise self._wrong(digest, "it is not what its descriptor says")
-        document = manifests.read_document(manifest)
-        if isinstance(document, ImageIndex):
-            for child in document.manifests:
+        if isinstance(manifest.document, ImageIndex):
+            for child in manifest.document.manifests:
                 self.follow(child.digest, child, depth + 1)
         self.manifests[digest] = manifest
 

@@ -29,15 +29,13 @@ from warpfront.release.registry.contract import (
     BlobSource,
     BytesBlob,
     Descriptor,
-    RegistryManifest,
-    digest_of_bytes,
-)
-from warpfront.release.registry.manifests import (
-    MANIFEST_LIMIT_BYTES,
     Document,
     ImageIndex,
     ImageManifest,
+    RegistryManifest,
+    digest_of_bytes,
 )
+from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES
 from warpfront.system.foreign import kind_of, read_regular
 from warpfront.system.references import is_digest
 from warpfront.system.registry_errors import wrong
@@ -73,11 +71,9 @@ class LayoutRegistry:
             media_type = manifests.read_object(body).get("mediaType")
             if not isinstance(media_type, str):
                 raise self._wrong(f"{digest} does not say what it is")
-            manifests.read_body(body, media_type)
+            return manifests.read_manifest(body, media_type)
         except ValueError as error:
             raise self._wrong(f"{digest}: {error}") from None
-        descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
-        return RegistryManifest(descriptor=descriptor, body=body)
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         manifest = self.manifest(repository, reference)
@@ -87,18 +83,16 @@ class LayoutRegistry:
         self, repository: str, reference: str, body: bytes, media_type: str
     ) -> Descriptor:
         """See `Registry`. Its parts have to be there before, as in every registry."""
-        digest = digest_of_bytes(body)
         try:
-            document = manifests.read_body(body, media_type)
+            manifest = manifests.read_manifest(body, media_type)
         except ValueError as error:
-            raise self._wrong(f"{digest}: {error}") from None
-        for part in parts_of(document):
+            raise self._wrong(f"{digest_of_bytes(body)}: {error}") from None
+        for part in parts_of(manifest.document):
             self._require(part)
-        descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
         self.put_blob(repository, BytesBlob(body))
         named = {} if is_digest(reference) else {NAME: reference}
-        self._list(dataclasses.replace(descriptor, annotations=named), document)
-        return descriptor
+        self._list(dataclasses.replace(manifest.descriptor, annotations=named), manifest.document)
+        return manifest.descriptor
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
         path = self.blob_path(digest)
@@ -138,7 +132,7 @@ class LayoutRegistry:
         descriptors = []
         for entry in self.listed():
             manifest = self.manifest(repository, entry.digest)
-            subject = manifests.read_document(manifest).subject if manifest else None
+            subject = manifest.document.subject if manifest else None
             if manifest and subject and subject.digest == digest:
                 descriptors.append(manifests.referrer_of(manifest))
         return tuple(descriptors)
@@ -195,7 +189,7 @@ class LayoutRegistry:
                 if descriptor.media_type in {*MANIFEST_TYPES, *INDEX_TYPES}:
                     manifest = self.manifest("", descriptor.digest)
                     assert manifest is not None
-                    waiting += parts_of(manifests.read_document(manifest))
+                    waiting += parts_of(manifest.document)
 
     def file_of(self, blob: Descriptor) -> Path:
         """Return a blob's file. Raises `RegistryError` where it has another size."""

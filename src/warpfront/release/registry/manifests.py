@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Any
 
-from pydantic import BeforeValidator, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
@@ -20,10 +20,11 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     INDEX_TYPES,
     MANIFEST_TYPES,
-    Annotations,
     Artifact,
-    ArtifactType,
     Descriptor,
+    Document,
+    ImageIndex,
+    ImageManifest,
     Registry,
     RegistryManifest,
     digest_of_bytes,
@@ -32,42 +33,17 @@ from warpfront.system.strict_values import each_once, first_wrong, read_as
 
 MANIFEST_LIMIT_BYTES = 4 * 2**20
 CONFIG_LIMIT_BYTES = 8 * 2**20
-Subject = Annotated[Descriptor | None, BeforeValidator(lambda value: value or None)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageManifest:
-    """An image of one platform, or an artifact: a config and layers. `artifact_type` is its
-    own, or its config's media type.
-    """
-
-    config: Descriptor
-    layers: tuple[Descriptor, ...]
-    artifact_type: ArtifactType = None
-    subject: Subject = None
-    annotations: Annotations = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageIndex:
-    """A list of manifests: one image for several platforms, or what is attached to one."""
-
-    manifests: tuple[Descriptor, ...]
-    artifact_type: ArtifactType = None
-    subject: Subject = None
-    annotations: Annotations = field(default_factory=dict, hash=False)
-
-
-Document = ImageManifest | ImageIndex
-
-
-def read_document(manifest: RegistryManifest) -> Document:
-    """Raises `ValueError` for what is none, or could be taken for both."""
-    return read_body(manifest.body, manifest.descriptor.media_type)
+def read_manifest(body: bytes, media_type: str) -> RegistryManifest:
+    """Raises `ValueError` for a body that is none, or could be taken for both kinds."""
+    digest, document = digest_of_bytes(body), read_body(body, media_type)
+    descriptor = Descriptor(media_type=media_type, digest=digest, size_bytes=len(body))
+    return RegistryManifest(descriptor=descriptor, body=body, document=document)
 
 
 def read_body(body: bytes, media_type: str) -> Document:
-    """See `read_document`."""
+    """See `read_manifest`."""
     value = read_object(body)
     if value.get("schemaVersion") != 2:
         raise ValueError("its schemaVersion is not 2")
@@ -125,14 +101,10 @@ _DESCRIPTOR = TypeAdapter(Descriptor)
 
 
 def referrer_of(manifest: RegistryManifest) -> Descriptor:
-    """Return an artifact's entry in a list of referrers: with its type and
-    annotations. Raises `ValueError`.
-    """
-    document = read_document(manifest)
-    return Descriptor(
-        media_type=manifest.descriptor.media_type,
-        digest=manifest.descriptor.digest,
-        size_bytes=manifest.descriptor.size_bytes,
+    """Return an artifact's entry in a list of referrers: with its type and annotations."""
+    document = manifest.document
+    return replace(
+        manifest.descriptor,
         artifact_type=document.artifact_type,
         annotations=document.annotations,
     )
@@ -152,11 +124,10 @@ def attached_payload(
 ) -> bytes:
     """Return the document of an attached manifest; empty where it has none."""
     manifest = registry.manifest(repository, digest)
-    try:
-        layer = read_object(manifest.body)["layers"][0]["digest"] if manifest else ""
-    except (ValueError, KeyError, TypeError, IndexError):
+    if manifest is None or not isinstance(manifest.document, ImageManifest):
         return b""
-    return registry.blob(repository, str(layer), limit_bytes) if layer else b""
+    layers = manifest.document.layers
+    return registry.blob(repository, layers[0].digest, limit_bytes) if layers else b""
 
 
 def body_of(subject: Descriptor, artifact: Artifact) -> bytes:
