@@ -169,7 +169,6 @@ class World:
             now=NOW,
             run=self.run_name,
             watch=Quiet(),
-            pause=lambda _seconds: None,
         )
 
     def publish(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from warpfront.errors import BlockedError, NotPublishableError
 from warpfront.images.built import BuiltImage
@@ -49,14 +49,11 @@ class DocumentInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePapers:
-    """The writer of an image's documents, once for the same image. `chains` are each cell with
-    those it is built on.
-    """
+    """The writer of an image's documents. `chains` are each cell with those it is built on."""
 
     chains: Mapping[str, tuple[Cell, ...]]
     locks: Mapping[str, WheelLock]
     store: Store
-    _made: dict[tuple[object, ...], tuple[Artifact, ...]] = field(default_factory=dict)
 
     def __call__(self, publication: Publication, evidence: Evidence) -> tuple[Artifact, ...]:
         cell = evidence.cell
@@ -67,26 +64,21 @@ class ImagePapers:
                 "can say where its wheels are from",
                 hint="publish from the revision that it was built from",
             )
-        seals = tuple(verification.seal for verification in evidence.verifications.values())
-        key = (publication.repository, publication.digest, publication.noted)
-        made_from = (cell.id, *key, tuple(sorted(evidence.labels.items())), seals)
-        if made_from not in self._made:
-            inputs = DocumentInputs(
-                cell=cell,
-                chain=self.chains[cell.id],
-                lock=lock,
-                built=self.store.load(cell.id, "build", (BuiltImage,)),
-                labels=evidence.labels,
-                verifications=tuple(evidence.verifications.values()),
-            )
-            bill = bill_for(inputs)
-            documents = (*bill_papers(bill), *statement_papers(inputs, bill, publication))
-            for document in documents:
-                if document.predicate is None and is_attested_kind(document.artifact_type):
-                    text = f"{document.title} is too large to be attested"
-                    raise NotPublishableError(text, hint="docs/sbom.md")
-            self._made[made_from] = documents
-        return self._made[made_from]
+        inputs = DocumentInputs(
+            cell=cell,
+            chain=self.chains[cell.id],
+            lock=lock,
+            built=self.store.load(cell.id, "build", (BuiltImage,)),
+            labels=evidence.labels,
+            verifications=tuple(evidence.verifications.values()),
+        )
+        bill = bill_for(inputs)
+        documents = (*bill_papers(bill), *statement_papers(inputs, bill, publication))
+        for document in documents:
+            if document.predicate is None and is_attested_kind(document.artifact_type):
+                text = f"{document.title} is too large to be attested"
+                raise NotPublishableError(text, hint="docs/sbom.md")
+        return documents
 
 
 def bill_for(inputs: DocumentInputs) -> Bill:

@@ -90,7 +90,6 @@ class PublishContext:
     action: str = "publish"
     trusted: Signer | None = None
     meter: Meter | None = None
-    pause: Callable[[float], None] = time.sleep
 
 
 @dataclass(kw_only=True)
@@ -325,7 +324,6 @@ def _published(
         engine=context.engine,
         watch=context.watch,
         meter=context.meter or Meter(context.watch),
-        pause=context.pause,
         bring=context.bring,
         mount_from=plan.mount_from,
     )

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from warpfront.errors import InputError, RegistryError, RegistryFault
+from warpfront.errors import InputError, RegistryError
 from warpfront.images.engine import Engine
 from warpfront.release.ledger import Publication, Stage, TagMove
 from warpfront.release.publication import (
@@ -35,8 +35,6 @@ from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.signing import Signer
 from warpfront.system.progress import Watch
 
-_PUSHES = 3
-_PAUSE_SECONDS = 4.0
 # Tags that are read at once.
 _AT_ONCE = 4
 
@@ -75,15 +73,14 @@ class Meter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uploader:
-    """Gets an image into the registry. `pause` waits so many seconds; `mount_from` are repositories
-    that may have some of the image; `bring` replaces the engine for an image that is in none.
+    """Gets an image into the registry. `mount_from` are repositories that may have some of the
+    image; `bring` replaces the engine for an image that is in none.
     """
 
     registry: Registry
     engine: Engine | None
     watch: Watch
     meter: Meter
-    pause: Callable[[float], None]
     bring: Bring | None = None
     mount_from: tuple[str, ...] = ()
 
@@ -130,8 +127,8 @@ class Uploader:
             return self._pushed(publication)  # not all of it is there: what next, the engine knows
 
     def _pushed(self, publication: Publication) -> int:
-        """Push the image. Transferred blobs stay in the registry, so that a retry transfers
-        only the missing ones.
+        """Have the engine push the image. Transferred blobs stay in the registry, so that a
+        second run transfers only the missing ones.
         """
         reference = f"{publication.repository}:{publication.candidate}"
 
@@ -141,15 +138,7 @@ class Uploader:
         assert self.engine is not None
         self.engine.tag(publication.image_id, reference)
         try:
-            for attempt in range(1, _PUSHES + 1):
-                try:
-                    return self.engine.push(reference, report)
-                except RegistryError as error:
-                    if error.fault is not RegistryFault.UNREACHABLE or attempt == _PUSHES:
-                        raise
-                    self.watch.say(f"{error.message}; trying again")
-                    self.pause(_PAUSE_SECONDS * attempt)
-            raise AssertionError("unreachable")
+            return self.engine.push(reference, report)
         finally:
             self.engine.remove(reference)
 
