@@ -158,23 +158,13 @@ class HttpRegistry:
             if _length(answer) not in {None, source.size_bytes}:
                 raise self._wrong(step, f"it has {_length(answer)} of {source.size_bytes} bytes")
             return 0
-        location = ""
-        for origin in dict.fromkeys(mount_from):
-            if origin == repository:
-                continue
-            mounted, new_location = self._mount(repository, source, origin)
-            if mounted:
-                self._forget(repository, location)
-                return 0
-            if new_location and location:
-                self._forget(repository, location)
-            location = new_location or location
+        origins = (origin for origin in dict.fromkeys(mount_from) if origin != repository)
+        if any(self._mount(repository, source, origin) for origin in origins):
+            return 0
         upload = Upload(
             exchange=self._exchange,
             repository=repository,
             source=source,
-            scopes=(push(repository),),
-            location=location,
             sizes=self._sizes,
             on_bytes=self._on_bytes,
         )
@@ -305,8 +295,10 @@ class HttpRegistry:
             raise self._wrong(f"tag {fallback_tag(subject)}", "it is no index")
         return index.document.manifests, index.document.annotations
 
-    def _mount(self, repository: str, source: BlobSource, origin: str) -> tuple[bool, str]:
-        """Return whether it was mounted; if not, the upload that the registry began."""
+    def _mount(self, repository: str, source: BlobSource, origin: str) -> bool:
+        """Return whether it was mounted. If not, the registry may have begun an upload, which is
+        cancelled; it is no harm if that fails.
+        """
         _require_repository(origin)
         step = f"mount of {source.digest} from {origin}"
         url = f"/v2/{repository}/blobs/uploads/?mount={source.digest}&from={origin}"
@@ -317,18 +309,15 @@ class HttpRegistry:
         except RegistryError as error:
             if error.fault is not RegistryFault.REFUSED:
                 raise
-            return False, ""  # without read access there, the blob is sent
-        location = answer.headers.get("Location", "") if answer.status_code == 202 else ""
-        if location:
-            location = self._exchange.next_address(location, answer.url, step)
-        return answer.status_code == 201, location
-
-    def _forget(self, repository: str, location: str) -> None:
-        """Cancel an abandoned upload at the registry; it is no harm if that fails."""
-        if location:
-            ask = Request("DELETE", location, "end of an upload", (push(repository),), {204})
+            return False  # without read access there, the blob is sent
+        if answer.status_code == 202:
             with contextlib.suppress(RegistryError, TransientError):
+                begun = self._exchange.next_address(
+                    answer.headers.get("Location", ""), answer.url, step
+                )
+                ask = Request("DELETE", begun, step, (push(repository),), {204})
                 self._exchange.finish(self._exchange.once(ask))
+        return answer.status_code == 201
 
     def _pages(
         self, repository: str, url: str, step: str, accepted: set[int]

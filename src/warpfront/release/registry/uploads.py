@@ -20,7 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 import requests
 
 from warpfront.errors import RegistryError, StoreError
-from warpfront.release.registry.authorization import Scopes
+from warpfront.release.registry.authorization import push
 from warpfront.release.registry.contract import BlobSource
 from warpfront.release.registry.http import Exchange, Request
 from warpfront.system.registry_errors import TransientError, by_status, wrong
@@ -51,17 +51,16 @@ class PieceSizes:
 @dataclass(slots=True, kw_only=True)
 class Upload:
     """A blob on its way. `location` is that of an upload that has been begun, "" for none; the
-    registry has `offset` bytes of it, and once had the `furthest`. `refused` counts closings and
-    later pieces that were refused: each of the two begins anew once.
+    registry has `offset` bytes of it, and once had the `furthest`. `refused` are the kinds of
+    requests that were refused, each of which begins anew once.
     """
 
     exchange: Exchange
     repository: str
     source: BlobSource
-    scopes: Scopes
-    location: str
     sizes: PieceSizes
     on_bytes: OnBytes
+    location: str = ""
     sent_bytes: int = 0
     offset: int = 0
     furthest: int = 0
@@ -189,7 +188,8 @@ class Upload:
         headers = {} if headers is None else {**_OCTETS, **headers}
         more = self.source.size_bytes / self.exchange.patience.settled_bytes
         more = more if method == "PUT" else 0.0
-        ask = Request(method, url, self._step, self.scopes, accepted, headers, body, more)
+        scopes = (push(self.repository),)
+        ask = Request(method, url, self._step, scopes, accepted, headers, body, more)
         answer = self.exchange.once(ask)
         content, status = self.exchange.finish(answer), answer.status_code
         if status < 400:
