@@ -34,7 +34,6 @@ from warpfront.release.registry.contract import (
 from warpfront.release.signing import Cosign, Signer, verify_attestation_command
 from warpfront.release.statements.statement import (
     MEDIA_TYPE,
-    Statement,
     predicate_of,
     statement_text,
 )
@@ -99,8 +98,8 @@ def program(version: str) -> str:
 
 def documents(digest: str) -> list[Artifact]:
     def statement(kind: str, predicate: Mapping[str, Any]) -> bytes:
-        said = Statement(name="x", digest=digest, predicate_type=kind, predicate=predicate)
-        return statement_text(said).encode()
+        text = statement_text(predicate, name="x", digest=digest, predicate_type=kind)
+        return text.encode()
 
     tested = "https://github.com/warpfront/warpfront/blob/main/docs/sbom.md#verification-v1"
     slsa = "https://slsa.dev/provenance/v1"

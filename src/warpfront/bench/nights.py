@@ -24,7 +24,14 @@ from statistics import geometric_mean, median
 from pydantic import TypeAdapter
 
 from warpfront.bench.compare import NOISE_OF_OPERATIONS
-from warpfront.bench.records import Bench, Comparison, ComparisonOutcome, Divisor
+from warpfront.bench.records import (
+    Bench,
+    Comparison,
+    ComparisonOutcome,
+    Divisor,
+    Measurement,
+    Training,
+)
 from warpfront.bench.statistics import holm, ranks
 from warpfront.report.history import Trend
 from warpfront.system.sizes import counted
@@ -86,14 +93,8 @@ _NIGHT = TypeAdapter(Night)
 
 def night_of(bench: Bench, *, runner: str = "") -> Night:
     """Return the night of a bench. `runner` distinguishes machines whose devices have one name."""
-    seconds = {
-        result.id: median(value for block in result.samples_seconds for value in block)
-        for result in bench.results
-        if any(result.samples_seconds)
-    }
-    seconds |= {
-        result.id: median(result.step_seconds) for result in bench.training if result.step_seconds
-    }
+    timed: tuple[Measurement | Training, ...] = (*bench.results, *bench.training)
+    seconds = {each.id: each.median_seconds for each in timed if each.median_seconds is not None}
     return Night(
         at=bench.at,
         cell_id=bench.cell_id,

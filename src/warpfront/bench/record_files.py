@@ -10,7 +10,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from statistics import median
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,12 +37,9 @@ def run_document(run: Run, summary: Summary) -> dict[str, Any]:
 def bench_document(bench: Bench) -> dict[str, Any]:
     """Return a bench with the median of each operation, which is computed again when it is read."""
     document = _document(bench)
-    for result_record, result in zip(bench.results, document["results"], strict=True):
-        times = [value for block in result_record.samples_seconds for value in block]
-        result["median_seconds"] = median(times) if times else None
-    for training in document["training"]:
-        steps = training["step_seconds"]
-        training["median_seconds"] = median(steps) if steps else None
+    for name in ("results", "training"):
+        for timed, entry in zip(getattr(bench, name), document[name], strict=True):
+            entry["median_seconds"] = timed.median_seconds
     return document
 
 

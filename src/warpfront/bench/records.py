@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import median
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -348,6 +349,15 @@ class Measurement:
     torch_benchmark_seconds: float | None = None
     note: str = ""
 
+    @property
+    def times(self) -> list[float]:
+        """Return the times of all blocks."""
+        return [seconds for block in self.samples_seconds for seconds in block]
+
+    @property
+    def median_seconds(self) -> float | None:
+        return median(self.times) if self.times else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
@@ -362,6 +372,10 @@ class Training:
     model_flops_per_token: int | None = None
     peak: Peak | None = None
     memory_peak_bytes: int | None = None
+
+    @property
+    def median_seconds(self) -> float | None:
+        return median(self.step_seconds) if self.step_seconds else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

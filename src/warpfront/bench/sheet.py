@@ -13,14 +13,10 @@ _HEAD = ("operation", "median ms", "p05..p95", "TFLOP/s", "GB/s", "of peak", "ke
 _KERNEL_CHARACTERS = 40
 
 
-def times_of(measurement: Measurement) -> list[float]:
-    return list(chain.from_iterable(measurement.samples_seconds))
-
-
 def rate_of(measurement: Measurement, counted: int | None) -> float | None:
     """Return what was counted (FLOPs, bytes) over the median time."""
-    times = times_of(measurement)
-    return counted / median(times) if counted and times else None
+    seconds = measurement.median_seconds
+    return counted / seconds if counted and seconds else None
 
 
 def share_of_peak(measurement: Measurement) -> float | None:
@@ -53,9 +49,9 @@ def bench_text(bench: Bench, *, width: int) -> str:
     # The medians by `torch.utils.benchmark`, where they were requested.
     lines += [
         f"{result.id}: {1000 * reference:.4g} ms by torch.utils.benchmark, "
-        f"{reference / median(times):.3f} times"
+        f"{reference / seconds:.3f} times"
         for result in bench.results
-        if (reference := result.torch_benchmark_seconds) and (times := times_of(result))
+        if (reference := result.torch_benchmark_seconds) and (seconds := result.median_seconds)
     ]
     lines += map(_training_line, bench.training)
     lines += (f"{finding.level}: {finding.message}" for finding in bench.findings)
@@ -65,14 +61,14 @@ def bench_text(bench: Bench, *, width: int) -> str:
 
 
 def _row(measurement: Measurement) -> tuple[str, ...]:
-    times = times_of(measurement)
-    if not times:
+    times, seconds = measurement.times, measurement.median_seconds
+    if seconds is None:
         return (measurement.id, measurement.outcome, measurement.note, "", "", "", "")
     low, high = (1000 * quantile(sorted(times), share) for share in (0.05, 0.95))
     share = share_of_peak(measurement)
     return (
         measurement.id,
-        f"{1000 * median(times):.4g}",
+        f"{1000 * seconds:.4g}",
         f"{low:.4g}..{high:.4g}",
         _scaled(rate_of(measurement, measurement.flops), 1e12),
         _scaled(rate_of(measurement, measurement.bytes), 1e9),

@@ -31,12 +31,8 @@ from warpfront.release.signing import Signer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexWriter:
-    """The writer of a channel's indexes, which signs them if there is a signer. `created` and
-    `revision` are the labels of an image's build time and commit.
-    """
+    """The writer of a channel's indexes, which signs them if there is a signer."""
 
-    created: str
-    revision: str
     registry: Registry
     signer: Signer | None
     record: Callable[[Publication], None]
@@ -51,10 +47,10 @@ class IndexWriter:
             tag = staged_tag(name.tag, machine)
             standing = held_image(self.registry, path, tag)
             if standing is None or standing.digest != image.digest:
-                if standing and self._created(standing) > self._created(image):
+                if standing and standing.created > image.created:
                     raise TagConflictError(
                         f"{publication.repository}:{name.tag} waits for a newer image of {machine},"
-                        f" of {self._created(standing)}",
+                        f" of {standing.created}",
                         hint="publish that one",
                     )
                 media_type = image.manifest.descriptor.media_type
@@ -132,8 +128,8 @@ class IndexWriter:
         if registry_image.digest == own_image.digest:
             return
         path = publication.path
-        if registry_image.labels.get(self.revision, "") != own_image.labels.get(self.revision, ""):
-            yield f"is of revision {registry_image.labels.get(self.revision) or 'unknown'}"
+        if registry_image.revision != own_image.revision:
+            yield f"is of revision {registry_image.revision or 'unknown'}"
         if is_yanked(self.registry, path, registry_image.digest):
             yield "was yanked"
         proven = {
@@ -153,6 +149,3 @@ class IndexWriter:
             text = f"{publication.reference} was published, and is gone"
             raise TagConflictError(text, hint="publish it again")
         return registry_image
-
-    def _created(self, registry_image: RegistryImage) -> str:
-        return registry_image.labels.get(self.created, "")

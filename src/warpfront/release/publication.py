@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import RegistryError, TagConflictError
+from warpfront.images.labels import CREATED, REVISION
 from warpfront.release.ledger import CHANNEL_ANNOTATION, Attachment, Publication, Yank
 from warpfront.release.registry.contract import (
     Artifact,
@@ -47,6 +48,16 @@ class RegistryImage:
     @property
     def digest(self) -> str:
         return self.manifest.descriptor.digest
+
+    @property
+    def created(self) -> str:
+        """Return its build time, "" where no label has it."""
+        return self.labels.get(CREATED, "")
+
+    @property
+    def revision(self) -> str:
+        """Return the commit that it was built from, "" where no label has it."""
+        return self.labels.get(REVISION, "")
 
     @property
     def identities(self) -> frozenset[str]:

@@ -18,7 +18,7 @@ from warpfront.errors import (
     TagConflictError,
 )
 from warpfront.images.engine import Engine
-from warpfront.images.labels import CREATED, REVISION
+from warpfront.images.labels import CREATED
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.project_values import Channel
@@ -184,13 +184,7 @@ def _indexed(
     so that images published together do not wait for each other.
     """
     machines = {cell.id: cell.machine for cell in every}
-    indexing = IndexWriter(
-        created=CREATED,
-        revision=REVISION,
-        registry=context.registry,
-        signer=context.signer,
-        record=writer.record,
-    )
+    indexing = IndexWriter(registry=context.registry, signer=context.signer, record=writer.record)
 
     def stage(publication: Publication) -> Publication:
         return indexing.stage(publication, machines[publication.cell_id])
@@ -427,8 +421,8 @@ def not_to_be_named(
         if standing is None or standing.digest == digest:
             continue
         other = held_image(registry, path, standing.digest)
-        if other is not None and other.labels.get(CREATED, "") > labels.get(CREATED, ""):
-            wrong.append(f"{tag.tag} is on a newer image, of {other.labels[CREATED]}")
+        if other is not None and other.created > labels.get(CREATED, ""):
+            wrong.append(f"{tag.tag} is on a newer image, of {other.created}")
     return tuple(wrong)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from warpfront.errors import InputError
-from warpfront.images.labels import CREATED
 from warpfront.release.evidence import DOCUMENT
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import held_image, target_before
@@ -35,7 +34,7 @@ def read_tag_contents(
     image = TagContents(
         reference=name,
         digest=registry_image.digest,
-        created=registry_image.labels.get(CREATED, ""),
+        created=registry_image.created,
         size_bytes=registry_image.size_bytes,
     )
     pinned = f"{registry.host}/{path}@{registry_image.digest}"

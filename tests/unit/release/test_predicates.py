@@ -6,15 +6,10 @@ import json
 
 import pytest
 
-from warpfront.release.statements.statement import (
-    MEDIA_TYPE,
-    Statement,
-    predicate_of,
-    statement_text,
-)
+from warpfront.release.statements.statement import MEDIA_TYPE, predicate_of, statement_text
 
-STATEMENT = Statement(
-    name="x", digest=f"sha256:{'1' * 64}", predicate_type="https://a.test/p", predicate={"a": 1}
+STATEMENT = statement_text(
+    {"a": 1}, name="x", digest=f"sha256:{'1' * 64}", predicate_type="https://a.test/p"
 )
 
 
@@ -23,7 +18,7 @@ STATEMENT = Statement(
     [
         ("application/spdx+json", '{"a": 1}', "https://spdx.dev/Document"),
         ("application/vnd.cyclonedx+json", '{"a": 1}', "https://cyclonedx.org/bom"),
-        (MEDIA_TYPE, statement_text(STATEMENT), "https://a.test/p"),
+        (MEDIA_TYPE, STATEMENT, "https://a.test/p"),
     ],
 )
 def test_a_document_is_attested_under_the_type_that_verifiers_look_for(

@@ -16,12 +16,7 @@ from pydantic import Field, TypeAdapter
 
 from warpfront.matrix.cell import Cell
 from warpfront.release.sbom.parts import Bill
-from warpfront.release.statements.statement import (
-    Statement,
-    StatementError,
-    read_as,
-    statement_text,
-)
+from warpfront.release.statements.statement import StatementError, read_as, statement_text
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of, worst_of
 from warpfront.wheels.lock.values import WheelLock
@@ -99,10 +94,7 @@ def making_of(
 
 def provenance_text(making: BuildRecord, *, name: str, digest: str) -> str:
     """Return the statement about the image `name` with `digest`."""
-    predicate = _slsa(making)
-    return statement_text(
-        Statement(name=name, digest=digest, predicate_type=PROVENANCE, predicate=predicate)
-    )
+    return statement_text(_slsa(making), name=name, digest=digest, predicate_type=PROVENANCE)
 
 
 def read_provenance_statement(payload: bytes, *, digest: str) -> BuildRecord:
@@ -222,10 +214,7 @@ def on_target(verification: Verification) -> OnTarget:
 
 def proof_text(proof: Proof, *, name: str, digest: str) -> str:
     """Return the statement about the image `name` with `digest`."""
-    predicate = _summary(proof)
-    return statement_text(
-        Statement(name=name, digest=digest, predicate_type=VERIFICATION, predicate=predicate)
-    )
+    return statement_text(_summary(proof), name=name, digest=digest, predicate_type=VERIFICATION)
 
 
 def read_proof(payload: bytes, *, digest: str) -> Proof:

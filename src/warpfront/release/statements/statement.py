@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from warpfront.release.registry.contract import Predicate
@@ -29,27 +28,18 @@ class StatementError(ValueError):
     """A malformed statement, or one about another subject; the message has the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
-    """A predicate about the image `name` with `digest` (`sha256:...`)."""
-
-    name: str
-    digest: str
-    predicate_type: str
-    predicate: Mapping[str, Any]
-
-
-def statement_text(statement: Statement) -> str:
-    """Return the statement as canonical JSON."""
-    if not _DIGEST.match(statement.digest):
-        raise StatementError(f"{statement.digest!r} is no digest of an image")
-    digest = {"sha256": statement.digest.removeprefix("sha256:")}
+def statement_text(
+    predicate: Mapping[str, Any], *, name: str, digest: str, predicate_type: str
+) -> str:
+    """Return the statement about the image `name` with `digest`, as canonical JSON."""
+    if not _DIGEST.match(digest):
+        raise StatementError(f"{digest!r} is no digest of an image")
     return _canonical(
         {
             "_type": _TYPE,
-            "subject": [{"name": statement.name, "digest": digest}],
-            "predicateType": statement.predicate_type,
-            "predicate": statement.predicate,
+            "subject": [{"name": name, "digest": {"sha256": digest.removeprefix("sha256:")}}],
+            "predicateType": predicate_type,
+            "predicate": predicate,
         }
     )
 
@@ -67,31 +57,32 @@ def read_as(
     what the others mean. Raises `StatementError`.
     """
     statement = read_any_statement(payload)
-    if statement.predicate_type != predicate_type:
-        raise StatementError(f"it is of the type {statement.predicate_type[:200]}")
-    if statement.digest != digest:
-        raise StatementError(f"it is about {statement.digest}, not {digest}")
-    value = _attempt(lambda: read(statement.predicate))
-    _same(write(value), statement.predicate)
+    if statement["predicateType"] != predicate_type:
+        raise StatementError(f"it is of the type {statement['predicateType'][:200]}")
+    if (found := _digest_in(statement)) != digest:
+        raise StatementError(f"it is about {found}, not {digest}")
+    value = _attempt(lambda: read(statement["predicate"]))
+    _same(write(value), statement["predicate"])
     return value
 
 
-def read_any_statement(payload: bytes) -> Statement:
+def read_any_statement(payload: bytes) -> dict[str, Any]:
     """Return the statement of whatever type in a payload. Raises `StatementError`."""
     document: Any = read_json(payload, longest_text=LONGEST_TEXT, longest_list=LONGEST_LIST)
-
-    def read() -> Statement:
-        (subject,) = document["subject"]
-        return Statement(
-            name=str(subject["name"]),
-            digest=f"sha256:{subject['digest']['sha256']}",
+    text = _attempt(
+        lambda: statement_text(
+            dict(document["predicate"]),
+            name=str(document["subject"][0]["name"]),
+            digest=_digest_in(document),
             predicate_type=str(document["predicateType"]),
-            predicate=dict(document["predicate"]),
         )
+    )
+    _same(json.loads(text), document)
+    return dict(document)
 
-    statement = _attempt(read)
-    _same(json.loads(statement_text(statement)), document)
-    return statement
+
+def _digest_in(statement: Mapping[str, Any]) -> str:
+    return f"sha256:{statement['subject'][0]['digest']['sha256']}"
 
 
 def _attempt(read: Callable[[], _T]) -> _T:
@@ -165,9 +156,8 @@ def predicate_of(name: str, artifact_type: str, payload: bytes) -> Predicate | N
     try:
         if artifact_type == MEDIA_TYPE:
             statement = read_any_statement(payload)
-            return Predicate(
-                name=name, type=statement.predicate_type, content=dict(statement.predicate)
-            )
+            kind, content = statement["predicateType"], statement["predicate"]
+            return Predicate(name=name, type=kind, content=content)
         if artifact_type in _OF_MEDIA_TYPES:
             content = read_json(payload)
             if isinstance(content, dict):
