@@ -60,7 +60,7 @@ def _stop(session: nox.Session, text: str) -> NoReturn:
 
 def _verify(session: nox.Session) -> None:
     if "--here" not in session.posargs:
-        _hand_over(session, "verify", *session.posargs)
+        _hand_over(session, "verify")
         return
     parser = _parser_on_the_host(session, "verify", "check", "verification")
     add_options(parser, EFFORT_OPTIONS)
@@ -74,17 +74,10 @@ def _verify(session: nox.Session) -> None:
     _verify_here(session, options)
 
 
-def _hand_over(session: nox.Session, task: str, *arguments: str) -> None:
-    session.run(
-        sys.executable,
-        "-m",
-        "warpfront",
-        *task.split(),
-        *arguments,
-        external=True,
-        interrupt_timeout=PATIENCE_SECONDS,
-        terminate_timeout=PATIENCE_SECONDS,
-    )
+def _hand_over(session: nox.Session, task: str, words: Sequence[str] | None = None) -> None:
+    """Run a command with `words`, or with those that the session got."""
+    arguments = session.posargs if words is None else words
+    _run(session, "-m", "warpfront", *task.split(), *arguments)
 
 
 def _golden(session: nox.Session) -> None:
@@ -116,7 +109,7 @@ def _models(session: nox.Session) -> None:
     elif options.image or options.only or options.vendor:
         chosen = {name: getattr(options, name) for name in _SELECTING}
         words = [f"--{name}={value}" for name, value in chosen.items() if value]
-        _hand_over(session, "models", *words, *library.arguments())
+        _hand_over(session, "models", [*words, *library.arguments()])
     else:
         target = options.target or _detected_target(session)
         folder, claims = _folder_here(session, target, f"models-{target}", ["models.json"])
@@ -165,7 +158,7 @@ def _bench(session: nox.Session) -> None:
     elif options.here:
         _bench_here(session, options, effort)
     else:
-        _hand_over(session, "bench run", *session.posargs)
+        _hand_over(session, "bench run")
 
 
 def _bench_here(session: nox.Session, options: argparse.Namespace, effort: BenchEffort) -> None:
@@ -295,32 +288,29 @@ def _check_inside(session: nox.Session, name: str) -> None:
     add_options(parser, EFFORT_OPTIONS)
     options = parser.read()
     claims, results = options.claims.resolve(), options.results.resolve()
-    together = options.together.split(",")
-    endings = _endings(results)
-    if name == together[0] and len(together) > 1 and not endings:
+    together, effort = options.together.split(","), parsed_effort(options)
+    if name == together[0] and len(together) > 1 and not _endings(results):
         # The first of them starts all; the others tell how theirs ended.
-        _run_checks(session, together, claims, results, parsed_effort(options))
-        endings = _endings(results)
-    ending = endings.get(name)
-    if ending is None:
-        ending = _run_checks(session, [name], claims, results, parsed_effort(options))
-    if ending:
+        _run_checks(session, together, claims, results, effort)
+    if ending := _ending_of(session, name, claims, results, effort):
         _stop(session, f"{name}: {ending}; what it found is in {options.results / name}.json")
 
 
 def _run_together(
     session: nox.Session, names: Sequence[str], claims: Path, results: Path, effort: CheckOptions
 ) -> dict[str, str]:
-    """Sessions side by side; one that none of them answers for is run again, alone."""
+    """Run sessions side by side and return their endings."""
     (results / ENDINGS).unlink(missing_ok=True)
     _run_checks(session, names, claims, results, effort)
-    endings = _endings(results)
-    return {
-        name: endings[name]
-        if name in endings
-        else _run_checks(session, [name], claims, results, effort)
-        for name in names
-    }
+    return {name: _ending_of(session, name, claims, results, effort) for name in names}
+
+
+def _ending_of(
+    session: nox.Session, name: str, claims: Path, results: Path, effort: CheckOptions
+) -> str:
+    """Return how a session ended beside others; one that none answers for is run now, alone."""
+    known = _endings(results).get(name)
+    return _run_checks(session, [name], claims, results, effort) if known is None else known
 
 
 def _endings(results: Path) -> dict[str, str]:
@@ -437,11 +427,11 @@ SESSION_TABLE: Mapping[str, tuple[str, Runs]] = {
     ),
     "static": (
         "What in a source tree will break on a target: `-- PATH --target gfx942`; no image.",
-        lambda session: _hand_over(session, "port scan", *session.posargs),
+        lambda session: _hand_over(session, "port scan"),
     ),
     "compile": (
         "A source tree's kernels through the vendor's compiler: `-- PATH --target gfx942`.",
-        lambda session: _hand_over(session, "port compile", *session.posargs),
+        lambda session: _hand_over(session, "port compile"),
     ),
     "verify": (
         "Verify images, or with --here the current Python; options: `nox -s verify -- --help`.",

@@ -54,13 +54,12 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
         bases = find_bases(locked, engine)
         images = images_by_content(matrix.repositories, engine)
         prepared = prepare_cells(locked, rendered, locks, bases, images)
-        _say_ages_of_bases(cells, bases, engine, matrix.maintenance, watch)
+        for note in _ages_of_bases(cells, bases, engine, matrix.maintenance):
+            watch.say(f"warning: base {note}")
     today = now()[:10]
-    for note in (
-        *ended_notes(cells, material.compat, today=today),
-        *table_notes(cells, material.compat, today=today),
-    ):
-        watch.say(f"warning: {note}")
+    for notes in (ended_notes, table_notes):
+        for note in notes(cells, material.compat, today=today):
+            watch.say(f"warning: {note}")
     if drivers := driver_note(cells, material.compat):
         watch.say(drivers)
     for cell_id, item in (*rendered.items(), *prepared.items()):
@@ -90,22 +89,17 @@ def _size(wheels: Iterable[LockedWheel]) -> int:
     return sum(wheel.size_bytes for wheel in wheels)
 
 
-def _say_ages_of_bases(
-    cells: Iterable[Cell],
-    bases_by_name: Mapping[str, ResolvedBase | Blocked | Failed | None],
-    engine: Engine,
-    maintenance: Maintenance,
-    watch: Watch,
-) -> None:
+def _ages_of_bases(
+    cells: Iterable[Cell], resolved: Mapping[str, object], engine: Engine, maintenance: Maintenance
+) -> Iterable[str]:
     bases = {}
     for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
-        resolved = bases_by_name.get(base.name)
-        image = engine.image(resolved.reference) if isinstance(resolved, ResolvedBase) else None
+        found = resolved.get(base.name)
+        image = engine.image(found.reference) if isinstance(found, ResolvedBase) else None
         bases[base.name] = (base, image.created if image else "")
     limit = maintenance.base_max_age_days
     explicit = maintenance != Maintenance()
-    for note in base_notes(bases, today=now()[:10], max_age_days=limit, is_explicit=explicit):
-        watch.say(f"warning: base {note}")
+    return base_notes(bases, today=now()[:10], max_age_days=limit, is_explicit=explicit)
 
 
 def _engine_if_any(watch: Watch) -> Engine | None:
@@ -120,11 +114,8 @@ def _unmakable(
     cells: Iterable[Cell], states: Mapping[str, LockState], material: Material
 ) -> dict[str, Blocked | Failed]:
     """Return the cells whose image lacks a file of the project, or has a wrong one."""
-    faults = {
-        cell.id: states[cell.id].fault
-        or attempt(cell.id, "render", material.templates.require, cell)
-        for cell in cells
-    }
+    require = material.templates.require
+    faults = {c.id: states[c.id].fault or attempt(c.id, "render", require, c) for c in cells}
     return {cell_id: fault for cell_id, fault in faults.items() if fault is not None}
 
 
@@ -148,11 +139,8 @@ def _unlockable(
             reason = why_unresolvable(cell.index, cell.stack, site())
             watch.step(cell.id, "")
         if reason and state.reason == NEVER_BUILT:
-            reason = f"{NEVER_BUILT}; {reason}"
-            hint = (
-                f"warpfront lock --target {cell.targets[0]}, on a machine that reaches its index, "
-                "and commit the lock"
-            )
+            reason, where = f"{NEVER_BUILT}; {reason}", "on a machine that reaches its index"
+            hint = f"warpfront lock --target {cell.targets[0]}, {where}, and commit the lock"
         if reason:
             blocked[cell.id] = Blocked(cell_id=cell.id, step="lock", reason=reason, hint=hint)
     return blocked

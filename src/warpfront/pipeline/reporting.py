@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypeVar
 
 from warpfront.errors import StoreError
@@ -18,21 +17,27 @@ from warpfront.system.store import Store
 from warpfront.verify.verdict import unread_verification
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.values import LockState, WheelLock
-from warpfront.wheels.project_folders import Folders
 
 T = TypeVar("T")
 
 
 def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
     """Return the results of all steps for the selected cells; reads files only."""
-    matrix, folders = workspace.matrix, workspace.folders
+    matrix, store = workspace.matrix, workspace.folders.store
     cells = select(matrix.cells, selection)
     chain = {cell.id: cell for cell in with_parents(cells, matrix.cells)}
-    states = read_locks(chain.values(), folders)
-    facts = (
-        _facts(cell, states[cell.id], folders.store, _not_locked(cell, chain, states, folders))
-        for cell in cells
-    )
+    states = read_locks(chain.values(), workspace.folders)
+
+    def not_locked(cell: Cell) -> Blocked | Failed | None:
+        """Return the error of the last `lock`, of a cell or its nearest parent without a lock."""
+        if not states[cell.id].reason:
+            return None
+        result = _stored(cell.id, "lock", store, WheelLock)
+        if isinstance(result, Blocked | Failed):
+            return result
+        return not_locked(chain[cell.parent]) if cell.parent else None
+
+    facts = (_facts(cell, states[cell.id], store, not_locked(cell)) for cell in cells)
     return report_rows(facts, target=selection.target)
 
 
@@ -44,9 +49,8 @@ def _facts(
     # An unreadable one is an error of this cell on this target.
     content_hash = getattr(build, "content_hash", "")
     for target, reason in unread.items():
-        verifications[target] = unread_verification(
-            cell.id, target, content_hash=content_hash, reason=reason
-        )
+        facts = {"content_hash": content_hash, "reason": reason}
+        verifications[target] = unread_verification(cell.id, target, **facts)
     # A job verified nothing: its machine was not ready, or a hand-over missing.
     not_run = {
         target: failed
@@ -79,16 +83,3 @@ def _stored(
     except StoreError as error:
         return Blocked(cell_id=cell_id, step=step, reason=error.message, hint=error.hint)
     return result
-
-
-def _not_locked(
-    cell: Cell, chain: Mapping[str, Cell], states: Mapping[str, LockState], folders: Folders
-) -> Blocked | Failed | None:
-    """Return the error of the last `lock`, of a cell or of its nearest parent without a lock."""
-    current: Cell | None = cell
-    while current is not None and states[current.id].reason:
-        result = _stored(current.id, "lock", folders.store, WheelLock)
-        if isinstance(result, Blocked | Failed):
-            return result
-        current = chain[current.parent] if current.parent else None
-    return None

@@ -16,18 +16,14 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from warpfront import errors
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
 from warpfront.system.sizes import counted
 from warpfront.verify.results import EMULATOR, CheckResult, Outcome, Verification
-from warpfront_checks.results import (
-    ResultsError,
-    read_results,
-    surroundings,
-)
+from warpfront_checks.results import ResultsError, read_results, surroundings
 
 VERIFICATION_SCHEMA = 1
 # By how little was learnt of the image on its hardware: an unavailable device computed nothing, an
@@ -154,27 +150,17 @@ def read_session(
         CheckResult(**{**vars(check), "session": session, "outcome": Outcome(check.outcome)})
         for check in session_result.checks
     ]
-    names = [check.name for check in checks]
-    checks += [
-        _error(
-            session, name, f"planned, but there is no result: the session did not get to it{suffix}"
-        )
-        for name in session_result.planned
-        if name not in names
-    ]
-    checks += [
-        _error(session, name, f"reported {names.count(name)} times")
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
-    ]
-    checks += [
-        _error(session, name, "reported without being planned")
-        for name in names
-        if name not in session_result.planned
-    ]
+    counts, planned = Counter(check.name for check in checks), session_result.planned
+    no_result = f"planned, but there is no result: the session did not get to it{suffix}"
+    wrong = [(name, no_result) for name in planned if name not in counts]
+    wrong += [(name, f"reported {count} times") for name, count in counts.items() if count > 1]
+    unplanned = (check.name for check in checks if check.name not in planned)
+    wrong += [(name, "reported without being planned") for name in unplanned]
     if not session_result.finished:
-        checks.append(_error(session, "end", f"the session did not come to its end{suffix}"))
-    return tuple(checks) or (_error(session, "results", "the session planned no checks"),)
+        wrong.append(("end", f"the session did not come to its end{suffix}"))
+    if not (checks or wrong):
+        wrong.append(("results", "the session planned no checks"))
+    return (*checks, *(_error(session, name, reason) for name, reason in wrong))
 
 
 def _contradictions(
@@ -185,8 +171,7 @@ def _contradictions(
         return ()
     if isinstance(nox_report, Unreadable):
         return (_error(session, "nox", f"nox's report cannot be used: {nox_report.reason}"),)
-    results = _nox_results(nox_report)
-    verdict = results.get(session)
+    verdict = _nox_results(nox_report).get(session)
     if verdict is None:
         return (_error(session, "nox", "nox's report does not name this session"),)
     all_passed = worst_of(check.outcome for check in checks) is Outcome.PASSED
@@ -275,31 +260,22 @@ def _judged(name: Named, results: Sequence[CheckResult | None]) -> CheckResult:
     )
 
 
+_REGISTRY: Mapping[str, Any] = {
+    "registry": "registry",
+    "step": "publish",
+    "fault": errors.RegistryFault.WRONG,
+}
 _BY_EXIT_CODE: dict[int, Callable[[str], errors.WarpfrontError]] = {
     **{
         error.exit_code: error
         for error in (
-            errors.BuildFailedError,
-            errors.EngineError,
-            errors.InputError,
-            errors.LockError,
-            errors.NotPublishableError,
-            errors.NotVerifiedError,
-            errors.RenderError,
-            errors.SignatureError,
-            errors.SlowerError,
-            errors.StoreError,
-            errors.TagConflictError,
-            errors.WheelError,
+            *(errors.BuildFailedError, errors.EngineError, errors.InputError, errors.LockError),
+            *(errors.NotPublishableError, errors.NotVerifiedError, errors.RenderError),
+            *(errors.SignatureError, errors.SlowerError, errors.StoreError),
+            *(errors.TagConflictError, errors.WheelError),
         )
     },
-    errors.RegistryError.exit_code: functools.partial(
-        errors.RegistryError,
-        registry="registry",
-        step="publish",
-        fault=errors.RegistryFault.WRONG,
-        hint="",
-    ),
+    errors.RegistryError.exit_code: functools.partial(errors.RegistryError, **_REGISTRY, hint=""),
 }
 
 
@@ -312,34 +288,26 @@ def failure_of(results: Iterable[object]) -> errors.WarpfrontError | None:
     is not a pass.
     """
     results = tuple(results)
-    failed = [result for result in results if isinstance(result, Failed)]
-    blocked = [result for result in results if isinstance(result, Blocked)]
-    verifications = [result for result in results if isinstance(result, Verification)]
-    bad = [
-        verification
-        for verification in verifications
-        if outcome_of(verification) is not Outcome.PASSED
-    ]
     count = len(results)
+    failed = [result for result in results if isinstance(result, Failed)]
+    blocked = [result.cell_id for result in results if isinstance(result, Blocked)]
+    verifications = (result for result in results if isinstance(result, Verification))
+    bad = [result for result in verifications if outcome_of(result) is not Outcome.PASSED]
     if failed:
         kind = _BY_EXIT_CODE.get(failed[0].exit_code, errors.BuildFailedError)
-        return kind(
-            f"{len(failed)} of {count} failed: {_names(result.cell_id for result in failed)}"
-        )
+        names = ", ".join(result.cell_id for result in failed)
+        return kind(f"{len(failed)} of {count} failed: {names}")
     if any(outcome_of(result) not in _OF_DEVICES for result in bad):
         leads = any(EMULATOR in result.environment for result in bad)
-        return errors.NotVerifiedError(
-            f"not verified: {_names(_name(result) for result in bad)}",
-            hint="a failure in an emulator is a lead: try it on hardware" if leads else "",
-        )
+        hint = "a failure in an emulator is a lead: try it on hardware" if leads else ""
+        return errors.NotVerifiedError(f"not verified: {', '.join(map(_name, bad))}", hint=hint)
     if blocked:
-        return errors.BlockedError(
-            f"{len(blocked)} of {count} blocked: {_names(result.cell_id for result in blocked)}",
-            hint="`warpfront doctor` lists what this machine cannot reach; the rest is done",
-        )
+        hint = "`warpfront doctor` lists what this machine cannot reach; the rest is done"
+        text = f"{len(blocked)} of {count} blocked: {', '.join(blocked)}"
+        return errors.BlockedError(text, hint=hint)
     for outcome, (kind, text, hint) in _OF_DEVICES.items():
         if named := [_name(result) for result in bad if outcome_of(result) is outcome]:
-            return kind(f"{text} for {_names(named)}", hint=hint)
+            return kind(f"{text} for {', '.join(named)}", hint=hint)
     return None
 
 
@@ -365,7 +333,3 @@ _OF_DEVICES: Mapping[Outcome, tuple[Callable[..., errors.WarpfrontError], str, s
 
 def _name(verification: Verification) -> str:
     return f"{verification.cell_id} on {verification.target} ({outcome_of(verification)})"
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(names)

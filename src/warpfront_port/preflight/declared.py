@@ -181,12 +181,8 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
     include. Raise `InputError` for a name that the project does not have.
     """
     files = tuple(files)
-    groups = {
-        (requirement.part, requirement.group)
-        for file in files
-        for requirement in file.declared
-        if requirement.group
-    }
+    declared = (line for file in files for line in file.declared if line.group)
+    groups = {(line.part, line.group) for line in declared}
     groups |= {place[:2] for file in files for place in file.nested}
     for part, name in parts.named:
         if _key((part, name)) not in map(_key, groups):
@@ -205,15 +201,11 @@ def _with(file: FileRequirements, parts: Parts) -> FileRequirements:
         more = {_key(n[2:]) for n in file.nested if _key(n[:2]) in keys}
         grows = not more <= keys
         keys |= more
-    requirements = tuple(
-        replace(
-            requirement,
-            is_chosen=bool(requirement.group)
-            and _key((requirement.part, requirement.group)) in keys,
-        )
-        for requirement in file.declared
+    lines = (
+        replace(line, is_chosen=bool(line.group) and _key((line.part, line.group)) in keys)
+        for line in file.declared
     )
-    return replace(file, declared=requirements)
+    return replace(file, declared=tuple(lines))
 
 
 def _key(place: tuple[Part, str]) -> tuple[Part, str]:

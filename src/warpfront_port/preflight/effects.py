@@ -34,10 +34,11 @@ def breach_of(declared: DeclaredRequirement, stack: CellStack) -> Breach | None:
     """Return the breach of a requirement on this stack; None if it is met or excluded."""
     if declared.kind is Kind.INDEX:
         return _of_index(declared.text, stack)
+    if declared.kind is Kind.CONDA and canonicalize_name(declared.text) not in _OF_CONDA:
+        return None
     if declared.kind is Kind.CONDA:
         why = f"conda's {declared.text} is not the image's torch"
-        is_torch = canonicalize_name(declared.text) in _OF_CONDA
-        return Breach(rule=rule_texts.CONDA, why=why) if is_torch else None
+        return Breach(rule=rule_texts.CONDA, why=why)
     requirement = declared.requirement
     if not applies(requirement, stack, declared.group):
         return None
@@ -59,20 +60,14 @@ def applies(requirement: Requirement, stack: CellStack, group: str = "") -> bool
         return True
 
 
-def holds(requirement: Requirement, stack: CellStack) -> bool:
-    """Return whether the stack's own distribution meets the requirement."""
-    return not requirement.url and _of_requirement(requirement, stack) is None
-
-
 def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None:
     held, name = stack.stack.versions, canonicalize_name(requirement.name)
     version = held.get(name, stack.stack.answered.get(name))
-    if version is not None:
-        if not requirement.specifier.contains(version, prereleases=True):
-            return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, version))
-        why = f"pip's {name} is another build's than this torch's"
-        return None if name in held else Breach(rule=rule_texts.TRITON, why=why)
-    if name in stack.stack.foreign:
+    if version is not None and not requirement.specifier.contains(version, prereleases=True):
+        return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, version))
+    if name in held:
+        return None
+    if name in stack.stack.excluded:
         return _of_foreign(name, stack)
     need = stack.stack.needs.get(name)
     if need is not None and not need.accepts_some(requirement.specifier):
@@ -103,21 +98,17 @@ def joint_breaches(
 
 
 def _of_foreign(name: str, stack: CellStack) -> Breach:
-    why = stack.stack.foreign.get(name, "another.distribution.answers.for.it")
+    """Return the breach of a name that is forbidden here, or that a shim answers for: triton's."""
     if name == "triton":
-        return Breach(
-            rule=rule_texts.TRITON, why="pip's triton is another build's than this torch's"
-        )
-    return Breach(rule=rule_texts.FOREIGN, why=f"{name} must not come: {why.replace('.', ' ')}")
+        why = "pip's triton is another build's than this torch's"
+        return Breach(rule=rule_texts.TRITON, why=why)
+    why = stack.stack.foreign[name].replace(".", " ")
+    return Breach(rule=rule_texts.FOREIGN, why=f"{name} must not come: {why}")
 
 
 def _refusal(requirement: Requirement, name: str, version: str) -> str:
-    clauses = [
-        str(clause)
-        for clause in requirement.specifier
-        if not clause.contains(version, prereleases=True)
-    ]
-    text = ",".join(sorted(clauses)) or str(requirement.specifier)
+    refusing = (c for c in requirement.specifier if not c.contains(version, prereleases=True))
+    text = ",".join(sorted(map(str, refusing))) or str(requirement.specifier)
     return f"`{text}` does not accept {'this torch' if name == 'torch' else f'{name} {version}'}"
 
 
@@ -153,7 +144,7 @@ def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
         brings = _build(f"{name} {version}", label) if version else f"another {name}"
         why = f"the URL brings {brings}; the image has {_build(torch_version, ours)}"
         return Breach(rule=rule_texts.MOVED, why=why)
-    if name in stack.stack.foreign or name in stack.stack.answered:
+    if name in stack.stack.excluded:
         return _of_foreign(name, stack)
     return _of_other_abi(str(requirement.url), stack)
 

@@ -111,9 +111,9 @@ class _PyprojectReader:
         """Add an extra, or a dependency group: that may include others and editable folders."""
         if part is Part.GROUP:
             entries = _items(listed)
-            for item in entries:
-                if isinstance(item, Mapping) and isinstance(item.get("include-group"), str):
-                    self._nested.append((part, group, part, item["include-group"]))
+            forms = (item for item in entries if isinstance(item, Mapping))
+            names = (form.get("include-group") for form in forms)
+            self._nested += [(part, group, part, name) for name in names if isinstance(name, str)]
             listed = [text for text in entries if isinstance(text, str) and text[:2] != "-e"]
         self._list(listed, table, group=group, part=part)
 
@@ -151,23 +151,21 @@ class _PyprojectReader:
         kinds = (("extra", Part.EXTRA), ("group", Part.GROUP))
         own = [(part, source[key]) for key, part in kinds if isinstance(source.get(key), str)]
         for part, group in (own or sorted(asking, key=lambda asked: bool(asked[1])))[:1]:
+            of = {"group": group, "part": part}
             if isinstance(source.get("path"), str):
-                self._folder(name, source["path"], place, group=group, part=part)
+                self._folder(name, source["path"], place, **of)
             if source.get("workspace"):
                 self._local.add(canonicalize_name(name))
                 if not group:
                     where = self._where(place)
                     self._unknown.append(f"{where}: {name} is of the workspace: name its folder")
             if url := _url_of(source):
-                marker = f" ; {source['marker']}" if source.get("marker") else ""
-                self._add(f"{name} @ {url}{marker}", place, group=group, part=part)
+                self._add(f"{name} @ {url}{_marker(source.get('marker'))}", place, **of)
 
-    def _folder(self, name: str, path: str, place: TomlPlace, *, group: str, part: Part) -> None:
-        """Include the project in a folder, which no index serves."""
+    def _folder(self, name: str, path: str, place: TomlPlace, **of: Any) -> None:
+        """Include the project in a folder, which no index serves; `of` is its group and part."""
         self._local.add(canonicalize_name(name))
-        self._includes.append(
-            Include(path=path, line=place.line, project=True, group=group, part=part)
-        )
+        self._includes.append(Include(path=path, line=place.line, project=True, **of))
 
     def _read_poetry(self) -> None:
         """Read the tables of poetry, and those of a Pipfile, which have the same form."""
@@ -196,15 +194,14 @@ class _PyprojectReader:
             return
         part = Part.GROUP if group else Part.EXTRA
         group = group or (_optional(name) if form.get("optional") else "")
+        of = {"group": group, "part": part}
         if isinstance(form.get("path"), str):
-            self._folder(name, form["path"], place, group=group, part=part)
+            self._folder(name, form["path"], place, **of)
             return
         url, version = _url_of(form), form.get("version", "*")
         if not url and (not isinstance(version, str) or "||" in version):
-            if not group:
-                self._unknown.append(
-                    f"{self._where(place)}: {name}: versions joined by || are unread"
-                )
+            unread = f"{self._where(place)}: {name}: versions joined by || are unread"
+            self._unknown += [] if group else [unread]
             return
         # https://python-poetry.org/docs/dependency-specification/
         clauses = (clause.strip() for clause in str(version).replace(" ", ",").split(","))
@@ -214,8 +211,7 @@ class _PyprojectReader:
         except InvalidVersion as error:
             raise InputError(f"{self._where(place)}: not a version of poetry's") from error
         extras = f"[{','.join(form['extras'])}]" if form.get("extras") else ""
-        markers = f" ; {form['markers']}" if form.get("markers") else ""
-        self._add(f"{name}{extras}{suffix}{markers}", place, group=group, part=part)
+        self._add(f"{name}{extras}{suffix}{_marker(form.get('markers'))}", place, **of)
 
     def _read_pylock(self) -> None:
         packages = _items(self._document.values.get("packages"))
@@ -225,12 +221,9 @@ class _PyprojectReader:
             place = self._document.string(package["name"], table="packages")
             where = package.get("vcs") or package.get("archive") or {}
             url = where.get("url") if isinstance(where, Mapping) else None
-            source = (
-                f" @ {url}" if url else f"=={package['version']}" if package.get("version") else ""
-            )
-            if source:
-                marker = f" ; {package['marker']}" if package.get("marker") else ""
-                self._add(f"{package['name']}{source}{marker}", place)
+            source = f"=={package['version']}" if package.get("version") else ""
+            if source := f" @ {url}" if url else source:
+                self._add(f"{package['name']}{source}{_marker(package.get('marker'))}", place)
             else:
                 self._unknown.append(f"{self._where(place)}: {package['name']} is in a folder")
 
@@ -239,11 +232,15 @@ class _PyprojectReader:
         setuptools = ("tool", "setuptools", "dynamic")
         hatch = ("tool", "hatch", "metadata", "hooks", "requirements_txt")
         extras = "optional-dependencies"
-        files = [("", self._value(*setuptools, "dependencies", "file"))]
-        files += [("", self._value(*hatch, "files"))]
-        for extra in self._table(*setuptools, extras):
-            files.append((extra, self._value(*setuptools, extras, extra, "file")))
-        files += self._table(*hatch, extras).items()
+        files = [
+            ("", self._value(*setuptools, "dependencies", "file")),
+            ("", self._value(*hatch, "files")),
+            *(
+                (e, self._value(*setuptools, extras, e, "file"))
+                for e in self._table(*setuptools, extras)
+            ),
+            *self._table(*hatch, extras).items(),
+        ]
         for group, names in files:
             for name in _items(names):
                 if isinstance(name, str):
@@ -306,6 +303,10 @@ def _url_of(form: Mapping[str, Any]) -> str:
     return url if isinstance(url, str) else ""
 
 
+def _marker(text: object) -> str:
+    return f" ; {text}" if text else ""
+
+
 def _optional(name: str) -> str:
     """Return the group of an optional dependency of poetry, which its extras name."""
     return f"optional {canonicalize_name(name)}"
@@ -326,12 +327,10 @@ def _from_clause(clause: str) -> Iterator[str]:
 
 def _ceiling(release: tuple[int, ...], *, caret: bool) -> str:
     """Return the first version that a caret or tilde no longer accepts."""
-    if caret:
-        first = next((index for index, part in enumerate(release) if part), len(release) - 1)
-    else:
-        first = min(1, len(release) - 1)
-    parts = [*release[:first], release[first] + 1]
-    return ".".join(str(part) for part in parts)
+    last = len(release) - 1
+    first_part = next((index for index, part in enumerate(release) if part), last)
+    first = first_part if caret else min(1, last)
+    return ".".join(map(str, (*release[:first], release[first] + 1)))
 
 
 _LINE = re.compile(r"\(at line (\d+)")
