@@ -47,11 +47,9 @@ class _Transfer:
 
     since: float
     begun_bytes: int
-    done_bytes: int
     printed_at: float
-
-    def is_due(self, now: float) -> bool:
-        return now - self.printed_at >= _PLAIN_EVERY_SECONDS
+    done_bytes: int = 0
+    total_bytes: int = 0
 
     def rate(self, now: float) -> str:
         """`, 12 MB/s`, once there is something to tell it from."""
@@ -59,6 +57,10 @@ class _Transfer:
         if seconds < _TELLING_SECONDS:
             return ""
         return f", {readable_size(int((self.done_bytes - self.begun_bytes) / seconds))}/s"
+
+    def share(self, now: float) -> str:
+        part = f"{readable_size(self.done_bytes)} of {readable_size(self.total_bytes)}"
+        return f"{100 * self.done_bytes // max(self.total_bytes, 1)} %, {part}{self.rate(now)}"
 
 
 class Volume(StrEnum):
@@ -92,7 +94,7 @@ class Display:
         self._stream = stream or sys.stderr
         self._clock = clock
         self._start = clock()
-        self._transfers: dict[str, tuple[_Transfer, int]] = {}
+        self._transfers: dict[str, _Transfer] = {}
         self._steps: dict[str, _ShownLine] = {}
         self._said: set[tuple[str, str]] = set()
         self._lock = threading.RLock()
@@ -147,23 +149,21 @@ class Display:
     def advance(self, transfer_name: str, done_bytes: int, total_bytes: int) -> None:
         with self._lock:
             now = self._clock()
-            started, _ = self._transfers.get(transfer_name, (None, 0))
-            transfer = started or _Transfer(
-                since=now, begun_bytes=done_bytes, done_bytes=done_bytes, printed_at=now
-            )
-            transfer.done_bytes = done_bytes
-            if done_bytes < total_bytes:
-                self._transfers[transfer_name] = (transfer, total_bytes)
-            else:
-                self._transfers.pop(transfer_name, None)
+            begun = _Transfer(since=now, begun_bytes=done_bytes, printed_at=now)
+            transfer = self._transfers.setdefault(transfer_name, begun)
+            transfer.done_bytes, transfer.total_bytes = done_bytes, total_bytes
+            is_over = done_bytes >= total_bytes
+            if is_over:
+                del self._transfers[transfer_name]
             self._show()
-            if total_bytes and done_bytes >= total_bytes:
+            is_due = now - transfer.printed_at >= _PLAIN_EVERY_SECONDS
+            if total_bytes and is_over:
                 rate = transfer.rate(now)
                 seconds = f" in {readable_seconds(now - transfer.since)}{rate}" if rate else ""
                 self._say_briefly(f"{readable_size(total_bytes)}{seconds}: {transfer_name}")
-            elif total_bytes and not self._is_terminal and transfer.is_due(now):
+            elif total_bytes and not self._is_terminal and is_due:
                 transfer.printed_at = now
-                self._say_briefly(f"{_share(transfer, total_bytes, now)}: {transfer_name}")
+                self._say_briefly(f"{transfer.share(now)}: {transfer_name}")
 
     def step(self, cell_id: str, text: str) -> None:
         with self._lock:
@@ -252,13 +252,8 @@ class Display:
             yield f"{'':9}  {step.text}", ""
             if step.line:
                 yield f"{'':9}  {step.line}", "dim"
-        for transfer_name, (transfer, total) in tuple(self._transfers.items()):
-            yield f"{_share(transfer, total, now):>32}  {transfer_name}", ""
-
-
-def _share(transfer: _Transfer, total: int, now: float) -> str:
-    part = f"{readable_size(transfer.done_bytes)} of {readable_size(total)}"
-    return f"{100 * transfer.done_bytes // max(total, 1)} %, {part}{transfer.rate(now)}"
+        for transfer_name, transfer in tuple(self._transfers.items()):
+            yield f"{transfer.share(now):>32}  {transfer_name}", ""
 
 
 def _one_line(text: str) -> str:

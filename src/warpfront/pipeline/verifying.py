@@ -383,14 +383,10 @@ class CellVerification:
             finish(self.folder, proven)
         verification = self._with_project_checked(self._with_labels(verification))
         # The requested effort does not depend on the sessions that ran.
-        environment_facts = {
-            **verification.environment,
-            OPTIONS_KEY: effort.document(),
-            "user": request.user,
-        }
+        facts = {**verification.environment, OPTIONS_KEY: effort.document(), "user": request.user}
         if attempt and proven:
-            environment_facts["proven before"] = {name: attempt.proven[name][0] for name in proven}
-        verification = dataclasses.replace(verification, environment=environment_facts)
+            facts["proven before"] = {name: attempt.proven[name][0] for name in proven}
+        verification = dataclasses.replace(verification, environment=facts)
         if self.plan.options.repeat > 1:
             document = verification_document(verification)
             write_json(self.folder / "again" / f"{number + 1}.json", document)
@@ -425,16 +421,10 @@ class CellVerification:
         """Add the sessions that other packages register for a cell with a project."""
         if self.cell.tree is None:
             return verification
+        image, tools = (self.cell, self.image.built), {"engine": self.engine, "watch": self.watch}
         try:
             for check in registered(PROJECT_CHECKS):
-                verification = check(
-                    verification,
-                    self.cell,
-                    self.image.built,
-                    self.folders,
-                    engine=self.engine,
-                    watch=self.watch,
-                )
+                verification = check(verification, *image, self.folders, **tools)
         except ModuleNotFoundError as error:
             unread = CheckResult(
                 session="static",

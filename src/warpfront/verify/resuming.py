@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
@@ -58,14 +59,18 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
     Results move out of the folder that the container can write, and count by their digest. Without
     a run of its own choice, `effort` becomes the earlier one's, so that all seeds are of one run.
     """
-    before = _read(folder)
+    before = None
+    with contextlib.suppress(OSError, ValueError):  # none, or none that can be read
+        before = _ATTEMPT.validate_json((folder / _RECORD).read_bytes())
     chosen = effort.chosen and (before is None or effort.run != before.effort.run)
     if before is None or before.key != key or chosen:
         discard(folder)
         attempt = Attempt(key=key, effort=effort)
     else:
         attempt = replace(before, proven={**before.proven, **_keep_passed(folder, target)})
-    _write(folder, attempt)
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / _RECORD, as_json(attempt))
     return attempt
 
 
@@ -131,17 +136,3 @@ def _keep_passed(folder: Path, target: str) -> dict[str, tuple[str, str]]:
         if worst_of(check.outcome for check in checks) is Outcome.PASSED:
             passed[session] = (end, hashlib.sha256(content).hexdigest())
     return passed
-
-
-def _read(folder: Path) -> Attempt | None:
-    """Return the attempt that did not come to its end; None where none can be read."""
-    try:
-        return _ATTEMPT.validate_json((folder / _RECORD).read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
-def _write(folder: Path, attempt: Attempt) -> None:
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / _RECORD, as_json(attempt))

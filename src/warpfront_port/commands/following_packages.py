@@ -60,26 +60,25 @@ class Following(ProjectLines):
             return StackBreaches(unknown=unknown)
         self.watch.step(self.stack.title, "following what the packages demand")
         try:
-            stack_breaches = self._breaches()
+            followed = self._breaches()
         except (BlockedError, LockError, WheelError) as error:
-            stack_breaches = StackBreaches(
-                unknown=(f"not followed: {error.message.splitlines()[0]}",)
-            )
+            followed = StackBreaches(unknown=(f"not followed: {error.message.splitlines()[0]}",))
         finally:
             self.watch.step(self.stack.title, "")
         silent = (f"out of reach: {url} ({why})" for url, why in self.index.silent.items())
-        return replace(
-            stack_breaches,
-            unknown=(*unknown, *stack_breaches.unknown, *silent),
-            notes=tuple(self._hidden()),
-        )
+        notes = []
+        for line in self.followed():
+            versions = self.index.versions(line.requirement.name)
+            if text := why_hidden(line.requirement, versions):  # by an earlier index, from uv
+                notes.append(f"{line.where}: {text}")
+        unknown = (*unknown, *followed.unknown, *silent)
+        return replace(followed, unknown=unknown, notes=tuple(notes))
 
     def _breaches(self) -> StackBreaches:
         offered, unknown = self._with_candidates(self.rehearsed())
         # No installer keeps a vendor's pre-release in a base: the stack is excluded at once.
-        is_in_base = any(
-            Version(version).is_prerelease for version in self.stack.stack.versions.values()
-        )
+        versions = map(Version, self.stack.stack.versions.values())
+        is_in_base = any(version.is_prerelease for version in versions)
         outcome = self._tried(offered) if not is_in_base else Contradiction(explanation="")
         left_out: Lines = ()
         if isinstance(outcome, Contradiction):
@@ -101,7 +100,9 @@ class Following(ProjectLines):
             if isinstance(alone, Mapping):
                 breaches += self._explained(alone, (line,))
         if isinstance(outcome, Mapping):
-            unknown += self._unread(outcome)
+            tells = "is a source archive, and only building it tells what it demands"
+            unread = (package for package in outcome.items() if package in self.index.unread)
+            unknown += (f"{name} {version} {tells}" for name, version in unread)
         return StackBreaches(breaches=tuple(dict.fromkeys(breaches)), unknown=tuple(unknown))
 
     def _tried(self, lines: Lines, *, with_stack: bool = True) -> Installations | Contradiction:
@@ -116,13 +117,11 @@ class Following(ProjectLines):
         if not tried_lines:
             return {}
         self.calls[0] += 1
+        terms = Terms(excludes=tuple(sorted(installed_names)), constraints=self.constraints())
         return rehearsed(
             tried_lines,
             self.stack.installed if with_stack else (),
-            Terms(
-                excludes=tuple(sorted(installed_names)),
-                constraints=self.constraints(),
-            ),
+            terms,
             inputs=replace(self.stack.inputs, cell_id=self.stack.title),
             index_url=self.index.url,
             cache=self.index.cache,
@@ -167,9 +166,7 @@ class Following(ProjectLines):
                 return False
             return isinstance(self._tried(some, with_stack=False), Contradiction)
 
-        words = {
-            canonicalize_name(name) for name in re.findall(r"[\w.-]+\w", contradiction.explanation)
-        }
+        words = set(map(canonicalize_name, re.findall(r"[\w.-]+\w", contradiction.explanation)))
         named = tuple(line for line in lines if _name(line) in words) or lines
         if len(named) == 1 or not contradict(named):
             return named[:1]
@@ -192,13 +189,11 @@ class Following(ProjectLines):
             for name, version in installations.items()
             if name not in {*self.stack.stack.versions, *self.stack.stack.excluded}
         ]
-        return [
-            (
-                replace(line, condition=self._condition(demand) or line.condition),
-                self._breach(demand),
-            )
-            for line, demand in self.unmet(lines, distributions)
-        ]
+        unmet = []
+        for line, demand in self.unmet(lines, distributions):
+            placed = replace(line, condition=self._condition(demand) or line.condition)
+            unmet.append((placed, self._breach(demand)))
+        return unmet
 
     def _breach(self, demand: UnmetDemand) -> Breach:
         """Return the breach by a demand, with the release of its package that would fit."""
@@ -224,16 +219,12 @@ class Following(ProjectLines):
         """Return the lines whose packages disturb the stack, of those that uv would install; and
         those that bring a name that is excluded here, such as another triton.
         """
-        stack = self.stack.stack
-        moved = [
-            f"{name} {version}"
-            for name, version in installations.items()
-            if name in stack.versions
-            or (
-                name in stack.needs
-                and not stack.needs[name].specifier.contains(version, prereleases=True)
-            )
-        ]
+        stack, moved = self.stack.stack, []
+        for name, version in installations.items():
+            need = stack.needs.get(name)
+            is_unmet = need and not need.specifier.contains(version, prereleases=True)
+            if name in stack.versions or is_unmet:
+                moved.append(f"{name} {version}")
         breaches = self._unmet(installations, lines) if moved or stack.excluded else []
         if not moved:
             foreign = {rule_texts.TRITON, rule_texts.FOREIGN}
@@ -246,22 +237,6 @@ class Following(ProjectLines):
         moving = (line for line in installed if line.name in installations)
         first = next(moving, installed[0])
         return [(first, Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=why))]
-
-    def _unread(self, installations: Installations) -> Iterator[str]:
-        for name, version in installations.items():
-            if (name, version) in self.index.unread:
-                yield (
-                    f"{name} {version} is a source archive, and only building it tells what it "
-                    "demands"
-                )
-
-    def _hidden(self) -> Iterator[str]:
-        """Return notes on versions that an earlier index hides from uv."""
-        for line in self.followed():
-            requirement = line.requirement
-            text = why_hidden(requirement, self.index.versions(requirement.name))
-            if text:
-                yield f"{line.where}: {text}"
 
 
 def fitting_text(index: MetadataIndex, name: str, stack: Stack, python: str, machine: str) -> str:

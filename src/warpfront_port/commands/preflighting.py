@@ -6,10 +6,12 @@ on each stack unchanged. Name the lines whose packages do not accept it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from warpfront.images.tools import CellInputs, locked_inputs
@@ -79,16 +81,12 @@ def knowing_themselves(
     def with_metadata(stack: CellStack) -> CellStack:
         pins = {name: stack.stack.versions[name] for name in stack.with_needs}
         index = stack.inputs.index
-        records = files.read(pins, stack.wheels, index.url if index else "")
-        return stack.knowing(
-            record.distribution
-            if record.is_exact
-            else replace(
-                record.distribution,
-                requires=without_libraries(record.distribution.requires),
-            )
-            for record in records
-        )
+        distributions = []
+        for record in files.read(pins, stack.wheels, index.url if index else ""):
+            requires = record.distribution.requires
+            requires = requires if record.is_exact else without_libraries(requires)
+            distributions.append(replace(record.distribution, requires=requires))
+        return stack.knowing(distributions)
 
     with ThreadPoolExecutor(4) as pool:
         return tuple(pool.map(with_metadata, stacks))
@@ -132,7 +130,10 @@ def examine(
     else:
         local = frozenset(name for file in read for name in file.local)
         with nullcontext(index) if index else MetadataIndex(read_site(run), read_source) as opened:
-            followed = _follow(declared, local, stacks, watch, opened)
+            each = partial(Following, declared=declared, index=opened, watch=watch, local=local)
+            with ThreadPoolExecutor(3) as pool:
+                results = pool.map(lambda stack: each(stack=stack).breaches(), stacks)
+            followed = dict(zip((stack.title for stack in stacks), results, strict=True))
         unknown += _unfollowed(followed, stacks)
         notes += [text for packages in followed.values() for text in packages.notes]
         for stack in stacks:
@@ -150,11 +151,8 @@ def examine(
 
 def _unread_stack(stack: CellStack, declared: tuple[DeclaredRequirement, ...]) -> Iterator[str]:
     """Report a stack without metadata: lines about the needs of its torch are not judged."""
-    if (
-        declared
-        and stack.own is not None
-        and not any(distribution.name == "torch" for distribution in stack.own)
-    ):
+    is_looked_for = declared and stack.own is not None
+    if is_looked_for and "torch" not in {distribution.name for distribution in stack.own or ()}:
         yield f"{stack.title}: no source here has this torch's metadata; its needs are not known"
 
 
@@ -163,29 +161,12 @@ def stacks_in(inputs: CellInputs) -> tuple[CellStack, ...]:
     return stacks_of(inputs.cells, inputs.locks, compat.packaged())
 
 
-def _follow(
-    declared: tuple[DeclaredRequirement, ...],
-    local: frozenset[str],
-    stacks: tuple[CellStack, ...],
-    watch: Watch,
-    index: MetadataIndex,
-) -> dict[str, StackBreaches]:
-    """Return the effects of the packages behind the lines, by the title of each stack."""
-
-    def follow(stack: CellStack) -> StackBreaches:
-        following = Following(declared=declared, stack=stack, index=index, watch=watch, local=local)
-        return following.breaches()
-
-    with ThreadPoolExecutor(3) as pool:
-        return dict(zip([stack.title for stack in stacks], pool.map(follow, stacks), strict=True))
-
-
 def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, ...]) -> list[str]:
     """Return the reasons for packages that were not followed, each with its stacks."""
-    titles_by_text: dict[str, list[str]] = {}
+    titles_by_text = defaultdict[str, list[str]](list)
     for title, followed_packages in followed.items():
         for text in followed_packages.unknown:
-            titles_by_text.setdefault(text, []).append(title)
+            titles_by_text[text].append(title)
     return [
         text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
         for text, titles in titles_by_text.items()

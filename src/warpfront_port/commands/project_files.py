@@ -10,6 +10,7 @@ import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -51,27 +52,20 @@ def read_files(repo: Path, files: Iterable[str]) -> tuple[FileRequirements, ...]
     """Return `files` and what they include, each once, in the order in which an installer meets
     them. Nothing outside of the project's folder is read.
     """
-    reading = _Reading(read={})
+    reading = _Reading(root=repo.resolve())
     names = tuple(files)
-    if names:
-        for name in names:
-            reading.root = _root_of(Path(name), repo)
-            reading.follow(Path(name))
-    else:
-        reading.root = repo.resolve()
+    for name in names:
+        reading.root = _root_of(Path(name), repo)
+        reading.follow(Path(name))
+    if not names:
         _read_found(reading, repo)
     return reading.result()
 
 
 def read_project(folder: Path) -> tuple[FileRequirements, ...]:
     """Return the requirements in the project files of `folder`, as a build reads them."""
-    reading = _Reading(read={}, root=folder.resolve())
-    for name in _PROJECT_FILES:
-        path = folder / name
-        if path.is_file():
-            reading.follow(path)
-            if reading.read[path.resolve()].is_static:
-                break
+    reading = _Reading(root=folder.resolve())
+    reading.follow_project(folder)
     return reading.result()
 
 
@@ -80,10 +74,8 @@ def _root_of(path: Path, repo: Path) -> Path:
     folder = path.absolute().parent.resolve()
     if folder.is_relative_to(repo.resolve()):
         return repo.resolve()
-    above = (
-        parent for parent in (folder, *folder.parents) if any((parent / m).exists() for m in _MARKS)
-    )
-    return next(above, folder)
+    parents = (folder, *folder.parents)
+    return next((p for p in parents if any((p / mark).exists() for mark in _MARKS)), folder)
 
 
 def _read_found(reading: _Reading, repo: Path) -> None:
@@ -112,8 +104,8 @@ def _read_found(reading: _Reading, repo: Path) -> None:
 class _Reading:
     """Files read so far, by resolved path, within the project's folder `root`."""
 
-    read: dict[Path, FileRequirements]
-    root: Path = field(default_factory=Path)
+    root: Path
+    read: dict[Path, FileRequirements] = field(default_factory=dict)
     asked_for: dict[Path, tuple[tuple[Part, str], ...]] = field(default_factory=dict)
     included: set[Path] = field(default_factory=set)
 
@@ -140,10 +132,8 @@ class _Reading:
             )
         file = read_file(resolved, label=self._shown(resolved), kind=kind, beside=self._beside)
         if group:
-            requirements = tuple(
-                replace(requirement, group=group, part=part) for requirement in file.declared
-            )
-            file = replace(file, declared=requirements, unknown=(), unless_included=())
+            lines = tuple(replace(line, group=group, part=part) for line in file.declared)
+            file = replace(file, declared=lines, unknown=(), unless_included=())
         self.read[resolved] = file
         for include in file.includes:
             inner = replace(include, group=group, part=part) if group else include
@@ -170,7 +160,12 @@ class _Reading:
     ) -> None:
         target = self._inside(resolved.parent / include.path, label=where)
         if include.project:
-            self._project(where, include, target)
+            extras = tuple((Part.EXTRA, extra) for extra in include.extras)
+            found = self.follow_project(target, extras, group=include.group, part=include.part)
+            if not found and not include.group:
+                unknown = (f"{where}: the folder was not followed: no project",)
+                file = FileRequirements(path=self._shown(target), unknown=unknown)
+                self.read.setdefault(target / "pyproject.toml", file)
         elif target.is_file():
             self.included.add(resolved)
             above = (*above, resolved)
@@ -181,36 +176,29 @@ class _Reading:
                 hint="paths are relative to the file that names them",
             )
 
-    def _project(self, where: str, include: Include, target: Path) -> None:
-        """Read the files of a local project, once each."""
-        paths = [target / name for name in _PROJECT_FILES if (target / name).is_file()]
-        if not paths and not include.group:
-            unknown = f"{where}: the folder was not followed: no project"
-            key = target / "pyproject.toml"
-            self.read.setdefault(
-                key, FileRequirements(path=self._shown(target), unknown=(unknown,))
-            )
-        extras = tuple((Part.EXTRA, extra) for extra in include.extras)
+    def follow_project(
+        self, folder: Path, extras: tuple[tuple[Part, str], ...] = (), **of: Any
+    ) -> bool:
+        """Read the files of a project as a build does, once each. Return whether it has any.
+        `extras` are those to install; `of` is the group and part that all lines belong to.
+        """
+        paths = [folder / name for name in _PROJECT_FILES if (folder / name).is_file()]
         for path in paths:
-            self.follow(path, group=include.group, part=include.part)
+            self.follow(path, **of)
             resolved = path.resolve()
             self.asked_for[resolved] = (*self.asked_for.get(resolved, ()), *extras)
             if self.read[resolved].is_static:
                 break
+        return bool(paths)
 
     def result(self) -> tuple[FileRequirements, ...]:
         """Return the files, with the reasons for everything that could not be read."""
-        return tuple(
-            replace(
-                file,
-                asked_for=self.asked_for.get(path, ()),
-                unknown=(
-                    *file.unknown,
-                    *(() if path in self.included else file.unless_included),
-                ),
-            )
-            for path, file in self.read.items()
-        )
+        files = []
+        for path, file in self.read.items():
+            computed = () if path in self.included else file.unless_included
+            unknown = (*file.unknown, *computed)
+            files.append(replace(file, asked_for=self.asked_for.get(path, ()), unknown=unknown))
+        return tuple(files)
 
     def _shown(self, path: Path) -> str:
         inside = path.is_relative_to(self.root)

@@ -85,7 +85,8 @@ def scan_tree(
         raise StoreError(f"{before} is no folder", hint="--diff-base names the tree before an edit")
     tree = list_tree(root, exclude=exclude, vendored=vendored)
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
-    texts = _texts(tree, files)
+    read = ((file.path, read_text(root, file)) for file in files)
+    texts = {path: text for path, text in read if isinstance(text, str)}
     project = read_project(texts, _commands(root))
     context = _context(tree, texts, project)
     scope = Scope(
@@ -115,8 +116,13 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     """Return what engines may know of the tree."""
     product = project.product
     named = frozenset(p for p in product.lines if is_named_for_nvidia(PurePosixPath(p)))
+    # The packages that the tree installs or runs: folders whose parent is none.
+    packages = {
+        PurePosixPath(file.path).parent for file in tree.files if file.path.endswith("/__init__.py")
+    }
+    own = frozenset(folder.name for folder in packages if folder.parent not in packages)
     base = Context(
-        own_packages=_own_packages(tree),
+        own_packages=own,
         evidence=evidence_of(texts, project),
         started=product.started,
         dispensable=dispensable(texts, project.builds),
@@ -149,21 +155,6 @@ def _commands(root: Path) -> Mapping[str, tuple[str, ...]]:
         except (StoreError, ValueError, AttributeError, TypeError):
             continue
     return {}
-
-
-def _texts(tree: Tree, files: Iterable[TreeFile]) -> dict[str, str]:
-    read = ((file.path, read_text(tree.root, file)) for file in files)
-    return {path: text for path, text in read if isinstance(text, str)}
-
-
-def _own_packages(tree: Tree) -> frozenset[str]:
-    """Return the folders with an `__init__.py` whose parent has none: the packages that the
-    tree installs or runs.
-    """
-    packages = {
-        PurePosixPath(file.path).parent for file in tree.files if file.path.endswith("/__init__.py")
-    }
-    return frozenset(folder.name for folder in packages if folder.parent not in packages)
 
 
 def _results(

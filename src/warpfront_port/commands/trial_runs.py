@@ -7,13 +7,13 @@ container reaches a network.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cached_property
@@ -27,7 +27,7 @@ from packaging.version import Version
 
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.built import BuiltImage, ResolvedBase
-from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
+from warpfront.images.engine import Bind, Engine, RunRequest, connect
 from warpfront.images.preparing import (
     Prepared,
     find_bases,
@@ -45,7 +45,7 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import clean_json
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
-from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, run_told
+from warpfront.verify.containers import MEMORY_BYTES, built_image, run_told
 from warpfront.wheels.lock.pylock import difference, lock_inputs
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.candidates import (
@@ -172,12 +172,15 @@ def try_in(
         reason = "its lock no longer fits the matrix"
         return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
     access = VENDORS[cell.vendor].device_access(tools.engine.host_devices())
+    asked: tuple[DeclaredRequirement, ...] = ()
+    with contextlib.suppress(InputError):  # a file that cannot be read
+        asked = tuple(line for file in read_files(asking.repo, ()) for line in file.declared)
     with tempfile.TemporaryDirectory(prefix="warpfront-try-") as layer:
         trying = _Trying(
             cell=cell,
             lock=locks[cell.id],
             asking=asking,
-            asked=_asked(asking.repo),
+            asked=asked,
             layer=Path(layer),
             image=image_id or (built.image_id if isinstance(built, BuiltImage) else ""),
             access=access or DeviceAccess(),
@@ -185,14 +188,6 @@ def try_in(
             watch=watch,
         )
         return trying.tried()
-
-
-def _asked(repo: Path) -> tuple[DeclaredRequirement, ...]:
-    """Return the requirements of the project's own files; none if no file can be read."""
-    try:
-        return tuple(requirement for file in read_files(repo, ()) for requirement in file.declared)
-    except InputError:
-        return ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,16 +213,17 @@ class _Trying:
         runs = 0
         while True:
             runs += 1
-            result, output = self._run()
+            with self._step(f"runs {' '.join(self.asking.argv)}"[:100]):
+                engine = self.tools.engine
+                result, output = run_told(engine, self._request(), self.watch, self.cell.id)
             text = str(clean_json(output.text))  # without a terminal's own characters
             misses = read_misses(text) if result.exit_code and not result.timed_out else ()
             names = {answer.miss.name for answer in self.answers}
             new = [miss for miss in misses if miss.name not in names][:ROUNDS]
             answers = [self._answered(miss) for miss in new]
             self.answers.extend(answers)
-            goes_on = any(
-                answer.folder or (answer.version and self.asking.install) for answer in answers
-            )
+            install = self.asking.install
+            goes_on = any(answer.folder or (answer.version and install) for answer in answers)
             if not goes_on or runs > ROUNDS:
                 break
             if self.asking.install:
@@ -270,11 +266,7 @@ class _Trying:
             *self.asking.argv,
         )
 
-    def _run(self) -> tuple[RunResult, Output]:
-        with self._step(f"runs {' '.join(self.asking.argv)}"[:100]):
-            return run_told(self.tools.engine, self._request(), self.watch, self.cell.id)
-
-    @contextmanager
+    @contextlib.contextmanager
     def _step(self, text: str) -> Iterator[None]:
         self.watch.step(self.cell.id, text)
         try:
@@ -314,22 +306,18 @@ class _Trying:
             return MissAnswer(miss=miss, folder=folder)
         version = self._versions.get(canonicalize_name(miss.top or miss.distribution), "")
         if version and miss.module == miss.top:
-            return MissAnswer(
-                miss=miss,
-                refusal=f"the image holds {miss.asked} {version}, and this program does not see it",
-                hint=f"it is there for {ENVIRONMENT_PYTHON}: has the program another Python, or "
-                "another search path?",
-            )
+            refusal = f"the image holds {miss.asked} {version}, and this program does not see it"
+            other = "has the program another Python, or another search path?"
+            hint = f"it is there for {ENVIRONMENT_PYTHON}: {other}"
+            return MissAnswer(miss=miss, refusal=refusal, hint=hint)
         provided = provider(miss, self.asked, self.asking.provides)
         if not provided.requirement and version:
             provided = Provided(requirement=canonicalize_name(miss.top), said_by="the image")
         if not provided.requirement:
-            return MissAnswer(
-                miss=miss,
-                refusal="it is not known here which distribution brings it",
-                hint=f"--provides {miss.asked}=DISTRIBUTION says it; "
-                "its name alone may be another's",
-            )
+            refusal = "it is not known here which distribution brings it"
+            option = f"--provides {miss.asked}=DISTRIBUTION"
+            hint = f"{option} says it; its name alone may be another's"
+            return MissAnswer(miss=miss, refusal=refusal, hint=hint)
         answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
         if provided.name in self._versions:
             return self._older(answer, provided.name, self._versions[provided.name])
@@ -347,11 +335,9 @@ class _Trying:
             refusal = f"a shim of the guard answers for {name}, and has no module"
             return dataclasses.replace(answer, refusal=refusal)
         before = {wheel.name for wheel in difference(self._lock_of(self.answers), self.lock)}
-        new = [wheel for wheel in more if wheel.name not in before]
-        size_bytes = sum(wheel.size_bytes for wheel in new)
-        return dataclasses.replace(
-            answer, version=version, brings=len(new) - 1, size_bytes=size_bytes
-        )
+        sizes = [wheel.size_bytes for wheel in more if wheel.name not in before]
+        brings, size = len(sizes) - 1, sum(sizes)
+        return dataclasses.replace(answer, version=version, brings=brings, size_bytes=size)
 
     def _older(self, answer: MissAnswer, name: str, version: str) -> MissAnswer:
         """Return the newest release that has a module which the image's own version of it lacks.
@@ -368,22 +354,14 @@ class _Trying:
             hint = "port the import: what is of the torch stack stays as it is"
             return dataclasses.replace(refused, hint=hint)
         asking = Requirement(answer.requirement).specifier
-        needs = needs_of(
-            self._inside,
-            Stack(versions={}, answered={}, foreign={}),
-            python=self.cell.python,
-            machine=self.cell.machine,
-        )
-        need = needs.get(name)
+        none = Stack(versions={}, answered={}, foreign={})
+        place = {"python": self.cell.python, "machine": self.cell.machine}
+        need = needs_of(self._inside, none, **place).get(name)
         accepted = need.specifier & asking if need else asking
-        with self.tools.site().transport() as transport:
+        site, held = self.tools.site(), Version(version)
+        with site.transport() as transport:
             older_release = release_with_module(
-                name,
-                miss.module,
-                Version(version),
-                accepted,
-                site=self.tools.site(),
-                transport=transport,
+                name, miss.module, held, accepted, site=site, transport=transport
             )
             wheel = self._kept(older_release, transport) if older_release else None
         if older_release is None or wheel is None:

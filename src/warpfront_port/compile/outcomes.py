@@ -76,9 +76,8 @@ def judged(
     kept = check.details.get("kept")
     ptx = [files[name] for name in (kept if isinstance(kept, list) else ()) if name in files]
     tree = _Tree(unit=check.name, files=files, texts=texts, renamed=renamed or {})
-    messages = tuple(
-        tree.message(_with_source(diagnostic, ptx)) for diagnostic in read_diagnostics(output)
-    )
+    diagnostics = (_with_source(diagnostic, ptx) for diagnostic in read_diagnostics(output))
+    messages = tuple(map(tree.message, diagnostics))
     errors = [message for message in messages if message.severity == "error"]
     reason = check.reason
     if check.outcome is Outcome.FAILED and errors:
@@ -124,22 +123,20 @@ class _Tree:
         text = diagnostic.message
         if diagnostic.place is not None and place is not diagnostic.place:
             text += f" (in {diagnostic.place.path}:{diagnostic.place.line})"
+        line, column = (place.line, place.column) if place else (0, 0)
+        translated, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
+        if place and translated is not None and written is not None:
+            # Both hipify tools add lines at the top of a file only.
+            added = len(translated.splitlines()) - len(written.splitlines())
+            line = max(1, line - max(0, added))
         return Message(
             path=path,
-            line=self._line_of(place.line, path) if place else 0,
-            column=place.column if place else 0,
+            line=line,
+            column=column,
             severity=diagnostic.severity,
             text=text,
             unit=self.unit,
         )
-
-    def _line_of(self, line: int, path: str) -> int:
-        """Return the source's line. Both hipify tools add lines at the top of a file only."""
-        translated, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
-        if translated is None or written is None:
-            return line
-        added = len(translated.splitlines()) - len(written.splitlines())
-        return max(1, line - max(0, added))
 
 
 def tree_path(path: str, unit: str) -> str:

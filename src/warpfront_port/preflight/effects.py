@@ -205,20 +205,16 @@ def line_to_write(
         specifiers = SpecifierSet(",".join(narrower)) & needed
         if specifiers.is_unsatisfiable():
             return None
-        clauses = str(_shortest(specifiers))
+        # The same versions, without the clauses that others imply.
+        shortest = sorted(specifiers, key=str)
+        for clause in tuple(shortest):
+            rest = SpecifierSet(",".join(str(other) for other in shortest if other is not clause))
+            if rest and rest.is_subset(SpecifierSet(str(clause))):
+                shortest.remove(clause)
+        clauses = ",".join(map(str, shortest))
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     marker = f" ; {requirement.marker}" if requirement.marker else ""
     return f"{requirement.name}{extras}{clauses}{marker}"
-
-
-def _shortest(specifier: SpecifierSet) -> SpecifierSet:
-    """Return the same versions without the clauses that others imply."""
-    clauses = sorted(specifier, key=str)
-    for clause in tuple(clauses):
-        rest = SpecifierSet(",".join(str(other) for other in clauses if other is not clause))
-        if rest and rest.is_subset(SpecifierSet(str(clause))):
-            clauses.remove(clause)
-    return SpecifierSet(",".join(map(str, clauses)))
 
 
 def _clauses_that_hold(requirement: Requirement, stacks: tuple[CellStack, ...]) -> tuple[str, ...]:

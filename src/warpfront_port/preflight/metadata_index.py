@@ -58,11 +58,6 @@ class Offer(NamedTuple):
     link: Link
     source: str
 
-    @property
-    def is_universal(self) -> bool:
-        """Return whether it is a wheel for every Python 3."""
-        return bool(self.tags) and self.tags[1:] == ("none", "any") and "py3" in self.tags[0]
-
 
 class _Memo:
     """Results by key, each computed once, whichever thread comes first."""
@@ -160,19 +155,21 @@ class MetadataIndex:
     def page(self, name: str) -> str:
         """Return the project's page (PEP 691); "" where no source has it."""
         offers = self.offers(name)
-        universal = {offer.version for offer in offers if offer.is_universal}
-        files = [
-            _file(offer, name) for offer in offers if offer.tags or offer.version not in universal
-        ]
+        # Those with a wheel for every Python 3, which no archive has to stand in for.
+        universal = {
+            offer.version
+            for offer in offers
+            if offer.tags[1:] == ("none", "any") and "py3" in offer.tags[0]
+        }
+        listed = (offer for offer in offers if offer.tags or offer.version not in universal)
+        files = [_file(offer, name) for offer in listed]
         document = {"meta": {"api-version": "1.0"}, "name": name, "files": files}
         return json.dumps(document) if files else ""
 
     def metadata(self, name: str, filename: str) -> str:
         """Return the METADATA of a file on the project's page; "" where it cannot be read."""
-        offer = next(
-            (offer for offer in self.offers(name) if offer.link.filename == filename), None
-        )
-        if offer is None:
+        named = (offer for offer in self.offers(name) if offer.link.filename == filename)
+        if (offer := next(named, None)) is None:
             return ""
         text: str = self._memo.get(("metadata", filename), lambda: self._metadata(name, offer))
         return text
@@ -219,11 +216,10 @@ class MetadataIndex:
             self.unread.add((name, str(offer.version)))
         elif demands.conditional:
             self.conditional[f"{name} {offer.version}"] = demands.conditional
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {offer.version}"]
         requires = demands.requires if demands else ()
-        head = f"Metadata-Version: 2.1\nName: {name}\nVersion: {offer.version}\n"
-        return head + "".join(
-            f"Requires-Dist: {' '.join(require.split())}\n" for require in requires
-        )
+        lines += (f"Requires-Dist: {' '.join(require.split())}" for require in requires)
+        return "\n".join((*lines, ""))
 
     def _of_wheel(self, link: Link) -> str:
         """Return METADATA from its own file (PEP 658), by ranges, or of the wheel itself."""
@@ -280,16 +276,11 @@ def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
 
 def _file(offer: Offer, name: str) -> dict[str, Any]:
     """Return an entry of a project's page: a source archive under the name of a wheel."""
-    filename = offer.link.filename
+    filename, attributes = offer.link.filename, dict(offer.link.attributes)
     wheel = f"{name.replace('-', '_')}-{offer.version}-py3-none-any.whl"
     file_name = filename if offer.tags else wheel
-    attributes = dict(offer.link.attributes)
-    entry: dict[str, Any] = {
-        "filename": file_name,
-        "url": f"../../files/{name}/{filename}/{file_name}",
-        "hashes": {},
-        "core-metadata": True,
-    }
+    url = f"../../files/{name}/{filename}/{file_name}"
+    entry: dict[str, Any] = {"filename": file_name, "url": url, "hashes": {}, "core-metadata": True}
     if python := attributes.get("data-requires-python"):
         entry["requires-python"] = python
     if "data-yanked" in attributes:

@@ -95,9 +95,14 @@ class _PyprojectReader:
             self._unknown.append(f"{self._document.path}: no table in which installers read")
         project_name = project.get("name") or poetry.get("name")
         name = canonicalize_name(project_name) if isinstance(project_name, str) else ""
+        # A line that demands the project itself includes its other extras.
+        own = [a for a in self._asked if a.kind is not Kind.INDEX and a.name == name]
+        for line in own:
+            extras = sorted(line.requirement.extras)
+            self._nested += [(line.part, line.group, Part.EXTRA, extra) for extra in extras]
         return FileRequirements(
             path=self._document.path,
-            declared=self._without_itself(name),
+            declared=tuple(asked for asked in self._asked if asked not in own),
             includes=tuple(self._includes),
             unknown=tuple(self._unknown),
             unless_included=tuple(self._computed),
@@ -116,17 +121,6 @@ class _PyprojectReader:
             self._nested += [(part, group, part, name) for name in names if isinstance(name, str)]
             listed = [text for text in entries if isinstance(text, str) and text[:2] != "-e"]
         self._list(listed, table, group=group, part=part)
-
-    def _without_itself(self, name: str) -> tuple[DeclaredRequirement, ...]:
-        """Return the lines except those by which an extra includes the project's other extras."""
-        remaining = []
-        for declared in self._asked:
-            if declared.kind is Kind.INDEX or declared.name != name:
-                remaining.append(declared)
-            else:
-                asking, extras = (declared.part, declared.group), declared.requirement.extras
-                self._nested += [(*asking, Part.EXTRA, extra) for extra in sorted(extras)]
-        return tuple(remaining)
 
     def _read_uv(self) -> None:
         uv = self._table("tool", "uv")

@@ -17,7 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TextIO, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 from warpfront.cli.display import Display, Volume
 from warpfront.cli.job_output import job_output, shown
@@ -324,19 +324,16 @@ def _errors_as_exit_codes() -> Iterator[None]:
         text = f"error: {error.name} is not installed\nhint: {command}"
         raise Ended(text, CommandFailedError.exit_code) from None
     except Exception as error:  # noqa: BLE001 - a bug: the one place that shows a traceback
-        if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout):
-            # The interpreter flushes the rest again when it ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise Ended("", UNREAD_EXIT_CODE) from None
+        if isinstance(error, BrokenPipeError):
+            # The reader of stdout may have gone, as `head` goes after its lines.
+            poll = select.poll()
+            poll.register(sys.stdout.fileno(), 0)
+            if any(event & select.POLLERR for _, event in poll.poll(0)):
+                # The interpreter flushes the rest again when it ends.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise Ended("", UNREAD_EXIT_CODE) from None
         raise Ended(_bug_report(), BUG_EXIT_CODE) from None
 
 
 def _bug_report() -> str:
     return f"this is a bug in warpfront\n{traceback.format_exc()}"
-
-
-def _is_unread(stream: TextIO) -> bool:
-    """Return true if the reader of this pipe has gone, as `head` goes after its lines."""
-    poll = select.poll()
-    poll.register(stream.fileno(), 0)
-    return any(event & select.POLLERR for _, event in poll.poll(0))

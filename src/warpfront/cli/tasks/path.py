@@ -110,8 +110,7 @@ def build(
     dry_run: DryRun = False,
     locked: Locked = False,
     layers: Annotated[
-        bool,
-        "compose from one cached layer a wheel (containerd image store only)",
+        bool, "compose from one cached layer a wheel (containerd image store only)"
     ] = False,
     spread: Annotated[bool, "build on every engine of `builders:` in parallel"] = False,
 ) -> None:
@@ -147,12 +146,10 @@ def verify(
 
     workspace = workspace_here()
     if digest:
-        from warpfront.commands.adopting import adopt
+        from warpfront.commands.adopting import adopt, verify_external_image
 
         adopted = adopt(workspace, digest, display)
         if adopted is None:
-            from warpfront.commands.adopting import verify_external_image
-
             external, rows = verify_external_image(
                 workspace, cells, display, digest, effort=effort, selftest=selftest, options=options
             )
