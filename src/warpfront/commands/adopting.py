@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from functools import partial
 from pathlib import Path
 
 from warpfront.errors import InputError, RegistryError
@@ -57,10 +58,8 @@ def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
         watch.say(f"{reference} is an index; of {engine.machine} it lists {named.digest}")
     image = pull(named, engine, watch)
     cell = _cell_of(image, matrix.cells)
-    if cell is None:
-        return None
-    locks = fresh_locks((cell,), matrix.cells, folders)
-    if not is_locked_by(locks.get(cell.id), image):
+    locks = fresh_locks((cell,), matrix.cells, folders) if cell else {}
+    if cell is None or not is_locked_by(locks.get(cell.id), image):
         return None
     take_in(cell, image, folders.store, engine, seconds=time.monotonic() - started)
     return cell
@@ -115,7 +114,7 @@ def adopt_image(
 def pull(named: Reference, engine: Engine, watch: Watch) -> StoredImage:
     """Pull the image of a digest into the engine and return it."""
     pulled = f"{named.name}@{named.digest}"
-    return engine.pull(pulled, lambda done, total: watch.advance(f"pull {pulled}", done, total))
+    return engine.pull(pulled, partial(watch.advance, f"pull {pulled}"))
 
 
 def take_in(
@@ -175,7 +174,6 @@ def verify_external_image(
     and rows of a report. Raise `InputError` for an image without labels of ours.
     """
     folders = workspace.folders
-    store = Store(folders.store.folder / FOLDER)
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
     engine = connect(environment())
@@ -185,6 +183,7 @@ def verify_external_image(
     watch.say(f"{reference}: of no cell here; its guard is its own project's to check")
     if making is None:
         watch.say(f"{reference}: no provenance is attached: only its labels say what it should be")
+    store = Store(folders.store.folder / FOLDER)
     tools = Tools(engine=engine, folders=dataclasses.replace(folders, store=store))
     plan = CheckPlan(
         target=selection.target,
@@ -230,8 +229,6 @@ def verify_claimed(
             claims_of=lambda target: claims_of(cell, versions, target=target),
         )
         results = verify_images((external,), plan, tools, watch)
-    verifications = {
-        result.target: result for result in results if isinstance(result, Verification)
-    }
+    verifications = {each.target: each for each in results if isinstance(each, Verification)}
     facts = CellFacts(cell=cell, lock="not here", build=built, verifications=verifications)
     return results, report_rows((facts,), target=plan.target)

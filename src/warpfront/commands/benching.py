@@ -17,13 +17,7 @@ from warpfront.bench.record_files import NoTimingsError, bench_document, bench_o
 from warpfront.bench.records import Bench, Comparison
 from warpfront.commands.adopting import as_labelled, pull
 from warpfront.commands.keeping import house_of
-from warpfront.errors import (
-    CommandFailedError,
-    EngineError,
-    SlowerError,
-    StoreError,
-    WarpfrontError,
-)
+from warpfront.errors import CommandFailedError, EngineError, SlowerError, StoreError
 from warpfront.images.engine import Engine, connect
 from warpfront.images.labels import CELL, CONTENT_HASH, CREATED
 from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
@@ -128,7 +122,7 @@ class ImageTiming:
                 return self._run(engine, watch)
         except (StoreError, EngineError) as error:
             engine.reap()
-            return self._failed(error.message, error.hint, error)
+            return self._failed(error.message, error.hint, error.exit_code)
         finally:
             watch.step(self.cell.id, "")
 
@@ -165,13 +159,13 @@ class ImageTiming:
         watch.say(f"{self.cell.id} on {self.target}: {record}")
         return bench
 
-    def _failed(self, reason: str, hint: str, error: WarpfrontError | None = None) -> Failed:
+    def _failed(self, reason: str, hint: str, code: int = CommandFailedError.exit_code) -> Failed:
         return Failed(
             cell_id=self.cell.id,
             step="verify",
             reason=f"not timed: {reason}",
             hint=hint,
-            exit_code=(error or CommandFailedError).exit_code,
+            exit_code=code,
             repeat=f"warpfront bench run --only {self.cell.id} --target {self.target}",
         )
 
@@ -233,11 +227,8 @@ def _published(matrix: Matrix, store: Store, cell: Cell) -> tuple[Stock, ...]:
 
 def last_release(stocks: Iterable[Stock], cell_id: str, channel: str) -> Stock | None:
     """Return the newest image of a cell that was verified for a channel and not withdrawn."""
-    fits = [
-        stock
-        for stock in stocks
-        if channel in stock.channels and not stock.yanked and stock.labels.get(CELL) == cell_id
-    ]
+    of_cell = (stock for stock in stocks if stock.labels.get(CELL) == cell_id)
+    fits = (stock for stock in of_cell if channel in stock.channels and not stock.yanked)
     return max(fits, key=lambda fit: fit.labels.get(CREATED, ""), default=None)
 
 

@@ -10,11 +10,13 @@ import json
 import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from warpfront.ci.flow import IMAGES
 from warpfront.commands.adopting import adopt_image, pull, take_in
 from warpfront.errors import EngineError, RegistryError, RegistryFault
+from warpfront.images.baking import Built
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, StoredImage, connect
 from warpfront.images.labels import CELL, CONTENT_HASH, CREATED, REVISION
@@ -108,10 +110,8 @@ def published_already(
                 continue
             reference = f"{names.repository}@{held.digest}"
             watch.say(f"{cell.id}: this content is published: {reference}")
-            image, own = (
-                pull(read_reference(reference), engine, watch),
-                engine.image(built.image_id),
-            )
+            image = pull(read_reference(reference), engine, watch)
+            own = engine.image(built.image_id)
             if own is None or not _is_same_build(image, own):
                 watch.say(f"{cell.id}: not so: its layers, settings or labels are others")
                 continue
@@ -156,10 +156,7 @@ def send(
     name, tag = f"{repository}/{image}", f"{CANDIDATE_PREFIX}{moment}-{built.content_hash[:24]}"
     engine.tag(built.image_id, f"{name}:{tag}")
     try:
-        engine.push(
-            f"{name}:{tag}",
-            lambda sent_bytes, total: watch.advance(f"push {tag}", sent_bytes, total),
-        )
+        engine.push(f"{name}:{tag}", partial(watch.advance, f"push {tag}"))
     finally:
         engine.remove(f"{name}:{tag}")
     registry_image = held_image(registry, name.partition("/")[2], tag)
@@ -195,9 +192,8 @@ def take_candidate(
         reason = "of {}, content {}, and {} was built".format(adopted.id, *hashes)
     if reason:
         return _refused(cell, f"{candidate.reference} is {reason}")
-    return dataclasses.replace(
-        built, log=handed.log, builder=handed.builder, invocation=handed.invocation
-    )
+    log, builder, invocation = handed.log, handed.builder, handed.invocation
+    return dataclasses.replace(built, log=log, builder=builder, invocation=invocation)
 
 
 FILE_NAME = "build-image-file"
@@ -248,27 +244,21 @@ def leave_images(
         store.save(image.cell_id, FILE_NAME, value)
 
 
-def take_image(
-    cell: Cell, store: Store, folders: Iterable[Path], engine: Engine
-) -> BuiltImage | Blocked | Failed | None:
+def take_image(cell: Cell, store: Store, folders: Iterable[Path], engine: Engine) -> Built | None:
     """Return the built image in this machine's engine: the present one, or the one of an
     artifact. Return None without a build artifact: `verify` then reports that itself.
     """
-    handed: BuiltImage | Blocked | Failed | None = store.load(
-        cell.id, "build", (BuiltImage, Blocked, Failed)
-    )
+    handed: Built | None = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
     if not isinstance(handed, BuiltImage):
         return handed
-    file: ImageFile | None = store.load(cell.id, FILE_NAME, (ImageFile,))
+    file = kept_image_file(cell.id, store)
     names = file.identities if file else (handed.image_id,)
     images = _held(names, engine)
     if images is None and file is not None:
         # The archive, with or without a folder of the artifact's name around it.
         place = f"{IMAGES}-{file.job}/{_ARCHIVE}"
-        places = (place, f"*/{place}")
-        archive = next(
-            (path for folder in folders for place in places for path in folder.glob(place)), None
-        )
+        found = (path for f in folders for path in (*f.glob(place), *f.glob(f"*/{place}")))
+        archive = next(found, None)
         if archive is None:
             return _refused(cell, f"no artifact {IMAGES}-{file.job}, which has its image")
         if sha256_of(archive) != file.sha256:

@@ -41,9 +41,8 @@ def _in_an_issue(
     judgement: Judgement, scope: str, url: str, api: ForgeApi | None
 ) -> tuple[str, ...]:
     if api is None:
-        hint = (
-            "docs/admission.md, After the merge, has the token; `notify: []` of `ci:` does without"
-        )
+        place, without = "docs/admission.md, After the merge", "`notify: []` of `ci:` does without"
+        hint = f"{place}, has the token; {without}"
         raise InputError("no token for the forge's issues: API_TOKEN", hint=hint)
     if judgement.error is None:
         closed = api.settle(f"The {scope} run is green again: {url}")
@@ -62,12 +61,8 @@ def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str
     keys = {"cell": "cell_id", "target": "target", "kind": "kind", "reason": "text"}
     keys["repeat"] = "repeat"
     faults = [{k: getattr(fault, name) for k, name in keys.items()} for fault in judgement.faults]
-    body = {
-        "text": alert_text(judgement, scope, url, markdown=False),
-        "scope": scope,
-        "url": url,
-        "failures": faults,
-    }
+    text = alert_text(judgement, scope, url, markdown=False)
+    body = {"text": text, "scope": scope, "url": url, "failures": faults}
     try:
         answer = requests.post(webhook, json=body, timeout=_SECONDS, allow_redirects=False)
     except requests.RequestException as error:

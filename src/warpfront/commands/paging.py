@@ -66,20 +66,13 @@ def write_page(
     )
     write_text(path, text)
     if history:
-        of_row = {
-            (row.cell_id, row.target): store.readable(
-                row.cell_id, f"verify-{row.target}", (Verification,)
-            )
-            for row in rows
-            if row.verify != NOT_RUN
-        }
-        line = history_line(
-            [(row, state_of(row)) for row in rows],
-            made=provenance.created,
-            revision=provenance.revision,
-            found={place: result for place, result in of_row.items() if result},
-        )
-        append_text(history, line)
+        found: dict[tuple[str, str], Verification] = {}
+        for row in (row for row in rows if row.verify != NOT_RUN):
+            result = store.readable(row.cell_id, f"verify-{row.target}", (Verification,))
+            found |= {(row.cell_id, row.target): result} if result else {}
+        states = [(row, state_of(row)) for row in rows]
+        when = {"made": provenance.created, "revision": provenance.revision}
+        append_text(history, history_line(states, **when, found=found))
     watch.say(f"wrote {path}")
 
 
@@ -88,14 +81,10 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
     earlier, unread = read_nights(read_text(file, missing_ok=True) or "")
     if unread:
         watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
-    new_nights = [
-        night_of(bench)
-        for row in rows
-        for folder in [store.cell_folder(row.cell_id)]
-        for bench in read_benches(folder / f"bench-{row.target}.json", watch)
-    ]
+    paths = (store.cell_folder(row.cell_id) / f"bench-{row.target}.json" for row in rows)
+    nights_here = [night_of(bench) for path in paths for bench in read_benches(path, watch)]
     keys = {(night.place, night.at) for night in earlier}
-    added = [night for night in new_nights if (night.place, night.at) not in keys]
+    added = [night for night in nights_here if (night.place, night.at) not in keys]
     if added:
         append_text(file, "".join(map(night_line, added)))
     nights = (*earlier, *added)
@@ -112,13 +101,10 @@ NIGHTS = "nights.jsonl"
 FILES = (RUNS, NIGHTS)
 TOKEN_VARIABLE = "HISTORY_TOKEN"  # noqa: S105 - the name of one
 _TRIES = 5
+_EMAIL = "warpfront@users.noreply.github.com"
 _WHO = {
-    name: value
-    for role in ("AUTHOR", "COMMITTER")
-    for name, value in (
-        (f"GIT_{role}_NAME", "warpfront"),
-        (f"GIT_{role}_EMAIL", "warpfront@users.noreply.github.com"),
-    )
+    **dict.fromkeys(("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"), "warpfront"),
+    **dict.fromkeys(("GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"), _EMAIL),
 }
 
 

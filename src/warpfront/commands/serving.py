@@ -101,12 +101,10 @@ def serve(
         try:
             chosen_engine = engine or engine_of(runner, watch)
             ready(runner, watch, chosen_engine)
-            from warpfront.ci.forge_api import (  # noqa: PLC0415 - its HTTP takes long to load
-                one_job_configuration,
-            )
+            from warpfront.ci import forge_api  # noqa: PLC0415 - its HTTP takes long to load
 
             name = f"{runner.name}-{platform.node()}-{secrets.token_hex(4)}"
-            configuration = one_job_configuration(
+            configuration = forge_api.one_job_configuration(
                 name, runner.labels, runner.group, api=place.api, token=place.token
             )
             watch.say(f"{name} waits for a job")
@@ -116,8 +114,7 @@ def serve(
                 environment={JIT_VARIABLE: configuration},
                 timeout_seconds=JOB_SECONDS,
             )
-            completed = run(agent)
-            watch.say(f"{name} ended with {completed.returncode}")
+            watch.say(f"{name} ended with {run(agent).returncode}")
         except UnavailableError as error:
             if refused >= len(_PAUSES_SECONDS) and jobs:
                 raise
@@ -133,11 +130,11 @@ def serve(
 
 def named_runner(runners: tuple[Runner, ...], name: str) -> Runner:
     """Return the row of that name."""
-    matches = [runner for runner in runners if runner.name == name]
-    if not matches:
+    by_name = {runner.name: runner for runner in reversed(runners)}
+    if name not in by_name:
         names = ", ".join(runner.name for runner in runners) or "none"
         raise InputError(f"no runner is called {name!r}", hint=f"`runners:` has {names}")
-    return matches[0]
+    return by_name[name]
 
 
 def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
@@ -151,9 +148,7 @@ def tidy(runner: Runner, watch: Watch, engine: Engine) -> None:
         return
     for pid, name in end_left_behind().items():
         watch.say(f"ended process {pid} ({name}), which an earlier job left with a device")
-    for image in sorted(
-        engine.images(CELL), key=lambda stored_image: stored_image.size_bytes, reverse=True
-    ):
+    for image in sorted(engine.images(CELL), key=lambda image: -image.size_bytes):
         free = engine.features().free_bytes
         if free is None or free >= ROOM_BYTES:
             return

@@ -83,11 +83,8 @@ def check_project(request: CheckRequest, workspace: Workspace | None, watch: Wat
     """Return the report on a project. A part that cannot run is undetermined, with the reason."""
     scan_request = ScanRequest(repo=request.repo, target=request.target)
     syntax = SyntaxRequest(root=request.repo, target=request.target.name, where=request.compiler)
-    scanned, new = scan(
-        scan_request,
-        watch,
-        lambda scan_result: with_compiler(scan_result, syntax, workspace, watch),
-    )
+    compiled = partial(with_compiler, request=syntax, workspace=workspace, watch=watch)
+    scanned, new = scan(scan_request, watch, compiled)
     verdict = verdict_of(scanned, new)
     answers = {VerdictAnswer.RUNS: Answer.HOLDS, VerdictAnswer.UNDETERMINED: Answer.UNDETERMINED}
     answer = answers.get(verdict.answer, Answer.FAILS)
@@ -117,15 +114,13 @@ def _compile_part(scanned: Scan) -> CheckPart:
 def _part(name: str, run: Callable[[], CheckPart]) -> CheckPart:
     try:
         return run()
-    except InputError as error:
-        return CheckPart(name=name, answer=Answer.NOTHING, line=str(error).splitlines()[0])
     except WarpfrontError as error:
-        return CheckPart(name=name, answer=Answer.UNDETERMINED, line=str(error).splitlines()[0])
+        answer = Answer.NOTHING if isinstance(error, InputError) else Answer.UNDETERMINED
+        return CheckPart(name=name, answer=answer, line=str(error).splitlines()[0])
 
 
 def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> CheckPart:
     from warpfront_port.commands.preflighting import preflight  # noqa: PLC0415 - loads the resolver
-    from warpfront_port.preflight.declared import Parts  # noqa: PLC0415 - see above
     from warpfront_port.preflight.report import preflight_text  # noqa: PLC0415 - see above
 
     part = partial(CheckPart, name="preflight")
@@ -134,9 +129,7 @@ def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch)
     if not any(request.target.name in cell.targets for cell in workspace.matrix.cells):
         line = f"no cell of matrix.yaml serves {request.target.name}"
         return part(answer=Answer.NOTHING, line=line)
-    result = preflight(
-        workspace, request.cells, watch, repo=request.repo, files=(), parts=Parts(), offline=True
-    )
+    result = preflight(workspace, request.cells, watch, repo=request.repo, offline=True)
     part = partial(part, text=preflight_text(result))
     if result.count:
         line = f"{counted(result.count, 'requirement')} would replace torch"
@@ -155,12 +148,9 @@ def _try(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> Ch
         return part(answer=Answer.NOTHING, line="no program was named: `-- python train.py`")
     if workspace is None:
         return part(answer=Answer.UNDETERMINED, line="no matrix.yaml here")
-    trial = try_project(
-        workspace,
-        dataclasses.replace(request.cells, image=request.cells.image or "torch"),
-        watch,
-        TrialRequest(repo=request.repo, argv=request.argv),
-    )
+    cells = dataclasses.replace(request.cells, image=request.cells.image or "torch")
+    asking = TrialRequest(repo=request.repo, argv=request.argv)
+    trial = try_project(workspace, cells, watch, asking)
     if isinstance(trial, Blocked | Failed):
         return part(answer=Answer.UNDETERMINED, line=str(trial.reason))
     part = partial(part, text=trial_text(trial, name="app"))

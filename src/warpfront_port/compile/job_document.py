@@ -54,10 +54,8 @@ def job_document(
     """
     hipified = tuple(hipified)
     root = COPY if hipified else SOURCE
-    options = [
-        *flags,
-        *(f"-I{root}" if folder == "." else f"-I{root}/{folder}" for folder in folders),
-    ]
+    paths = (root if folder == "." else f"{root}/{folder}" for folder in folders)
+    options = [*flags, *(f"-I{path}" for path in paths)]
     return CompileJob(
         target=target,
         source=Path(SOURCE),

@@ -16,19 +16,16 @@ def preflight_text(preflight: Preflight) -> str:
     """Return the answer, then each finding with its place, line, cells, reason and the line to
     write instead. Findings that decide nothing come last.
     """
-    lines = [_answer(preflight), ""]
+    lines: dict[bool, list[str]] = {True: [], False: []}
     for finding in preflight.findings:
-        if finding.decides:
-            lines += [*_finding_lines(finding, preflight), ""]
-    lines += [f"not determined: {text}" for text in preflight.unknown]
-    lines += [""] if preflight.unknown else []
-    findings = [finding for finding in preflight.findings if not finding.decides]
-    if findings:
-        lines += ["These change no torch, or are not installed by default:", ""]
-    for finding in findings:
-        lines += [*_finding_lines(finding, preflight), ""]
-    lines += [f"note: {text}" for text in preflight.notes]
-    return "\n".join((*lines, _summary(preflight), ""))
+        lines[finding.decides] += [*_finding_lines(finding, preflight), ""]
+    unknown = [f"not determined: {text}" for text in preflight.unknown]
+    unknown += [""] if unknown else []
+    apart = ["These change no torch, or are not installed by default:", "", *lines[False]]
+    apart = apart if lines[False] else []
+    notes = (f"note: {text}" for text in preflight.notes)
+    parts = (_answer(preflight), "", *lines[True], *unknown, *apart, *notes)
+    return "\n".join((*parts, _summary(preflight), ""))
 
 
 def counted_breaches(count: int) -> str:

@@ -56,6 +56,13 @@ Compiler = Annotated[
         choices=("auto", "host", "matrix", "none"),
     ),
 ]
+FailOn = Annotated[
+    str,
+    Option(
+        "NAME  verdict that ends with 15: build, wrong, runtime or any (default)",
+        choices=("any", "build", "wrong", "runtime"),
+    ),
+]
 ON_DEVICE = f"the device that the project is to run on (default {DEFAULT_TARGET})"
 # Of several images with a `project:`, those whose project is meant.
 PROJECT = selecting(target=ON_DEVICE, vendor="", image="", only="")
@@ -91,11 +98,7 @@ def preflight(
     from warpfront.system.store import write_text
     from warpfront_port.commands.preflighting import preflight as examine_project
     from warpfront_port.preflight.declared import Parts
-    from warpfront_port.preflight.report import (
-        counted_breaches,
-        preflight_sarif,
-        preflight_text,
-    )
+    from warpfront_port.preflight.report import counted_breaches, preflight_sarif, preflight_text
 
     result = examine_project(
         workspace_here(),
@@ -220,9 +223,8 @@ def _raise_untried(trial: Trial) -> None:
     if trial.lacking:
         raise FindingsError(f"it lacks {', '.join(trial.lacking)} in {trial.cell_id}")
     outcome = "was stopped" if trial.exit_code is None else f"exited with {trial.exit_code}"
-    raise CommandFailedError(
-        f"{trial.said} {outcome}, and no missing module is why", hint=trial.way_out
-    )
+    message = f"{trial.said} {outcome}, and no missing module is why"
+    raise CommandFailedError(message, hint=trial.way_out)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,10 +248,7 @@ class Scanned:
     vendored: Annotated[bool, "also scan submodules and third-party folders"] = False
     diff_base: Annotated[
         str,
-        Option(
-            "DIR  the tree before an edit: list what changed for NVIDIA",
-            formerly=("before",),
-        ),
+        Option("DIR  the tree before an edit: list what changed for NVIDIA", formerly=("before",)),
     ] = ""
     toolkit: Annotated[str, "VERSION  version of ROCm: 6.4, 7.0"] = ""
 
@@ -265,13 +264,7 @@ def scan(
         bool, Option("list every cause, place and fix", formerly=("everything",))
     ] = False,
     allow_undetermined: AllowUndetermined = False,
-    fail_on: Annotated[
-        str,
-        Option(
-            "NAME  verdict that ends with 15: build, wrong, runtime or any (default)",
-            choices=("any", "build", "wrong", "runtime"),
-        ),
-    ] = "any",
+    fail_on: FailOn = "any",
     compiler: Compiler = "auto",
 ) -> None:
     """Answer whether a source tree builds and runs on another vendor's device.
@@ -281,13 +274,11 @@ def scan(
     """
     from warpfront_port.commands import scanning
 
-    scan_request = _scan_request(source, scanned, dry_run=forms.dry_run)
-    result, new = scanning.scan(
-        scan_request, display, _compiled_by(scan_request, compiler, display)
-    )
+    request = _scan_request(source, scanned, dry_run=forms.dry_run)
+    result, new = scanning.scan(request, display, _compiled_by(request, compiler, display))
     if not result.files and all(file.left_out for file in result.unread):
         raise InputError(
-            f"{scan_request.repo}: nothing to determine: no file is of a kind that a rule reads",
+            f"{request.repo}: nothing to determine: no file is of a kind that a rule reads",
             hint="name the root of a source tree as PATH; --vendored reads third parties too",
         )
     verdict = scanning.verdict_of(result, new)
@@ -295,13 +286,10 @@ def scan(
     if verdict.reaches(fail_on):
         raise FindingsError(verdict.line)
     if verdict.answer == "not determined":
-        require_determined(
-            verdict.reasons,
-            allow_undetermined=allow_undetermined,
-            hint="a compiler answers: `compilers:` of matrix.yaml, or hipcc on this machine"
-            if result.uncompiled
-            else "--allow-undetermined accepts what is not read",
-        )
+        unread = "--allow-undetermined accepts what is not read"
+        answers = "a compiler answers: `compilers:` of matrix.yaml, or hipcc on this machine"
+        hint = answers if result.uncompiled else unread
+        require_determined(verdict.reasons, allow_undetermined=allow_undetermined, hint=hint)
 
 
 def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Callable[[Scan], Scan]:
@@ -345,14 +333,11 @@ def fix_tree(
     request = _scan_request(Selection(), Scanned(repo=repo, exclude=exclude, vendored=vendored))
     scanned, _ = scanning.scan(request, display, _compiled_by(request, compiler, display))
     fixes = port_work.fixes_of(request.repo, exclude=request.exclude, vendored=vendored)
-    fixes, refused = port_work.compiled_fixes(
-        request.repo,
-        fixes,
-        scanned,
-        lambda root, bare: _compiled_by(dataclasses.replace(request, repo=root), compiler, display)(
-            bare
-        ),
-    )
+
+    def compiled(root: Path, bare: Scan) -> Scan:
+        return _compiled_by(dataclasses.replace(request, repo=root), compiler, display)(bare)
+
+    fixes, refused = port_work.compiled_fixes(request.repo, fixes, scanned, compiled)
     patch, wanted = "" if dry_run else out, apply and not dry_run
     if patch:
         write_text(Path(patch), "".join(fix.patch for fix in fixes))
@@ -389,10 +374,11 @@ def check(
     from warpfront_port.scan.targets import read_target
 
     workspace = workspace_here() if Path("matrix.yaml").is_file() else None
+    cells = dataclasses.replace(source, target=source.target or DEFAULT_TARGET)
     request = CheckRequest(
         repo=Path(repo),
-        target=read_target(source.target or DEFAULT_TARGET),
-        cells=dataclasses.replace(source, target=source.target or DEFAULT_TARGET),
+        target=read_target(cells.target),
+        cells=cells,
         compiler=compiler,
         argv=_words_after_dashes(),
     )
@@ -400,15 +386,12 @@ def check(
     parts = [{"name": p.name, "answer": p.answer.value, "line": p.line} for p in report.parts]
     document = {"line": report.line, "verdict": verdict_json(report.verdict), "parts": parts}
     display.result(document, check_text(report))
-    determination = report.determination
-    if determination.answer is Answer.FAILS:
-        raise FindingsError("; ".join(determination.reasons))
-    if determination.answer is Answer.UNDETERMINED:
-        require_determined(
-            determination.reasons,
-            allow_undetermined=allow_undetermined,
-            hint="--allow-undetermined accepts this; the parts are printed above",
-        )
+    answer, reasons = report.determination.answer, report.determination.reasons
+    if answer is Answer.FAILS:
+        raise FindingsError("; ".join(reasons))
+    if answer is Answer.UNDETERMINED:
+        hint = "--allow-undetermined accepts this; the parts are printed above"
+        require_determined(reasons, allow_undetermined=allow_undetermined, hint=hint)
 
 
 def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool = False) -> ScanRequest:
@@ -515,8 +498,7 @@ def compile_sources(
         display.result({"target": request.target, "sources": paths}, lines)
         return
     workspace = workspace_here()
-    engine, folders = connect(environment()), workspace.folders
-    tools = Tools(engine=engine, folders=folders)
+    tools = Tools(engine=connect(environment()), folders=workspace.folders)
     result = compiling.compile_tree(request, workspace.matrix, source, tools, display)
     if sarif:
         text = forms.compilation_sarif([result], catalogue(), version=__version__)

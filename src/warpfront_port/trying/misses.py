@@ -33,9 +33,17 @@ def read_misses(output: str) -> tuple[Miss, ...]:
     misses: dict[str, Miss] = {}
     frame: Mapping[str, str] = {}
     for line in _last_chain(lines):
+        text = line.strip()
         if match := _FRAME.match(line):
             frame = match.groupdict()
-        elif miss := _miss(line, frame):
+        elif match := _MISSING.match(text) or _NO_METADATA.match(text):
+            named = match.groupdict()
+            miss = Miss(
+                module=named.get("module", ""),
+                distribution=canonicalize_name(named.get("name", "")),
+                path=frame.get("path", ""),
+                line=int(frame.get("line", 0)),
+            )
             misses.setdefault(miss.top or miss.distribution, miss)
     return tuple(misses.values())
 
@@ -51,12 +59,3 @@ def _last_chain(lines: list[str]) -> list[str]:
     ):
         first -= 1
     return lines[starts[first] :]
-
-
-def _miss(line: str, frame: Mapping[str, str]) -> Miss | None:
-    place = {"path": frame.get("path", ""), "line": int(frame.get("line", 0))}
-    if match := _MISSING.match(line.strip()):
-        return Miss(module=match["module"], **place)  # type: ignore[arg-type]
-    if match := _NO_METADATA.match(line.strip()):
-        return Miss(module="", distribution=canonicalize_name(match["name"]), **place)  # type: ignore[arg-type]
-    return None

@@ -42,13 +42,12 @@ def provider(
 
     Versions come from a line of the project's files; the first line wins where two name it.
     """
+    if requirement := (provides or {}).get(miss.asked):
+        return Provided(requirement=requirement, said_by="--provides")
     declared: dict[str, DeclaredRequirement] = {}
     for line in declared_requirements:
         if line.kind is Kind.REQUIREMENT and line.requirement.url is None:
             declared.setdefault(line.name, line)
-    requirement = (provides or {}).get(miss.asked)
-    if requirement:
-        return Provided(requirement=requirement, said_by="--provides")
     # A program's output is not trusted: a distribution has to be known, too.
     table = _table()
     same, another = table["same_name"]["names"], table["another_name"]
@@ -76,5 +75,4 @@ def read_provides(texts: Iterable[str]) -> dict[str, str]:
 
 @cache
 def _table() -> dict[str, dict[str, str]]:
-    text = (files("warpfront_port") / "data" / "providers.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads((files("warpfront_port") / "data" / "providers.toml").read_text("utf-8"))

@@ -19,7 +19,15 @@ FROM {{ from_reference }}
 
 def trial_text(trial: Trial, *, name: str) -> str:
     """Return the whole text; `name` is the name of the image to make."""
-    return "\n".join((*_lines(trial, name), ""))
+    times = "once" if trial.runs == 1 else f"{trial.runs} times"
+    lines = [f"{trial.cell_id}, torch {trial.torch}: ran {times}: {trial.said}"]
+    for answer in trial.found:
+        lines += _found_lines(answer)
+    lines += _ending(trial)
+    if trial.requirements:
+        lines += [f"\nimages/{name}/requirements.txt:", requirements_file(trial)]
+        lines += ["images: of matrix.yaml:", entry_text(trial, name)]
+    return "\n".join((*lines, ""))
 
 
 def requirements_file(trial: Trial) -> str:
@@ -31,12 +39,8 @@ def requirements_file(trial: Trial) -> str:
 def entry_text(trial: Trial, name: str) -> str:
     """Return the entry for `images:` of matrix.yaml."""
     paths = [answer.folder for answer in trial.found if answer.folder]
-    lines = [
-        f"  {name}:",
-        f"    parent: {trial.image}",
-        f"    template: {name}",
-        f"    title: {name}",
-    ]
+    lines = [f"  {name}:", f"    parent: {trial.image}"]
+    lines += [f"    template: {name}", f"    title: {name}"]
     if trial.requirements:
         lines.append(f"    requirements: images/{name}/requirements.txt")
     if older := [answer for answer in trial.wanted if answer.replaces]:
@@ -53,19 +57,6 @@ def unwritten_text(trial: Trial) -> str:
     if trial.works:
         return f"nothing to write: {trial.image} serves as it is, by the line above"
     return "nothing to write: no package is missing that --install could bring"
-
-
-def _lines(trial: Trial, name: str) -> Iterator[str]:
-    times = "once" if trial.runs == 1 else f"{trial.runs} times"
-    yield f"{trial.cell_id}, torch {trial.torch}: ran {times}: {trial.said}"
-    for answer in trial.found:
-        yield from _found_lines(answer)
-    yield from _ending(trial)
-    if trial.requirements:
-        yield f"\nimages/{name}/requirements.txt:"
-        yield requirements_file(trial)
-        yield "images: of matrix.yaml:"
-        yield entry_text(trial, name)
 
 
 def _found_lines(miss: MissAnswer) -> Iterator[str]:
