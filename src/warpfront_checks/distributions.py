@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from warpfront_checks.guard.policy import normalized
+from warpfront_checks.guard.requires_dist import UnreadableError, read_requirement
 
 # Who brings which import package: all of these own the directory `triton/`.
 TRITON_NAMES = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm", "triton-xpu")
@@ -22,8 +20,6 @@ IMPORT_NAMES |= dict.fromkeys(TRITON_NAMES, "triton")
 _NVIDIA = re.compile(r"nvidia-(cu|nccl|nvjitlink|nvtx|nvshmem)|cuda-")
 _ROCM = re.compile(r"rocm\Z|rocm-sdk|amd-torch-device|pytorch-triton-rocm|triton-rocm|hip-python")
 PIP_SECONDS = 120.0
-# In an image it is mounted with the package; in a checkout nox brings `packaging`.
-TOOLBOX = Path(__file__).resolve().parents[2] / "toolbox"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,30 +106,33 @@ def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[st
 
 
 def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
-    """Return our own reading of the requirements reachable from `roots`, extras followed: by
-    `closure`, in a process that has the toolbox on its path as this one must not. Raise
-    `RuntimeError` where nothing could be read.
-    """
-    job_document = {
-        "versions": {name: version[0] for name, version in installed.versions.items()},
-        "requirements": installed.requirements,
-        "roots": list(roots),
-    }
-    path = os.pathsep.join(filter(None, (*sys.path, str(TOOLBOX))))
-    completed = subprocess.run(
-        [sys.executable, "-m", "warpfront_checks.closure"],
-        input=json.dumps(job_document),
-        capture_output=True,
-        text=True,
-        timeout=PIP_SECONDS,
-        check=False,
-        env={**os.environ, "PYTHONPATH": path},
+    """Return our own reading of the requirements reachable from `roots`, extras followed."""
+    conflicts, unread = [], []
+    pending = [(normalized(root), tuple[str, ...]()) for root in roots]
+    visited: set[tuple[str, tuple[str, ...]]] = set()
+    while pending:
+        name, extras = pending.pop()
+        if (name, extras) in visited or name not in installed.versions:
+            continue
+        visited.add((name, extras))
+        for line in installed.requirements.get(name, ()):
+            try:
+                need = read_requirement(line)
+                if not need.applies(extras):
+                    continue
+                versions = installed.versions.get(need.name)
+                if versions is None:
+                    conflicts.append(f"{name} requires {line}, which is not installed")
+                elif not need.accepts(versions[0]):
+                    conflicts.append(f"{name} requires {line}, but {need.name} is {versions[0]}")
+                pending.append((need.name, need.extras))
+            except UnreadableError as error:
+                unread.append(f"{name} requires {line}: cannot read {error}")
+    return Conflicts(
+        conflicts=tuple(dict.fromkeys(conflicts)),
+        unread=tuple(dict.fromkeys(unread)),
+        checked=tuple(sorted({name for name, _ in visited})),
     )
-    if completed.returncode != 0:
-        last = completed.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise RuntimeError(f"requirements cannot be read here: {last[0]}")
-    document = json.loads(completed.stdout)
-    return Conflicts(**{name: tuple(lines) for name, lines in document.items()})
 
 
 def pip_conflicts() -> tuple[str, ...] | None:

@@ -243,9 +243,9 @@ def test_what_runs_inside_images_needs_only_the_standard_library_torch_and_numpy
     for module in MODULES.values():
         if module.wing == INSIDE:
             names = {name.split(".")[0] for name in imported_names(module.nodes)}
-            # `enter` and `closure` alone have the toolbox on their path.
-            beside = {"enter": {"nox"}, "closure": {"packaging"}}.get(module.name.split(".")[-1])
-            assert names - allowed - (beside or set()) == set(), module.name
+            # `enter` alone has the toolbox on its path.
+            beside = {"nox"} if module.name.split(".")[-1] == "enter" else set()
+            assert names - allowed - beside == set(), module.name
 
 
 def test_functions_stay_short_enough_to_read() -> None:

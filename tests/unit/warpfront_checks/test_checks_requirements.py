@@ -1,19 +1,12 @@
 from __future__ import annotations
 
-import importlib.metadata
-import sys
-from pathlib import Path
-
 import pytest
 
-from warpfront_checks import distributions
-from warpfront_checks.closure import judge_closure
 from warpfront_checks.distributions import (
     Installed,
     closure_conflicts,
     duplicates,
     foreign_toolkit,
-    read_installed,
     version_differences,
 )
 from warpfront_checks.guard.policy import normalized
@@ -21,9 +14,11 @@ from warpfront_checks.guard.policy import normalized
 
 def judge(line: str, *, extras: str = "", **versions: str) -> tuple[int, int]:
     """How many conflicts, and how many lines that cannot be read, one requirement leads to."""
-    found = judge_closure(
-        {"root": "1", "demo": "1.0", **versions},
-        {"root": [f"demo[{extras}]"], "demo": [line]},
+    found = closure_conflicts(
+        Installed(
+            versions={name: (n,) for name, n in {"root": "1", "demo": "1", **versions}.items()},
+            requirements={"root": (f"demo[{extras}]",), "demo": (line,)},
+        ),
         ["Root"],
     )
     return len(found.conflicts), len(found.unread)
@@ -85,47 +80,21 @@ def with_version(name: str, *versions: str) -> Installed:
     return Installed(versions={**STACK.versions, name: versions}, requirements=STACK.requirements)
 
 
-@pytest.mark.process
 def test_a_fitting_closure_has_no_conflicts() -> None:
     found = closure_conflicts(STACK, ["torch"])
     assert (found.conflicts, found.unread) == ((), ())
     assert found.checked == ("filelock", "torch", "triton")
 
 
-@pytest.mark.process
 def test_a_dependency_of_the_wrong_version_is_a_conflict() -> None:
     (conflict,) = closure_conflicts(with_version("triton", "3.9.0"), ["torch"]).conflicts
     assert "triton~=3.8.0" in conflict
     assert "triton is 3.9.0" in conflict
 
 
-@pytest.mark.process
 def test_a_missing_dependency_is_a_conflict() -> None:
     alone = Installed(versions={"torch": ("2.14.1",)}, requirements=STACK.requirements)
     assert len(closure_conflicts(alone, ["torch"]).conflicts) == 2
-
-
-@pytest.mark.process
-def test_what_is_judged_sees_the_toolbox_and_what_is_read_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An image without `packaging`: its Python starts with nothing but the standard library."""
-    toolbox, source = tmp_path / "toolbox", Path(distributions.__file__).parents[1]
-    beside = Path(str(importlib.metadata.distribution("packaging").locate_file("packaging")))
-    toolbox.mkdir()
-    (toolbox / "packaging").symlink_to(beside)
-    bare = tmp_path / "python"
-    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
-    bare.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(bare))
-    monkeypatch.setattr(sys, "path", [str(source)])
-    monkeypatch.setattr(distributions, "TOOLBOX", tmp_path / "none")
-    with pytest.raises(RuntimeError, match=r"cannot be read here: .*No module named 'packaging'"):
-        closure_conflicts(STACK, ["torch"])
-    monkeypatch.setattr(distributions, "TOOLBOX", toolbox)
-    assert closure_conflicts(STACK, ["torch"]).checked == ("filelock", "torch", "triton")
-    assert read_installed().versions == {}
-    assert str(toolbox) not in sys.path
 
 
 def test_a_package_off_the_lock_is_named_with_both_versions() -> None:
