@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import warpfront_checks.guard
+from warpfront_checks.guard.channels import given_environment
 from warpfront_checks.guard.imports import read_start
 from warpfront_checks.guard.measuring import installed
 from warpfront_checks.guard.needs import needs_of
@@ -34,7 +33,7 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
         wrong.append("the policy's needs are not what the sealed distributions ask for")
     wrong += _foreign_files(places)
     start = read_start(places)
-    wrong += [str(finding) for finding in verify(places, _given_environment(), start=start)]
+    wrong += [str(finding) for finding in verify(places, given_environment(), start=start)]
     details = {"protected": policy.pinned(), "relaxed": dict(policy.relaxed), "findings": wrong}
     summary = f"{sentence(policy, distributions)}; {len(policy.pinned())} names protected"
     return judged_by_all(wrong, summary, **details)
@@ -75,9 +74,3 @@ def _foreign_files(places: Places) -> list[str]:
 
 def _bytes(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
-
-
-def _given_environment() -> dict[str, str]:
-    """Return the environment at this process's start, before the image's .pth completed it."""
-    started = sys.modules.get(f"{PACKAGE}.startup")
-    return {**os.environ, **getattr(started, "inherited", {})}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .channels import environment_channels
+from .channels import environment_channels, given_environment
 from .imports import read_start
 from .manifest import read_manifest
 from .measuring import installed
@@ -74,7 +73,7 @@ def _adopt(options: argparse.Namespace, places: Places) -> int:
     policy = default_policy(places.site_packages, installed(places.site_packages))
     _say_sealed(seal(policy, places, python=sys.executable))
     # A base's own value stays, such as NGC's PIP_CONSTRAINT.
-    environment, words = _given_environment(), []
+    environment, words = given_environment(), []
     for name, ours in environment_channels(places).items():
         value = " ".join(dict.fromkeys([*environment.get(name, "").split(), ours]))
         words.append(f'{name}="{value}"')
@@ -85,7 +84,7 @@ def _adopt(options: argparse.Namespace, places: Places) -> int:
 def _verify(options: argparse.Namespace, places: Places) -> int:
     depth: Depth = "quick" if options.quick else "light" if options.light else "full"
     start = read_start(places)
-    findings = verify(places, _given_environment(), start=start, depth=depth)
+    findings = verify(places, given_environment(), start=start, depth=depth)
     if options.json:
         print(visible_json(json.dumps([vars(finding) for finding in findings], indent=1)))
         return int(bool(findings))
@@ -124,12 +123,6 @@ def _explain(options: argparse.Namespace, places: Places) -> int:
     for name, reason in policy.relaxed.items():
         print(f"  {name} is relaxed: {reason}")
     return 0
-
-
-def _given_environment() -> dict[str, str]:
-    """Return the environment at this process's start: the .pth has completed it since."""
-    started = sys.modules.get("warpfront_guard.startup")
-    return {**os.environ, **getattr(started, "inherited", {})}
 
 
 def _say_sealed(policy: Policy) -> None:

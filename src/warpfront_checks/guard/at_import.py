@@ -52,7 +52,7 @@ def at_import(
         "location": str(manifest.location),
         "versions": dict(sorted(manifest.versions.items())),
         "packages": dict(sorted(guarded.packages().items())),
-        "modules": dict(sorted(_modules(guarded).items())),
+        "modules": dict(sorted(modules_of(guarded).items())),
         "tops": sorted(loaded.tops()),
         "shared": sorted({top.partition("/")[0] for top in guarded.tops() if "/" in top}),
         "metadata": sorted(top for top in manifest.tops() if top.endswith(METADATA)),
@@ -88,11 +88,6 @@ def made_again(path: Path, policy: Policy, manifest: Manifest, texts: tuple[str,
     return at_import(policy, manifest, texts, **facts)
 
 
-def metadata_in(location: Path) -> list[str]:
-    """Return the folders of metadata in a folder for packages."""
-    return [entry.name for entry in location.iterdir() if entry.name.endswith(METADATA)]
-
-
 def libraries(manifest: Manifest, location: str) -> dict[str, list[str]]:
     """Return file name -> paths of the sealed libraries of that name, below the real
     `location`. Extension modules are omitted: they are loaded by their whole path, and many
@@ -110,7 +105,7 @@ def _paths(manifest: Manifest) -> Iterator[str]:
     return (path for files in manifest.files.values() for path in files)
 
 
-def _modules(manifest: Manifest) -> dict[str, str]:
+def modules_of(manifest: Manifest) -> dict[str, str]:
     """Return module -> the rest of its file's path after its own, "" for a folder without an
     `__init__`. A module that two files could be is omitted.
     """

@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import indent
 
 from .constraints import constraints_text, needs_text, overrides_text, uv_settings
+from .fast_path import NAME
 from .loading import by_file
 from .places import Places
 from .policy import GuardError, Policy
 
 # As configparser reads a section's header: the text after the bracket is ignored.
 _HEADER = re.compile(r"\[(?P<name>.+)\]")
+_LIST = re.compile(r"constraint\s*[=:]", re.IGNORECASE)
 _BEGIN, _END = "# warpfront-guard: begin", "# warpfront-guard: end"
-# One line: `site` runs each line that begins with `import` by itself. If a user removes the
-# guard's files and not this one, it prints a warning, and Python still starts.
+# Of the .pth and of `sitecustomize`. If a user removes the guard's files and not these, it prints a
+# warning, and Python still starts.
 _START_UP = """\
 try:
-{load}    warpfront_guard.startup.start()
+{load}    warpfront_guard.startup.start({packages})
 except Exception as error:
     text = f'warpfront guard: torch is not watched: {{error}}'
     if not os.path.isdir({home!r}):
@@ -60,6 +64,12 @@ def environment_channels(places: Places) -> dict[str, str]:
     }
 
 
+def given_environment() -> dict[str, str]:
+    """Return the environment at this process's start: the .pth has completed it since."""
+    started = sys.modules.get(f"{NAME}.startup")
+    return {**os.environ, **getattr(started, "inherited", {})}
+
+
 def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
     """Return path -> text of every file channel, with a base's own. Raise `GuardError`."""
     files = {
@@ -84,10 +94,19 @@ def _own_files(policy: Policy, places: Places) -> dict[Path, str]:
 
 
 def pth_text(places: Places) -> str:
-    """Return the .pth file: each start puts the channels back and watches imports."""
-    load = indent(by_file(places.library, "startup"), "    ")
-    program = _START_UP.format(home=str(places.home), install=installing(places), load=load)
-    return f"import os, sys; exec({program!r})\n"
+    """Return the .pth file: each start puts the channels back and watches imports. `site` runs
+    each line that begins with `import` by itself, so it is one line.
+    """
+    return f"import os, sys; exec({_start_up(places)!r})\n"
+
+
+def _start_up(places: Places, packages: str = "") -> str:
+    return _START_UP.format(
+        home=str(places.home),
+        install=installing(places),
+        load=indent(by_file(places.library, "startup"), "    "),
+        packages=packages,
+    )
 
 
 def installing(places: Places) -> str:
@@ -112,9 +131,9 @@ def channel_findings(
     demands. `environment` is what this process was started with.
     """
     findings = [
-        (str(path), problem)
+        (str(path), "not as the policy demands" if path.is_file() else "missing")
         for path, text in _own_files(policy, places).items()
-        if (problem := _difference(path, text))
+        if _text_of(path) != text
     ]
     pip, ours = str(places.pip_configuration), str(places.constraints)
     try:
@@ -130,12 +149,6 @@ def channel_findings(
         if not set(value.split()) <= set(environment.get(name, "").split()):
             findings.append((name, f"not set to {value} in this environment"))
     return findings
-
-
-def _difference(path: Path, text: str) -> str:
-    if not path.is_file():
-        return "missing"
-    return "" if _text_of(path) == text else "not as the policy demands"
 
 
 def _text_of(path: Path) -> str:
@@ -189,27 +202,11 @@ def _without_block(text: str) -> str:
     return before + rest.partition(f"{_END}\n")[2] if marker else text
 
 
-_BLOCK = """\
-{begin}
-try:
-{load}
-    warpfront_guard.startup.start({packages!r})
-except Exception as error:
-    if sys.stderr is not None:
-        print(f"warpfront guard: torch is not watched: {{error}}", file=sys.stderr)
-{end}
-"""
-
-
 # A virtual environment reads no .pth of the image's. It imports `sitecustomize` from the standard
 # library's folder, and after every .pth, so the watch is put in front of whatever those put there.
 def block(places: Places) -> str:
-    return _BLOCK.format(
-        begin=_BEGIN,
-        end=_END,
-        load=indent(by_file(places.library, "startup"), "    ").rstrip(),
-        packages=str(places.site_packages),
-    )
+    program = _start_up(places, repr(str(places.site_packages)))
+    return f"{_BEGIN}\nimport os, sys\n{program}{_END}\n"
 
 
 def with_block(theirs: str, places: Places) -> str:
@@ -241,15 +238,16 @@ def with_constraint(text: str, file: str) -> str:
     listed, before = listed_constraints(text), _settings(text)
     lines = text.splitlines()
     for section in unguarded_sections(text, file):
-        files = [*listed.get(section, []), file]
-        setting = ["constraint =", *(f"    {each}" for each in files)]
+        setting = ["constraint =", f"    {file}"]
         start = next((i for i, line in enumerate(lines) if _section_of(line) == section), None)
         if start is None:
             lines = [f"[{section}]", *setting, *([""] if lines else []), *lines]
-        else:
-            lines = _without_constraint(lines, start)
+        elif section not in listed:
             lines[start + 1 : start + 1] = setting
-        before.setdefault(section, {})["constraint"] = " ".join(files)
+        else:
+            after = range(start + 1, len(lines))
+            lines.insert(next((i for i in after if _LIST.match(lines[i])), start) + 1, setting[1])
+        before.setdefault(section, {})["constraint"] = " ".join([*listed.get(section, []), file])
     result = "".join(f"{line}\n" for line in lines)
     if _words(_settings(result)) != _words(before):
         raise GuardError(f"cannot add `constraint = {file}` to its [global]: add it by hand")
@@ -266,24 +264,16 @@ def _settings(text: str) -> dict[str, dict[str, str]]:
 
 
 def _words(settings: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
-    sections = settings.items()
-    return {s: {n: (value or "").split() for n, value in named.items()} for s, named in sections}
+    """Return each setting's words. The order of files of constraints means nothing to pip."""
+    return {
+        section: {
+            n: sorted(value.split()) if n == "constraint" else value.split()
+            for n, value in named.items()
+        }
+        for section, named in settings.items()
+    }
 
 
 def _section_of(line: str) -> str | None:
     match = _HEADER.match(line)
     return match["name"] if match else None
-
-
-def _without_constraint(lines: list[str], start: int) -> list[str]:
-    """Return `lines` without the setting `constraint` of the section that begins at `start`."""
-    remaining, dropping, inside = [], False, False
-    for number, line in enumerate(lines):
-        comment = line.lstrip().startswith(("#", ";"))
-        if _section_of(line) is not None:
-            inside, dropping = number == start, False
-        elif inside and line[:1].strip() and not comment:
-            dropping = re.split("[=:]", line)[0].strip().lower() == "constraint"
-        if comment or not dropping:
-            remaining.append(line)
-    return remaining

@@ -130,6 +130,15 @@ def mount_of(location: str) -> "tuple[str, str]":
     return kinds.get(point, ""), point
 
 
+def metadata_in(folder: str) -> "list[str]":
+    """Return the folders of metadata in a folder for packages; none in what is no folder."""
+    try:
+        entries = os.listdir(folder)  # noqa: PTH208 - names are all it takes
+    except OSError:
+        return []
+    return sorted(entry for entry in entries if entry.endswith(METADATA))
+
+
 def name_and_version(entry: str) -> "tuple[str, str]":
     """Return name and version of a folder of metadata: `sympy-1.5.dist-info`, and as conda's older
     packages have it, `sympy-1.5-py3.11.egg-info`.
@@ -206,7 +215,7 @@ def is_unwritten(location: str, paths: "Iterable[str]", since: int) -> bool:
 
 def _has_harmless_entries(document: "Mapping[str, Any]", since: int) -> bool:
     location, sealed = document["location"], document["entries"]
-    entries = [entry for entry in os.listdir(location) if entry.endswith(METADATA)]  # noqa: PTH208 - names are all it takes
+    entries = metadata_in(location)
     times = {entry: os.lstat(f"{location}/{entry}").st_ctime_ns for entry in entries}
     written = [entry for entry in entries if entry not in sealed or times[entry] >= since]
     return len(harmless(written, document)) == len(written)

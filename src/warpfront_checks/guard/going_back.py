@@ -5,9 +5,9 @@ and stops it past a few releases, before gigabytes are fetched for it.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
@@ -62,18 +62,11 @@ class Releases:
         """Return a considered release that names other versions of a need than installed."""
         for release in (release for of_name in self.seen.values() for release in of_name.values()):
             for line in release.demands:
-                named = _named(line, need.name)
-                if named and named.specifiers and named.specifiers != need.specifiers:
-                    return f"{release.name} {release.version}"
+                with contextlib.suppress(UnreadableError):
+                    named = read_requirement(line)
+                    if named.name == need.name and named.specifiers not in ((), need.specifiers):
+                        return f"{release.name} {release.version}"
         return ""
-
-
-def _named(line: str, name: str) -> Requirement | None:
-    try:
-        requirement = read_requirement(line)
-    except UnreadableError:
-        return None
-    return requirement if requirement.name == name else None
 
 
 def goes_with(line: str, policy: Policy) -> bool:
@@ -104,10 +97,6 @@ def _order(number: str) -> tuple[object, ...]:
         return sort_key(number)
     except UnreadableError:
         return ()
-
-
-def may_go_on(environment: Mapping[str, str] = os.environ) -> bool:
-    return bool(environment.get(GO_ON))
 
 
 def read_uv_log(text: str, policy: Policy) -> tuple[Releases, dict[str, str]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .at_import import modules_of
 from .fast_path import NAME
-from .manifest import Manifest, read_manifest
+from .manifest import read_manifest
 from .places import Places
 from .policy import GuardError, Problems
 
@@ -116,7 +117,10 @@ def read_start(places: Places) -> Start:
     `places` lists the modules; if it is unreadable, `verify` reports that.
     """
     try:
-        modules = list(_modules(read_manifest(places.manifest)))
+        manifest = read_manifest(places.manifest)
+        location = str(manifest.location)
+        names = [name.split(".") for name in modules_of(manifest)]
+        modules = [(".".join(n), "/".join([location, *n[:-1]]) if n[1:] else "") for n in names]
     except GuardError:
         modules = []
     folders = sorted({folder for _, folder in modules if folder})
@@ -136,14 +140,3 @@ def read_start(places: Places) -> Start:
     read = {name: probe[name] for name in Start.__dataclass_fields__}
     parts: dict[str, Any] = {n: None if part is None else tuple(part) for n, part in read.items()}
     return Start(**parts)
-
-
-def _modules(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yield (module, folder of its package), "" of a package itself, for each .py of the stack."""
-    packages = manifest.packages()
-    yield from ((package, "") for package in packages)
-    for files in manifest.files.values():
-        for path in files:
-            parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
-            if path.endswith(".py") and parts[0] in packages and len(parts) > 1:
-                yield ".".join(parts), str(manifest.location.joinpath(*parts[:-1]))

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .fast_path import CORE, GROUPS, METADATA, groups_of, name_and_version
+from .fast_path import CORE, GROUPS, groups_of, metadata_in, name_and_version
 from .manifest import Manifest
 from .policy import Policy
 
@@ -63,17 +63,14 @@ def shadows(
             yield Shadow(sealed=ours[0], other="")
 
 
-_TURNED_OFF = {"torch": ("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")}
-
-
-def plugin_problems(
+def plugins(
     policy: Policy, manifest: Manifest, folders: Iterable[str] | None = None
 ) -> Iterator[tuple[str, str, str]]:
     """Yield (distribution, group, metadata) of unsealed ones that the stack's import loads."""
     location = os.path.realpath(manifest.location)
     sealed = {path for files in manifest.files.values() for path in files}
     for folder in dict.fromkeys(os.path.realpath(path or ".") for path in folders or sys.path):
-        for entry in _metadata(folder):
+        for entry in metadata_in(folder):
             if folder == location and f"{entry}/entry_points.txt" in sealed:
                 continue
             name = name_and_version(entry)[0]
@@ -84,13 +81,5 @@ def plugin_problems(
 
 def is_loaded_by(group: str, package: str, environment: Mapping[str, str]) -> bool:
     """Return whether importing `package` loads the group in this environment."""
-    variable, off = _TURNED_OFF.get(package, ("", ""))
-    return GROUPS[group] == package and (not variable or environment.get(variable) != off)
-
-
-def _metadata(folder: str) -> list[str]:
-    try:
-        entries = os.listdir(folder)  # noqa: PTH208 - at every import of torch: names are enough
-    except OSError:
-        return []
-    return sorted(entry for entry in entries if entry.endswith(METADATA))
+    is_off = package == "torch" and environment.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"
+    return GROUPS[group] == package and not is_off

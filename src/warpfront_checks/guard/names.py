@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from .constraints import requirement
 from .policy import GuardError, Policy, Shim
 
 _NAMES: Mapping[str, Any] = json.loads(
@@ -53,10 +54,8 @@ def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
     if not real or "triton" in protected:
         return ()
     name, version = real[0], protected[real[0]]
-    public = version.partition("+")[0]
-    operator = "==" if "+" in version else "==="
-    label, requires = name.replace("-", "."), f"{name}{operator}{version}"
-    return (Shim(name="triton", version=f"{public}+{label}", requires=requires),)
+    shim = f"{version.partition('+')[0]}+{name.replace('-', '.')}"
+    return (Shim(name="triton", version=shim, requires=requirement(name, version)),)
 
 
 def _other_tritons(distributions: Collection[str]) -> list[str]:

@@ -4,11 +4,12 @@ typing-extensions that torch cannot be imported with has changed torch, too.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 
 from .measuring import Installed, versions_of
 from .policy import Policy, Problems
-from .requires_dist import Requirement, UnreadableError, read_requirement
+from .requires_dist import Requirement, UnreadableError, meets, read_requirement
 
 
 def needs_of(installed: Installed, names: Iterable[str]) -> dict[str, str]:
@@ -23,13 +24,12 @@ def needs_of(installed: Installed, names: Iterable[str]) -> dict[str, str]:
 
 def met_needs(policy: Policy, installed: Installed) -> dict[str, str]:
     """Return name -> installed version of the needs that it meets, to be known at an import."""
-    met = {}
-    for name, accepted in policy.needs.items():
-        for version in versions_of(installed, name)[:1]:
-            requirement = _read(name + accepted)
-            if requirement is not None and not _version_problem(requirement, version):
-                met[name] = version
-    return met
+    return {
+        name: version
+        for name, accepted in policy.needs.items()
+        for version in versions_of(installed, name)[:1]
+        if meets(name + accepted, version, unknown=False)
+    }
 
 
 def need_problems(policy: Policy, installed: Installed, names: Iterable[str]) -> Problems:
@@ -54,17 +54,10 @@ def _requirements(installed: Installed, name: str) -> Iterator[Requirement]:
     """Return what applies here without extras. Unreadable lines count as nothing, as for pip."""
     for distribution in installed.get(name, [])[:1]:
         for line in distribution.requires or ():
-            requirement = _read(line)
-            if requirement is not None:
-                yield requirement
-
-
-def _read(line: str) -> Requirement | None:
-    try:
-        requirement = read_requirement(line)
-        return requirement if requirement.applies() else None
-    except UnreadableError:
-        return None
+            with contextlib.suppress(UnreadableError):
+                requirement = read_requirement(line)
+                if requirement.applies():
+                    yield requirement
 
 
 def _problem(requirement: Requirement, installed: Installed) -> str:
@@ -72,12 +65,11 @@ def _problem(requirement: Requirement, installed: Installed) -> str:
     installer of another kind, such as conda, overwrites the files and not the metadata.
     """
     versions = versions_of(installed, requirement.name)
-    problems = (_version_problem(requirement, version) for version in versions)
-    return next(filter(None, problems), "") if versions else "not installed"
-
-
-def _version_problem(requirement: Requirement, version: str) -> str:
+    version = ""
     try:
-        return "" if requirement.accepts(version) else f"{version} is installed"
+        for version in versions:
+            if not requirement.accepts(version):
+                return f"{version} is installed"
     except UnreadableError:
         return f"{version} is installed, which is no version"
+    return "" if versions else "not installed"

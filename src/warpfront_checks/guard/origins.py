@@ -90,8 +90,9 @@ class Stack:
         """
         name, origin = spec.name, spec.origin
         path = name.replace(".", "/")
-        base = f"{self.location}/{path}"
-        tail = origin[len(base) :] if origin and origin.startswith(base) else _tail(origin, path)
+        # Behind its module's own path, below any spelling of the location.
+        before, _, rest = (origin or "").rpartition(f"/{path}")
+        tail = rest if before else "nowhere"
         if tail in _TAILS and path + tail in self.files and self._is_place(origin, path + tail):
             loader = spec.loader
             if type(loader) is not _TAILS[tail] or type(spec) is not _MODULE_SPEC:
@@ -161,12 +162,6 @@ class Stack:
             aside.replace(file)
         except OSError:
             return
-
-
-def _tail(origin: str | None, path: str) -> str:
-    """Return the rest of a file's path after its module's, below another spelling."""
-    before, separator, tail = (origin or "").rpartition(f"/{path}")
-    return tail if before and separator else "nowhere"
 
 
 def read_stack(folder: Path) -> Stack:

@@ -19,6 +19,12 @@ _EXACT = re.compile(r"[a-z0-9-]+={2,3}[A-Za-z0-9.+!_-]+\Z")
 _SPECIFIERS = re.compile(r"(([<>=!~]=|[<>]|===)[A-Za-z0-9.+!*_-]+(,(?=[<>=!~])|\Z))+\Z")
 # A URL that can stand between spaces or quotes of a command, and on a terminal.
 _INDEX = re.compile(r"(?:(?!['\"`$\\])[\x21-\x7e])*\Z")
+# Of each field that maps names to texts: the form of these, and what it is called.
+_FORMS: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("protected", "companions", "sentinels"), (_VERSION, "version")),
+    "needs": (_SPECIFIERS, "version specifier"),
+    "relaxed": (),
+}
 
 
 class GuardError(Exception):
@@ -133,20 +139,11 @@ def policy_from(document: object) -> Policy:
     adopt, shims = _list(document, "adopt"), _list(document, "shims")
     if not all(isinstance(pattern, str) for pattern in adopt):
         raise GuardError("adopt must be a list of patterns")
-    if not _INDEX.match(_text(document, "index")):
+    fields: dict[str, Any] = {name: _text(document, name) for name in ("cell", "title", "index")}
+    if not _INDEX.match(fields["index"]):
         raise GuardError("index must be a URL")
-    return Policy(
-        cell=_text(document, "cell"),
-        title=_text(document, "title"),
-        index=_text(document, "index"),
-        protected=_versions(document, "protected"),
-        companions=_versions(document, "companions"),
-        sentinels=_versions(document, "sentinels"),
-        needs=_texts(document, "needs", _SPECIFIERS, "version specifier"),
-        adopt=tuple(adopt),
-        shims=tuple(_shim(item) for item in shims),
-        relaxed=_texts(document, "relaxed"),
-    )
+    fields |= {name: _texts(document, name, *form) for name, form in _FORMS.items()}
+    return Policy(**fields, adopt=tuple(adopt), shims=tuple(map(_shim, shims)))
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str:
@@ -185,14 +182,11 @@ def _texts(
     return value
 
 
-def _versions(fields: Mapping[str, Any], name: str) -> dict[str, str]:
-    return _texts(fields, name, _VERSION, "version")
-
-
 def _shim(value: object) -> Shim:
     if not isinstance(value, dict) or set(value) != {"name", "version", "requires"}:
         raise GuardError("a shim has name, version and requires")
-    name, version = _versions({"shims": {value["name"]: value["version"]}}, "shims").popitem()
+    versions = {"shims": {value["name"]: value["version"]}}
+    name, version = _texts(versions, "shims", *_FORMS["protected"]).popitem()
     requires = value["requires"]
     if not isinstance(requires, str) or not _EXACT.match(requires):
         raise GuardError(f"shims: {name}: requires must be one exact version")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from .constraints import constraint_lines, needs, requirement
-from .going_back import GO_ON, STOPS_AT, Releases, may_go_on
+from .going_back import GO_ON, STOPS_AT, Releases
 from .policy import Policy, normalized
-from .requires_dist import Requirement, UnreadableError, read_requirement
+from .requires_dist import UnreadableError, meets, read_requirement
 
 # "needs-torch 1.0 depends on torch>=2.9" (pip), "needs-torch==1.0 depends on torch>=2.9" (uv).
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -41,13 +42,6 @@ class Demand:
     requirer: str
     name: str
     text: str
-
-    def is_met_by(self, version: str) -> bool:
-        """Return whether this version meets it, and something else is in the way."""
-        try:
-            return " " not in self.text and read_requirement(self.text).accepts(version)
-        except UnreadableError:
-            return False
 
     @property
     def package(self) -> str:
@@ -133,7 +127,7 @@ def going_back(releases: Releases, name: str, number: str) -> str:
 
 def stopped(releases: Releases, name: str, number: str) -> str:
     """Return the same where it has to stop; "" where few were passed over, or it is meant."""
-    if len(releases.gone_back(name, number)) < STOPS_AT or may_go_on():
+    if len(releases.gone_back(name, number)) < STOPS_AT or os.environ.get(GO_ON):
         return ""
     advice = f"To have an older {name} all the same, name its version, or set {GO_ON}=1"
     return going_back(releases, name, number) + _said([f"stopped before it is fetched. {advice}"])
@@ -145,20 +139,14 @@ def unusable(releases: Releases, installs: Mapping[str, str]) -> str:
     together with hashes.
     """
     lines: list[str] = []
-    for need in map(read_requirement, needs(releases.policy)):
+    for line in needs(releases.policy):
+        need = read_requirement(line)
         number = installs.get(need.name)
-        if number is not None and not _accepts(need, number):
+        if number is not None and not meets(line, number, unknown=False):
             requirer = releases.asker_of(need)
             demand = Demand(requirer=requirer, name=need.name, text=f"{need.name}=={number}")
             lines += _explained(demand, releases.policy)
     return _said(lines)
-
-
-def _accepts(need: Requirement, number: str) -> bool:
-    try:
-        return need.accepts(number)
-    except UnreadableError:
-        return False
 
 
 def _said(lines: Iterable[str]) -> str:
@@ -199,7 +187,7 @@ def _explained(demand: Demand, policy: Policy) -> Iterator[str]:
         yield f"  to keep it working: {_keeping(demand)}"
     else:
         version = policy.pinned()[demand.name]
-        if demand.is_met_by(version):
+        if " " not in demand.text and meets(demand.text, version, unknown=False):
             yield from _met(demand, version, policy)
             return
         yield f"{asker} wants {demand.text}; this image holds {demand.name} {version}, which stays."

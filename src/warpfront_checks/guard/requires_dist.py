@@ -92,6 +92,14 @@ def read_requirement(line: str) -> Requirement:
     )
 
 
+def meets(line: str, version: str, *, unknown: bool) -> bool:
+    """Return whether a version meets a requirement; `unknown` if one of them cannot be read."""
+    try:
+        return read_requirement(line).accepts(version)
+    except UnreadableError:
+        return unknown
+
+
 def marker_environment() -> dict[str, str]:
     """Return the environment to evaluate markers: this interpreter."""
     return {

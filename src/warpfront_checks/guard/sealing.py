@@ -16,10 +16,10 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from .at_import import at_import, made_again, metadata_in
+from .at_import import at_import, made_again
 from .bytecode import bytecode_text
 from .channels import channel_files
-from .fast_path import mount_of
+from .fast_path import metadata_in, mount_of
 from .interpreter import interpreter_facts
 from .loading import by_file
 from .manifest import Manifest, manifest_text, packages_text, read_manifest
@@ -82,7 +82,7 @@ def seal(
                 met=met_needs(policy, distributions),
                 interpreter=interpreter_facts(places.interpreters),
                 entries={
-                    *metadata_in(places.site_packages),
+                    *metadata_in(str(places.site_packages)),
                     *(shim_file.partition("/")[0] for shim_file in shims),
                 },
             ),
@@ -214,11 +214,8 @@ def _with_shims(manifest: Manifest, policy: Policy) -> Manifest:
         for shim in policy.shims
     }
     versions = {shim.name: shim.version for shim in policy.shims}
-    return Manifest(
-        location=manifest.location,
-        versions={**manifest.versions, **versions},
-        files={**manifest.files, **shims},
-    )
+    versions.update(manifest.versions)
+    return replace(manifest, versions=versions, files={**manifest.files, **shims})
 
 
 def program_files(places: Places, python: str) -> dict[Path, str]:

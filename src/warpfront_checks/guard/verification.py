@@ -19,7 +19,7 @@ from .channels import channel_findings
 from .fast_path import NAME, mapped
 from .imports import Start, import_findings
 from .interpreter import interpreter_problems
-from .intruders import Shadow, plugin_problems, shadows
+from .intruders import plugins, shadows
 from .loading import other_guards
 from .manifest import (
     SUFFIXES,
@@ -30,13 +30,7 @@ from .manifest import (
     strays,
     written_since,
 )
-from .measuring import (
-    Installed,
-    differences,
-    installed,
-    recorded_paths,
-    versions_of,
-)
+from .measuring import Installed, differences, installed, recorded_paths, versions_of
 from .needs import need_problems
 from .places import Places
 from .policy import GuardError, Policy, Problems, read_policy
@@ -68,27 +62,39 @@ def verify(
         changed = size_differences(manifest, names)
     else:
         changed = differences(manifest, names, doubted=written_since(since))
-    findings = [
-        *_findings("channel", channel_findings(policy, places, environment)),
-        *_distribution_findings(policy, manifest, distributions),
-        *_findings("needs", need_problems(policy, distributions, names)),
-        *_findings("file", changed),
-        *_findings("distribution", relaxed_problems(policy, distributions, manifest.location)),
-        *_shadow_findings(policy, manifest),
-        *_findings("guard", own_problems(places, policy, manifest)),
-        *_findings("interpreter", _interpreter_problems(places)),
-        *_intruder_findings(policy, manifest, environment),
+    examined: list[tuple[str, Iterable[tuple[str, str]]]] = [
+        ("channel", channel_findings(policy, places, environment)),
+        ("distribution", _version_problems(policy, manifest, distributions)),
+        ("forbidden", _forbidden_problems(policy, distributions)),
+        ("needs", need_problems(policy, distributions, names)),
+        ("file", changed),
+        ("distribution", relaxed_problems(policy, distributions, manifest.location)),
+        ("shadow", _shadow_problems(policy, manifest)),
+        ("guard", own_problems(places, policy, manifest)),
+        ("interpreter", _interpreter_problems(places)),
+        ("library", traced_shadows(manifest, names, environment)),
+        (
+            "plugin",
+            (
+                (name, f"{group} in {folder}: an import loads it")
+                for name, group, folder in plugins(policy, manifest)
+            ),
+        ),
     ]
     if start is not None:
-        findings += _findings("import", import_findings(start, manifest.packages()))
+        examined.append(("import", import_findings(start, manifest.packages())))
     if depth != "quick":
-        findings += _stray_findings(names, manifest, distributions)
-        findings += _findings("file", bytecode_findings(manifest, places.bytecode, since))
-    return findings
-
-
-def _findings(part: str, problems: Iterable[tuple[str, str]]) -> Iterator[Finding]:
-    return (Finding(part=part, subject=subject, text=text) for subject, text in problems)
+        owners = _other_owners(manifest, distributions)
+        examined += [
+            ("stray", _stray_problems(names, manifest, owners)),
+            ("owner", _owner_problems(names, manifest, owners)),
+            ("file", bytecode_findings(manifest, places.bytecode, since)),
+        ]
+    return [
+        Finding(part=part, subject=subject, text=text)
+        for part, problems in examined
+        for subject, text in problems
+    ]
 
 
 def _interpreter_problems(places: Places) -> Problems:
@@ -98,60 +104,46 @@ def _interpreter_problems(places: Places) -> Problems:
         yield str(error), "the interpreter cannot be told from another"
 
 
-def _intruder_findings(
-    policy: Policy, manifest: Manifest, environment: Mapping[str, str]
-) -> Iterator[Finding]:
-    """Yield code of others that would run as torch: libraries, and what its import loads."""
-    for shadow in traced_shadows(manifest, policy.unrelaxed(manifest.files), environment):
-        yield Finding(part="library", subject=shadow.sealed, text=shadow.words(environment))
-    for name, group, folder in plugin_problems(policy, manifest):
-        text = f"{group} in {folder}: an import loads it"
-        yield Finding(part="plugin", subject=name, text=text)
-
-
-def _distribution_findings(
-    policy: Policy, manifest: Manifest, distributions: Installed
-) -> Iterator[Finding]:
+def _version_problems(policy: Policy, manifest: Manifest, distributions: Installed) -> Problems:
+    """Yield sealed distributions in another version, and companions that do not fit the stack."""
     for name in policy.unrelaxed(manifest.files):
         versions = versions_of(distributions, name)
         sealed = manifest.versions[name]
         if versions != [sealed]:
-            state = ", ".join(versions) if versions else "not installed"
-            yield Finding(part="distribution", subject=name, text=f"{state}; sealed was {sealed}")
+            yield name, f"{', '.join(versions) or 'not installed'}; sealed was {sealed}"
+    for name, fitting in policy.pinned().items():
+        for version in versions_of(distributions, name) if name not in manifest.versions else ():
+            if version != fitting:
+                yield name, f"{version} is installed; with {policy.holds()} goes {fitting}"
+
+
+def _forbidden_problems(policy: Policy, distributions: Installed) -> Problems:
     for name, why in policy.forbidden().items():
-        for distribution in distributions.get(name, []):
-            text = f"{distribution.version} is installed, and must not be ({why})"
-            yield Finding(part="forbidden", subject=name, text=text)
-    for name, version in policy.pinned().items():
-        if name not in manifest.versions:
-            for distribution in distributions.get(name, []):
-                if distribution.version != version:
-                    goes = f"with {policy.holds()} goes {version}"
-                    text = f"{distribution.version} is installed; {goes}"
-                    yield Finding(part="distribution", subject=name, text=text)
+        for version in versions_of(distributions, name):
+            yield name, f"{version} is installed, and must not be ({why})"
 
 
-def _stray_findings(
-    names: Iterable[str], manifest: Manifest, distributions: Installed
-) -> Iterator[Finding]:
-    """Yield added files, and sealed ones that uninstalling another distribution would delete."""
-    owners, folders = _other_owners(manifest, distributions), manifest.folders().items()
+def _stray_problems(
+    names: Iterable[str], manifest: Manifest, owners: Mapping[str, str]
+) -> Problems:
+    folders = manifest.folders().items()
     shared = tuple(f"{folder}/" for folder, owning in folders if len(owning) > 1)
     for path in strays(manifest, names):
-        owner = owners.get(path)
-        if owner and path.startswith(shared):
-            continue
-        text = f"added by {owner or 'nobody'}"
-        if (manifest.location / path).is_symlink():
-            text += f", a link to {(manifest.location / path).readlink()}"
-        yield Finding(part="stray", subject=path, text=text)
-    sealed = {path for name in names for path in manifest.files[name]}
+        if path not in owners or not path.startswith(shared):
+            file = manifest.location / path
+            link = f", a link to {file.readlink()}" if file.is_symlink() else ""
+            yield path, f"added by {owners.get(path, 'nobody')}{link}"
+
+
+def _owner_problems(
+    names: Iterable[str], manifest: Manifest, owners: Mapping[str, str]
+) -> Problems:
+    """Yield distributions whose removal would delete sealed files."""
     owned: dict[str, list[str]] = {}
-    for path in sorted(sealed & set(owners)):
+    for path in sorted({path for name in names for path in manifest.files[name]} & {*owners}):
         owned.setdefault(owners[path], []).append(path)
     for owner, paths in sorted(owned.items()):
-        text = f"owns {len(paths)} of the sealed files too, {paths[0]} among them"
-        yield Finding(part="owner", subject=owner, text=text)
+        yield owner, f"owns {len(paths)} of the sealed files too, {paths[0]} among them"
 
 
 def _other_owners(manifest: Manifest, there: Installed) -> dict[str, str]:
@@ -169,7 +161,7 @@ def _other_owners(manifest: Manifest, there: Installed) -> dict[str, str]:
     return owners
 
 
-def _shadow_findings(policy: Policy, manifest: Manifest) -> Iterator[Finding]:
+def _shadow_problems(policy: Policy, manifest: Manifest) -> Problems:
     """The same packages on the path before the sealed ones, by Python's own finder: any file that
     it could load, in a folder or in an archive. The user's folder too, which a cleared environment
     would put there, and the folder where this was started, which most programs have first.
@@ -180,7 +172,7 @@ def _shadow_findings(policy: Policy, manifest: Manifest) -> Iterator[Finding]:
         for package, name in sorted(manifest.packages().items()):
             if not policy.is_relaxed(name) and _holds(place, package):
                 where = "is a user's folder" if place == user else "is on the path too"
-                yield Finding(part="shadow", subject=f"{place}/{package}", text=f"{place} {where}")
+                yield f"{place}/{package}", f"{place} {where}"
 
 
 def _before(location: str) -> Iterator[str]:
@@ -250,9 +242,9 @@ _SECONDS = 60.0
 
 def traced_shadows(
     manifest: Manifest, names: Iterable[str], environment: Mapping[str, str]
-) -> Iterator[Shadow]:
-    """Yield the shadows of torch's extension module and all it needs, as the loader would
-    resolve them in this environment. Nothing of torch is run for that.
+) -> Problems:
+    """Yield (library, fault) for the shadows of torch's extension module and all it needs, as the
+    loader would resolve them in this environment. Nothing of torch is run for that.
     """
     traced = replace(manifest, files={name: manifest.files[name] for name in names})
     sealed = libraries(traced, os.path.realpath(manifest.location))
@@ -260,7 +252,8 @@ def traced_shadows(
     for path in manifest.files.get("torch", ()):
         if loader and path.startswith("torch/_C.") and path.endswith(".so"):
             loaded = _traced(loader, f"{manifest.location}/{path}", environment)
-            yield from shadows(sealed, loaded) if loaded else ()
+            for shadow in shadows(sealed, loaded) if loaded else ():
+                yield shadow.sealed, shadow.words(environment)
 
 
 def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[str]:

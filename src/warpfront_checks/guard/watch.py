@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,10 +12,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from . import startup
-from .at_import import metadata_in
-from .fast_path import NAME, imported, mapped, name_and_version, vouched
+from .fast_path import NAME, imported, mapped, metadata_in, name_and_version, vouched
 from .interpreter import interpreter_problems
-from .intruders import is_loaded_by, plugin_problems, shadows
+from .intruders import is_loaded_by, plugins, shadows
 from .loading import other_guards
 from .machinery import machinery_problems, replaced_builtins
 from .manifest import Manifest
@@ -22,14 +22,13 @@ from .origins import Stack, read_stack
 from .policy import GuardError, Policy
 
 _SHOWN = 3
+_ISOLATED = "pip-build-env"  # where pip builds with a torch of its own
 _OURS = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - at every import of torch
 _AGAIN = "Start from the image again"
 _UNSHADOWED = "Start Python without that library"
 # Distributions whose files this process has looked at: torchvision's import need not do torch's
 # again. What is imported is looked at each time.
 _seen: set[str] = set()
-# The packages of the manifest, once it was read: libraries ask for an absent triton repeatedly.
-_sealed_packages: set[str] = set()
 # The sealed libraries by the names that a dynamic loader looks for, once one had to be looked at.
 _libraries: dict[str, list[str]] = {}
 # The stack by the times of the files that describe it: a policy may be relaxed meanwhile.
@@ -90,8 +89,11 @@ def judge(spec: ModuleSpec, *, home: str) -> None:
     """
     name = spec.name
     top = name.partition(".")[0]
-    looked_at = top in _guarded or (top in imported and top not in vouched)
-    stack = _guarded.get(top) if looked_at else _planted(top, Path(home))
+    stack = _guarded.get(top)
+    if stack is None and (top not in imported or top in vouched):
+        with contextlib.suppress(GuardError):  # its own import was not looked at
+            sealed = _stack(Path(home) / "guard")
+            stack = sealed if _is_guarded(top, sealed) else None
     problem = stack.module_problem(spec) if stack is not None else ""
     if problem is None:
         kind = type(spec.loader)
@@ -101,15 +103,6 @@ def judge(spec: ModuleSpec, *, home: str) -> None:
             _say(f"{name} is loaded by {loader}, not by Python's own loader")
     if problem and stack is not None:
         _refuse(name, _refusal(name, [problem], stack.policy.holds()))
-
-
-def _planted(top: str, home: Path) -> Stack | None:
-    """Return the stack if it protects a package whose own import was not checked, else None."""
-    try:
-        stack = _stack(home / "guard")
-    except GuardError:
-        return None
-    return stack if _is_guarded(top, stack) else None
 
 
 def _is_guarded(top: str, stack: Stack) -> bool:
@@ -147,15 +140,12 @@ def _refuse(name: str, text: str) -> NoReturn:
 
 def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequence[str] = ()) -> str:
     """Return why `name` must not be imported, "" if it may be."""
-    if spec is None and _sealed_packages and name not in _sealed_packages:
-        return ""
     try:
         stack = _stack(folder)
     except GuardError as error:
         return _refusal(name, [str(error)], "")
     policy, manifest = stack.policy, stack.manifest
-    _sealed_packages.update(manifest.packages())
-    building = spec is not None and _in_isolated_build(spec.origin or "")
+    building = spec is not None and _ISOLATED in (spec.origin or "")
     if _is_elsewhere(manifest) and not building:
         _tell_of_another(name, spec, policy, manifest)
         return ""
@@ -220,7 +210,7 @@ def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterato
     problem = stack.module_problem(spec)
     if spec.origin is None or os.path.realpath(spec.origin) != os.path.realpath(expected):
         won = spec.origin or next(iter(spec.submodule_search_locations or ()), "nowhere")
-        if _in_isolated_build(won):
+        if _ISOLATED in won:
             # pip builds in a folder with a torch of its own, which newer pips take without our
             # constraints. The same one is as good as the image's.
             version, installed = manifest.versions[packages[name]], _version_beside(name, won)
@@ -256,7 +246,7 @@ def _interpreter_problems(stack: Stack) -> Iterator[str]:
 
 def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
     """Yield code of others that would run as part of the package, which loads it by itself."""
-    for distribution, group, folder in plugin_problems(policy, manifest):
+    for distribution, group, folder in plugins(policy, manifest):
         if is_loaded_by(group, name, os.environ):
             yield (
                 f"{distribution} has it load its own code ({group} in {folder}): if that is meant,"
@@ -280,26 +270,15 @@ def _shortened(lines: list[str]) -> list[str]:
 def _tell_of_needs(stack: Stack) -> None:
     """Report needs that the stack cannot work with; most of torch runs without sympy."""
     policy, needed, met = stack.policy, stack.policy.needed(), stack.document["met"]
-    try:
-        # One may be there twice: conda does not remove the metadata of files that it overwrites.
-        folders = sorted(metadata_in(stack.manifest.location))
-    except OSError:
-        return
-    installed = map(name_and_version, folders)
-    changed = [entry for entry in installed if entry[0] in needed and met.get(entry[0]) != entry[1]]
-    if not changed:
-        return
-    from .requires_dist import UnreadableError, read_requirement  # noqa: PLC0415 - slow to load
-
-    for name, version in changed:
-        accepted = needed[name]
-        try:
-            if read_requirement(name + accepted).accepts(version):
-                continue
-        except UnreadableError:
+    # One may be there twice: conda does not remove the metadata of files that it overwrites.
+    folders = metadata_in(str(stack.manifest.location))
+    for name, version in map(name_and_version, folders):
+        if name not in needed or met.get(name) == version:
             continue
-        words = f"{name} {version} was installed; {policy.holds()} needs {name}{accepted}"
-        if words not in _told:
+        from .requires_dist import meets  # noqa: PLC0415 - slow to load
+
+        words = f"{name} {version} was installed; {policy.holds()} needs {name}{needed[name]}"
+        if words not in _told and not meets(name + needed[name], version, unknown=True):
             _told.add(words)
             _say(words)
 
@@ -327,19 +306,10 @@ def _version_problems(stack: Stack) -> Iterator[str]:
         if path.endswith(".dist-info/METADATA")
     }
     names = {name_and_version(folder)[0] for folder in sealed}
-    try:
-        entries = sorted(metadata_in(stack.manifest.location))
-    except OSError as error:
-        yield f"{stack.manifest.location}: {error.strerror}"
-        return
-    for entry in entries:
+    for entry in metadata_in(str(stack.manifest.location)):
         name, version = name_and_version(entry)
         if entry not in sealed and name in names:
             yield f"{name} {version} was installed over it"
-
-
-def _in_isolated_build(path: str) -> bool:
-    return "pip-build-env" in path
 
 
 def _refusal(
