@@ -115,14 +115,7 @@ class CheckOptions:
     def arguments(self) -> tuple[str, ...]:
         """Return the options of a command line that stand for these values."""
         values = self.document()
-        argv: list[str] = []
-        for option in EFFORT_OPTIONS:
-            value = values[option.name]
-            if option.default is not False:
-                argv += [f"--{option.name}", str(value)]
-            elif value:
-                argv.append(f"--{option.name}")
-        return tuple(argv)
+        return command_line({option.name: values[option.name] for option in EFFORT_OPTIONS})
 
     def again(self, number: int) -> CheckOptions:
         """The same once more, with seeds of its own; those of development are always the same."""

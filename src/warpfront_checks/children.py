@@ -1,9 +1,9 @@
 """Work in child processes, an item at a time: a crash or a hang costs its own item only.
 
-The child is a module whose `main` calls `serve`: it reports the start of an item and its
-result. A child that dies or takes too long is ended with its group, and another continues with
-the rest. It is a Python of its own, or a fork of this one or of its fork server. A fork need
-not import torch again.
+The work is a function, `module:function`, that returns a document for an item. A child that dies or
+takes too long is ended with its group, and another continues with the rest. It is a Python of
+its own, or a fork of this one or of its fork server. A fork need not import torch again.
+`python -m warpfront_checks.children JOB`
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import importlib
-import itertools
 import json
 import os
+import pickle
 import selectors
 import signal
 import subprocess
@@ -30,7 +30,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from warpfront_checks.forkserver import Adopted, fork, nursery, run_job
+from warpfront_checks.forkserver import Adopted, fork, nursery, work_in_fork
+from warpfront_checks.results import CheckFinding, errored
 
 # Keys of a child's pipes in its job, and the outcomes of an item.
 _PIPES = ("places", "answers")
@@ -52,9 +53,15 @@ class Returned:
     document: Mapping[str, Any]
     reason: str = ""
 
+    def finding(self) -> CheckFinding:
+        """Return the document as a check's; a child without one is an error."""
+        if self.outcome != DONE:
+            return errored(f"{self.outcome}: {self.reason}", ended=self.outcome)
+        return CheckFinding(**self.document)
+
 
 def each_in_a_child(
-    module: str,
+    work: str,
     items: Sequence[Any],
     *,
     seconds: float,
@@ -69,11 +76,18 @@ def each_in_a_child(
     """
     raised = nursery()
     child = _Fork if forked else raised.begin if raised else _python
-    begin = partial(child, module, environment or {})
-    rest = iter(range(len(items))) if places is None else places
-    for place in rest:
-        still = itertools.chain([place], rest)
-        yield from _one_child(begin, items, still, seconds)
+    begin = partial(child, environment or {})
+    at_work: _ChildAtWork | None = None
+    try:
+        for place in range(len(items)) if places is None else places:
+            at_work = at_work or _ChildAtWork(begin, work, items)
+            yield at_work.answer(place, seconds)
+            if at_work.is_through:
+                at_work.end()
+                at_work = None
+    finally:
+        if at_work is not None:
+            at_work.end()
 
 
 @dataclass(frozen=True)
@@ -90,7 +104,7 @@ class Begun:
 
 
 def begin_beside(
-    module: str,
+    work: str,
     items: Sequence[Any],
     *,
     lanes: int,
@@ -112,7 +126,7 @@ def begin_beside(
 
         limits: Mapping[str, Any] = {"seconds": seconds, "environment": environment}
         try:
-            for returned in each_in_a_child(module, items, places=places(), **limits):
+            for returned in each_in_a_child(work, items, places=places(), **limits):
                 answers[returned.place].set_result(returned)
         except Exception as error:  # noqa: BLE001 - the futures that wait for an answer receive it
             for place in [*indices, *places()]:
@@ -134,26 +148,29 @@ def leave_after_this() -> None:
     _LEAVES.append(True)
 
 
-def serve(work: Callable[[Any], Mapping[str, Any]]) -> None:
-    """The child's side: work on items of the last argument's job, each when its place is read."""
+def run_job(job: Path) -> None:
+    """The child's side: work on the job's items, each when its place is read. The threads of
+    several children would wait for each other.
+    """
     faulthandler.enable()
+    job_document = pickle.loads(job.read_bytes())  # noqa: S301 - of the process that began this one
+    module, _, name = job_document["work"].partition(":")
+    work: Callable[[Any], Mapping[str, Any]] = getattr(importlib.import_module(module), name)
     if find_spec("habana_frameworks") is not None:
         # `torch.hpu` is there only after that, and a child begins without it.
         importlib.import_module("habana_frameworks.torch.core")
-    job = json.loads(Path(sys.argv[-1]).read_text(encoding="utf-8"))
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(1)
     with (
-        Path(job["places"]).open("rb", buffering=0) as places,
-        Path(job["answers"]).open("wb", buffering=0) as answers,
+        job_document["places"].open("rb", buffering=0) as places,
+        job_document["answers"].open("wb", buffering=0) as answers,
     ):
         for place in places:
-            document = work(job["items"][int(place)])
-            answers.write(_line({"document": document, "last": bool(_LEAVES)}))
+            document = work(job_document["items"][int(place)])
+            line = json.dumps({"document": document, "last": bool(_LEAVES)}, default=str)
+            answers.write(line.encode() + b"\n")
             if _LEAVES:
                 return
-
-
-def _line(document: object) -> bytes:
-    return json.dumps(document, default=str).encode() + b"\n"
 
 
 class Child(Protocol):
@@ -167,9 +184,9 @@ class Child(Protocol):
     def wait(self) -> int: ...
 
 
-def _python(module: str, environment: Mapping[str, str], job: Path, log: Any) -> Child:
+def _python(environment: Mapping[str, str], job: Path, log: Any) -> Child:
     child: Child = subprocess.Popen(
-        [sys.executable, "-m", module, str(job)],
+        [sys.executable, "-m", "warpfront_checks.children", str(job)],
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -180,83 +197,62 @@ def _python(module: str, environment: Mapping[str, str], job: Path, log: Any) ->
 
 
 class _Fork(Adopted):
-    """The module's `main` in a fork of this process."""
+    """A fork of this process."""
 
-    def __init__(self, module: str, environment: Mapping[str, str], job: Path, said: Any) -> None:
-        super().__init__(fork(lambda: run_job(module, environment, str(job), said.fileno())))
+    def __init__(self, environment: Mapping[str, str], job: Path, said: Any) -> None:
+        super().__init__(fork(lambda: work_in_fork(environment, job, said.fileno())))
 
 
-def _one_child(
-    begin: Callable[..., Child], items: Sequence[Any], places: Iterator[int], seconds: float
-) -> Iterator[Returned]:
-    """Yield results until no index remains; the last is of an item over which the child ends."""
-    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        job, paths = Path(name) / "job.json", {pipe: Path(name) / pipe for pipe in _PIPES}
+class _ChildAtWork:
+    """A child with its pipes. It `is_through` after an item over which it ended, or was ended."""
+
+    def __init__(self, begin: Callable[..., Child], work: str, items: Sequence[Any]) -> None:
+        self.is_through = False
+        self._items, self._kept, self._start = items, b"", START_SECONDS
+        self._stack = contextlib.ExitStack()
+        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
+        paths = {pipe: folder / pipe for pipe in _PIPES}
         for path in paths.values():
             os.mkfifo(path)
-        job_document = {"items": items, **{key: str(path) for key, path in paths.items()}}
-        job.write_text(json.dumps(job_document), encoding="utf-8")
-        log = stack.enter_context((Path(name) / "said").open("w+b"))
         # Read and write, so that opening does not wait for the child, and its end is seen by it.
-        writing, reading = (
-            stack.enter_context(paths[pipe].open("r+b", buffering=0)) for pipe in _PIPES
+        self._writing, self._reading = (
+            self._stack.enter_context(path.open("r+b", buffering=0)) for path in paths.values()
         )
-        child = begin(job, log)
-        stack.callback(_end_group, child)
-        dealt = _dealt(items, places, writing)
-        yield from _heard(child, reading, dealt, seconds, Path(log.name))
+        (folder / "job").write_bytes(pickle.dumps({"work": work, "items": items, **paths}))
+        self._log = self._stack.enter_context((folder / "said").open("w+b"))
+        self._child = begin(folder / "job", self._log)
+        self._stack.callback(_end_group, self._child)
 
+    def end(self) -> None:
+        self._stack.close()
 
-def _dealt(
-    items: Sequence[Any], places: Iterator[int], writing: Any
-) -> Iterator[Callable[..., Returned]]:
-    """Write each index to the child when it is reached; yield constructors of its results."""
-    for place in places:
-        writing.write(b"%d\n" % place)
-        yield partial(Returned, item=items[place], place=place)
-
-
-def _heard(
-    child: Child,
-    reading: Any,
-    dealt: Iterator[Callable[..., Returned]],
-    seconds: float,
-    log_path: Path,
-) -> Iterator[Returned]:
-    lines, limit = _AnswerLines(reading), max(START_SECONDS, seconds)
-    for returned in dealt:
+    def answer(self, place: int, seconds: float) -> Returned:
+        """Return what comes of an item. Libraries load and profilers start with the first."""
         start = time.monotonic()
-        line = lines.next(child, start + limit)
-        spent = time.monotonic() - start
+        self._writing.write(b"%d\n" % place)
+        line = self._line(start + max(self._start, seconds))
+        spent, self._start = time.monotonic() - start, 0.0
+        returned = partial(Returned, item=self._items[place], place=place, seconds=spent)
         if line:
-            yield returned(outcome=DONE, seconds=spent, document=line["document"])
-            if line.get("last"):
-                return
-            # Libraries load and profilers start with a child's first item.
-            limit = seconds
-            continue
+            self.is_through = bool(line.get("last"))
+            return returned(outcome=DONE, document=line["document"])
+        self.is_through, outcome = True, CRASHED
         if line is not None:
-            outcome, reason = CRASHED, "what it answered cannot be read"
-        elif child.poll() is None:
+            reason = "what it answered cannot be read"
+        elif self._child.poll() is None:
             outcome, reason = HUNG, f"no answer in {spent:.0f} s"
         else:
-            outcome, reason = CRASHED, _ending(child, log_path)
-        yield returned(outcome=outcome, seconds=spent, document={}, reason=reason)
-        return
+            reason = _ending(self._child, Path(self._log.name))
+        return returned(outcome=outcome, document={}, reason=reason)
 
-
-class _AnswerLines:
-    """Whole lines of a pipe, while its writer lives and until a time."""
-
-    def __init__(self, reading: Any) -> None:
-        self._reading, self._kept = reading, b""
-
-    def next(self, child: Child, until: float) -> dict[str, Any] | None:
-        """{} for a line that no child of ours writes: a library may write to any file."""
+    def _line(self, until: float) -> dict[str, Any] | None:
+        """Return a whole line of the child, while it lives and until a time; {} for one that no
+        child of ours writes: a library may write to any file.
+        """
         with selectors.DefaultSelector() as selector:
             selector.register(self._reading, selectors.EVENT_READ)
             while b"\n" not in self._kept and len(self._kept) <= _LONGEST_BYTES:
-                exited = child.poll() is not None
+                exited = self._child.poll() is not None
                 if selector.select(0.0 if exited else 0.05):
                     self._kept += os.read(self._reading.fileno(), 1 << 16)
                 elif exited or time.monotonic() > until:
@@ -283,3 +279,11 @@ def _end_group(child: Child) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+
+
+if __name__ == "__main__":
+    # By its name: the work may import it, too.
+    importlib.import_module("warpfront_checks.children").run_job(Path(sys.argv[1]))
+    sys.stdout.flush()
+    # A library's threads and caches are not waited for.
+    os._exit(0)

@@ -101,9 +101,11 @@ def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Itera
     if answering.invented:
         yield f"this process sees {', '.join(answering.invented)}, which the kernel does not know"
     count = f"torch reports {len(facts.devices)} devices"
+    # Where these cannot be read, driver and board may be there.
+    hidden = {"/sys/bus", "/proc"} & {*kernel.unseen} or not kernel.lists_pci
     if not (kernel.nodes or kernel.shared) and "/dev" not in kernel.unseen:
         yield f"{count}, and the kernel has no device node of their driver"
-    elif kernel.nodes and not kernel.drivers and not kernel.boards and _sees_sys(kernel):
+    elif kernel.nodes and not kernel.drivers and not kernel.boards and not hidden:
         yield f"{count}, and the kernel has neither their driver nor such a board"
     if other := _other_arch(facts, kernel):
         yield f"torch reports {facts.devices[0].arch}, the kernel's topology {other}"
@@ -112,11 +114,6 @@ def _signs(facts: TorchFacts, kernel: KernelView, answering: Answering) -> Itera
         for name in ("nodes", "drivers", "boards"):
             if gone := sorted({*getattr(kernel, name)} - {*getattr(apart, name)}):
                 yield f"a process without preloaded libraries does not see {', '.join(gone[:3])}"
-
-
-def _sees_sys(kernel: KernelView) -> bool:
-    """Return whether an absent driver and board are absent, and not just hidden."""
-    return not {"/sys/bus", "/proc"} & {*kernel.unseen} and kernel.lists_pci
 
 
 def _doubts(

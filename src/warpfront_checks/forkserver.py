@@ -43,13 +43,8 @@ class Nursery:
         fork(serve)
         theirs.close()
 
-    def begin(self, module: str, environment: Mapping[str, str], job: Path, log: Any) -> Any:
-        request = {
-            "module": module,
-            "environment": {**environment},
-            "job": str(job),
-            "said": log.name,
-        }
+    def begin(self, environment: Mapping[str, str], job: Path, log: Any) -> Any:
+        request = {"environment": {**environment}, "job": str(job), "said": log.name}
         with self._asking:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
             answer = self._socket.recv(64)
@@ -89,14 +84,13 @@ def nursery() -> Nursery | None:
     return _OPEN[-1] if _OPEN else None
 
 
-def run_job(module: str, environment: Mapping[str, str], job: str, log_fd: int) -> int:
-    """Run the module's `main` with its job in a fork, as a Python of its own would."""
+def work_in_fork(environment: Mapping[str, str], job: Path, log_fd: int) -> int:
+    """Work on a job in a fork, as a Python of its own would."""
     os.setsid()
     for stream in (1, 2):
         os.dup2(log_fd, stream)
     os.environ.update(environment)
-    sys.argv = [module, job]
-    importlib.import_module(module).main()
+    importlib.import_module("warpfront_checks.children").run_job(job)
     return 0
 
 
@@ -119,7 +113,7 @@ def _orphan(request: Mapping[str, Any], asking: socket.socket) -> int:
             os.close(descriptor)
         with open(os.devnull, "rb") as nothing, open(request["said"], "ab") as log:  # noqa: PTH123
             os.dup2(nothing.fileno(), 0)
-            return run_job(request["module"], request["environment"], request["job"], log.fileno())
+            return work_in_fork(request["environment"], Path(request["job"]), log.fileno())
 
     def between() -> int:
         os.write(writing, b"%d" % fork(child))

@@ -22,12 +22,12 @@ from typing import Any
 
 from warpfront_checks.hardware import kernel_view
 from warpfront_checks.hardware.kernel_view import KernelView, view_of
+from warpfront_checks.stack.elf_symbols import loaded_files
 
 SECONDS = 30.0
 # The files of this process by the entry point that each defines.
 Definers = Mapping[str, str]
 _PRELOAD_FILE = Path("/etc/ld.so.preload")
-_MAPS = Path("/proc/self/maps")
 _PRELOADING = ("LD_PRELOAD", "LD_AUDIT")
 # Emulators by their libraries' names and by the variables of their launchers: rocJITsu and mirage
 # (ROCm/rocm-systems, emulation/rocjitsu), ZLUDA, HIP-CPU, GPGPU-Sim, Accel-Sim.
@@ -82,20 +82,21 @@ def read_answering(
 ) -> Answering:
     """Return what this process shows, once torch has looked for devices; `kernel` is its view."""
     preloaded = tuple(preloads(environment))
-    maps = _mapped()
-    definers = {} if maps is None else dict(_definers(vendor, maps))
+    maps = sorted(loaded_files())  # of every process there are some
+    definers = dict(_definers(vendor, maps))
+    foreign, doubtful = entry_points(vendor, definers, preloaded)
     apart, why = kernel_apart(vendor, environment)
     has_topology = any(board.startswith("kfd ") for board in kernel.boards)
     topology = ("/sys/class/kfd/kfd/topology/nodes",) if has_topology else ()
     paths = (*kernel.nodes, *kernel.shared, *kernel.drivers, *topology)
     return Answering(
         preloaded=preloaded,
-        emulators=tuple(emulators(environment, (*preloaded, *(maps or ())))),
-        foreign=tuple(foreign_entry_points(vendor, definers, preloaded)),
-        calls=(*_foreign_calls(), *_preloaded_drivers(vendor, definers, preloaded)),
+        emulators=tuple(emulators(environment, (*preloaded, *maps))),
+        foreign=foreign,
+        calls=(*_foreign_calls(), *doubtful),
         invented=tuple(path for path in paths if not known_to_kernel(path)),
         apart=apart,
-        unread=(*(() if maps is not None else (f"{_MAPS} cannot be read",)), *why),
+        unread=(*(() if maps else ("/proc/self/maps cannot be read",)), *why),
         definers=definers,
     )
 
@@ -116,30 +117,22 @@ def emulators(environment: Mapping[str, str], files: Iterable[str]) -> Iterator[
     yield from (name for name in sorted(environment) if _EMULATOR_VARIABLES.match(name))
 
 
-def foreign_entry_points(
+def entry_points(
     vendor: str, definers: Definers, preloaded: Iterable[str]
-) -> Iterator[str]:
-    """Yield entry points that a file without the vendor's own name for it defines."""
-    for sentence, is_own, is_first in _answers(vendor, definers, preloaded):
-        if not is_own:
-            yield f"{sentence} (preloaded)" if is_first else sentence
-
-
-def _preloaded_drivers(vendor: str, definers: Definers, preloaded: Iterable[str]) -> Iterator[str]:
-    """A file with the driver's own name that is put before the driver's: it may be the driver's."""
-    for sentence, is_own, is_first in _answers(vendor, definers, preloaded):
-        if is_own and is_first:
-            yield f"{sentence}, which is preloaded"
-
-
-def _answers(
-    vendor: str, definers: Definers, preloaded: Iterable[str]
-) -> Iterator[tuple[str, bool, bool]]:
-    """Yield who answers for an entry point, whether by the vendor's name, and whether preloaded."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return entry points that a file without the vendor's own name for it defines, and those of a
+    file with that name which is put before the driver's: it may be the driver's.
+    """
     first = {os.path.realpath(file) for file in preloaded}
+    foreign, doubtful = [], []
     for file, symbol in definers.items():
-        is_own = re.fullmatch(ENTRY_POINTS[vendor][1], Path(file).name) is not None
-        yield f"{symbol} is answered by {file}", is_own, os.path.realpath(file) in first
+        is_first = os.path.realpath(file) in first
+        if not re.fullmatch(ENTRY_POINTS[vendor][1], Path(file).name):
+            how = " (preloaded)" if is_first else ""
+            foreign.append(f"{symbol} is answered by {file}{how}")
+        elif is_first:
+            doubtful.append(f"{symbol} is answered by {file}, which is preloaded")
+    return tuple(foreign), tuple(doubtful)
 
 
 def kernel_apart(
@@ -181,16 +174,6 @@ def known_to_kernel(path: str) -> bool:
         return ctypes.get_errno() not in {errno.ENOENT, errno.ENOTDIR}
     os.close(descriptor)
     return True
-
-
-def _mapped() -> tuple[str, ...] | None:
-    """Return the shared objects of this process; None where that cannot be read."""
-    try:
-        lines = _MAPS.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    paths = (line.split(maxsplit=5)[5] for line in lines if line.count(" ") > 4 and "/" in line)
-    return tuple(dict.fromkeys(path for path in paths if re.search(r"\.so([.\d]*)\Z", path)))
 
 
 def _definers(vendor: str, maps: Iterable[str]) -> Iterator[tuple[str, str]]:

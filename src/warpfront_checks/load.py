@@ -58,28 +58,27 @@ _ALL_CANDIDATES = (10, 1)
 """
 _OTHER_NUMBERS = (7, 15)
 """From this HIP on, ROCm's own number is another: HIP 7.15 is ROCm 10.0's."""
+# A check's name, why it is not claimed ("" if it is), and the function that finds out.
+Row = tuple[str, str, Callable[[], CheckFinding]]
 
 
 def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUAL) -> None:
     """Check the current Python against the claims. Needs no device."""
-    installed = read_installed()
-    recorder.environment.update(python=platform.python_version(), executable=sys.executable)
-    environment = recorder.environment
-    named: list[tuple[str, Callable[[], CheckFinding]]] = []
-    named.append(("torch imports", partial(import_torch, environment)))
-    for name, unclaimed, find in _claimed_checks(claims, installed):
+    installed, environment = read_installed(), recorder.environment
+    environment.update(python=platform.python_version(), executable=sys.executable)
+    extension = partial(import_extension, archs=claims.archs)
+    rows: list[Row] = [
+        ("torch imports", "", partial(import_torch, environment)),
+        *_claimed_checks(claims, installed),
+        *((f"{n} works", "", partial(use_companion, n)) for n in _companions(claims, installed)),
+        *((f"{name} imports", "", partial(extension, name)) for name in claims.extensions),
+        ("facts", "", partial(record_facts, installed, environment)),
+        *([("contents", "", partial(record_contents, environment))] if claims.image else []),
+    ]
+    for name, unclaimed, _ in rows:
         if unclaimed:
             recorder.note_unclaimed(name, unclaimed)
-        else:
-            named.append((name, find))
-    companions = _companions(claims, installed)
-    named += [(f"{name} works", partial(use_companion, name)) for name in companions]
-    extension = partial(import_extension, archs=claims.archs)
-    named += [(f"{name} imports", partial(extension, name)) for name in claims.extensions]
-    named.append(("facts", partial(record_facts, installed, environment)))
-    if claims.image:
-        named.append(("contents", partial(record_contents, environment)))
-    recorder.run([Check(name=name, find=find) for name, find in named])
+    recorder.run([Check(name=name, find=find) for name, unclaimed, find in rows if not unclaimed])
 
 
 def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
@@ -119,14 +118,12 @@ def record_contents(environment: dict[str, object]) -> CheckFinding:
     return passed("{} distributions, {} Debian packages".format(*counts))
 
 
-def _claimed_checks(
-    claims: Claims, installed: Installed
-) -> list[tuple[str, str, Callable[[], CheckFinding]]]:
-    """Return (name, why it is not claimed or nothing, check)."""
+def _claimed_checks(claims: Claims, installed: Installed) -> list[Row]:
     no_lock = "" if claims.versions else "no lock: versions are not known"
     no_guard = "" if claims.guard is not None else "no guard is claimed"
     python = "" if claims.python else "no Python version is claimed"
-    distributions, numpy = added_to(claims.stack, claims.versions), "numpy" in installed.versions
+    distributions = added_to(installed, claims.stack, claims.versions)
+    numpy = "numpy" in installed.versions
     archs = "" if claims.archs else "the target needs no device code"
     is_amd, image = claims.vendor == "amd", (claims.vendor, claims.smoke)
     return [
@@ -229,7 +226,7 @@ def _version_fault(claims: Claims, running: str) -> str:
 
 def _toolkit_fault(claims: Claims, toolkits: dict[str, str | None], release: str) -> str:
     """`release` is the ROCm release of the build, as `rocm_release` gives it."""
-    name, version = claims.toolkit or (_toolkit_of(claims), "")
+    name, version = _toolkit_of(claims)
     cuda, hip = toolkits["cuda"], toolkits["hip"]
     if name == "cuda":
         if hip or not cuda:
@@ -252,9 +249,9 @@ def _rocm_fault(cuda: str | None, hip: str | None, release: str, version: str) -
     return ""
 
 
-def _toolkit_of(claims: Claims) -> str:
-    """Return the toolkit that a vendor's torch is built with, where no version is claimed."""
-    return {"nvidia": "cuda", "amd": "rocm"}.get(claims.vendor, "")
+def _toolkit_of(claims: Claims) -> tuple[str, str]:
+    """Return the claimed toolkit, or that of the vendor's torch, of no version."""
+    return claims.toolkit or ({"nvidia": "cuda", "amd": "rocm"}.get(claims.vendor, ""), "")
 
 
 def _same_minor(version: str, claimed: str) -> bool:
@@ -282,7 +279,7 @@ def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
     that it has no use for. xgboost brings NCCL, and the guard lets such libraries come if
     they overwrite nothing.
     """
-    name, version = claims.toolkit or (_toolkit_of(claims), "")
+    name, version = _toolkit_of(claims)
     reachable = closure_conflicts(installed, ("torch", *IMPORT_NAMES)).checked
     versions = {name: installed.versions[name] for name in reachable}
     needed = Installed(versions=versions, requirements=installed.requirements)

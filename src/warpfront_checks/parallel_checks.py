@@ -1,6 +1,5 @@
 """Checks that are found out in several children at once, while their session does what comes before
 them: on a fast device most of the time is Python's. Edge.
-`python -m warpfront_checks.parallel_checks JOB`
 """
 
 from __future__ import annotations
@@ -13,11 +12,13 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.children import DONE, Returned, begin_beside, serve
-from warpfront_checks.results import Check, CheckFinding, errored
+from warpfront_checks.children import Returned, begin_beside
+from warpfront_checks.results import Check, CheckFinding
 
-CHILD = "warpfront_checks.parallel_checks"
+CHILD = "warpfront_checks.parallel_checks:find_out"
 SECONDS = 300.0
+# A function, its arguments, and the effort.
+Item = tuple[str, Mapping[str, Any], CheckOptions]
 # Other sessions run too, and each lane has a context and its tensors on the device.
 CORES_A_LANE, BYTES_A_LANE, MOST_LANES = 2, 4 << 30, 8
 
@@ -59,52 +60,30 @@ def begin_parts(
     """Begin a check in parts for each name; its finding is what `joined` makes of theirs. Without
     lanes each is found out by this process.
     """
+    items = {name: [(find, dict(part), effort) for part in parts] for name, parts in calls.items()}
     if not lanes:
 
-        def find_parts(parts: Sequence[Mapping[str, object]]) -> CheckFinding:
-            return joined([_function(find)(**arguments, effort=effort) for arguments in parts])
+        def find_parts(parts: Sequence[Item]) -> CheckFinding:
+            return joined([_found(*item) for item in parts])
 
-        return [Check(name=name, find=partial(find_parts, parts)) for name, parts in calls.items()]
-    items = [
-        {"find": find, "options": vars(effort), "arguments": dict(arguments)}
-        for parts in calls.values()
-        for arguments in parts
-    ]
-    futures = iter(begin_beside(CHILD, items, lanes=lanes, seconds=SECONDS).answers)
-    answers = {name: [next(futures) for _ in parts] for name, parts in calls.items()}
-    return [
-        Check(name=name, find=lambda mine=mine: joined([_awaited(answer) for answer in mine]))  # type: ignore[misc]
-        for name, mine in answers.items()
-    ]
+        return [Check(name=name, find=partial(find_parts, parts)) for name, parts in items.items()]
+
+    def wait_for(mine: Sequence[Future[Returned]]) -> CheckFinding:
+        return joined([answer.result().finding() for answer in mine])
+
+    every = [item for parts in items.values() for item in parts]
+    answers = iter(begin_beside(CHILD, every, lanes=lanes, seconds=SECONDS).answers)
+    awaited = {name: [next(answers) for _ in parts] for name, parts in items.items()}
+    return [Check(name=name, find=partial(wait_for, mine)) for name, mine in awaited.items()]
 
 
-def _awaited(answer: Future[Returned]) -> CheckFinding:
-    returned = answer.result()
-    if returned.outcome != DONE:
-        return errored(f"{returned.outcome}: {returned.reason}")
-    return CheckFinding(**returned.document)
-
-
-def _function(find: str) -> Callable[..., CheckFinding]:
+def _found(find: str, arguments: Mapping[str, Any], effort: CheckOptions) -> CheckFinding:
     module, _, name = find.partition(":")
-    function: Callable[..., CheckFinding] = getattr(
-        importlib.import_module(f"warpfront_checks.{module}"), name
-    )
-    return function
+    function = getattr(importlib.import_module(f"warpfront_checks.{module}"), name)
+    finding: CheckFinding = function(**arguments, effort=effort)
+    return finding
 
 
-def find_out(item: Mapping[str, Any]) -> Mapping[str, Any]:
+def find_out(item: Item) -> Mapping[str, Any]:
     """Make a check in the child."""
-    effort = CheckOptions(**{**item["options"], "seeds": tuple(item["options"]["seeds"])})
-    return vars(_function(item["find"])(**item["arguments"], effort=effort))
-
-
-def main() -> None:
-    torch: Any = importlib.import_module("torch")
-    torch.set_num_threads(1)
-    serve(find_out)
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)
+    return vars(_found(*item))

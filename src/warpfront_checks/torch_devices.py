@@ -12,7 +12,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -75,14 +75,7 @@ class TorchFacts:
 def read_facts(torch: Any) -> TorchFacts:
     """Ask an imported torch. Never raises for a missing device: that is a fact, too."""
     build = build_of(torch)
-    obstacle = ""
-    devices: tuple[Device, ...] = ()
-    if build in {"cuda", "rocm"}:
-        devices, obstacle = _cuda_devices(torch)
-    elif build == "hpu":
-        devices, obstacle = _hpu_devices(torch)
-    elif build == "xpu":
-        devices, obstacle = _xpu_devices(torch)
+    devices, obstacle = _devices(torch, build) if build != "cpu" else ((), "")
     return TorchFacts(
         build=build,
         devices=devices,
@@ -163,18 +156,22 @@ def telling_variables(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _cuda_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
-    if not torch.cuda.is_available():
-        return (), _cuda_obstacle(torch)
-    return tuple(_cuda_device(torch, index) for index in range(torch.cuda.device_count())), ""
-
-
-def _cuda_obstacle(torch: Any) -> str:
+def _devices(torch: Any, build: str) -> tuple[tuple[Device, ...], str]:
+    """Return the devices of a build, and why there are none. Gaudi's are untested on hardware."""
+    name, device_of = _BACKENDS[build]
     try:
-        torch.cuda.init()
-    except (RuntimeError, AssertionError) as error:
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
-    return "torch.cuda.is_available() is False"
+        if name == "hpu":
+            # `torch.hpu` appears once that is imported.
+            importlib.import_module("habana_frameworks.torch.core")
+        backend = getattr(torch, name)
+        available = backend.is_available()
+        if not available and name == "cuda":
+            backend.init()
+    except (ImportError, OSError, RuntimeError, AssertionError) as error:
+        return (), f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    if not available:
+        return (), f"torch.{name}.is_available() is False"
+    return tuple(device_of(torch, index) for index in range(backend.device_count())), ""
 
 
 def _cuda_device(torch: Any, index: int) -> Device:
@@ -218,40 +215,18 @@ def _current_accelerator(torch: Any) -> str:
     return str(accelerator) if accelerator is not None else ""
 
 
-def _hpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
-    """Untested on real hardware: `torch.hpu` appears once habana_frameworks is imported."""
-    try:
-        importlib.import_module("habana_frameworks.torch.core")
-    except (ImportError, OSError, RuntimeError) as error:
-        return (), f"{type(error).__name__}: {error}"
-    if not torch.hpu.is_available():
-        return (), "torch.hpu.is_available() is False"
-    return tuple(
-        Device(
-            index=index,
-            name=torch.hpu.get_device_name(index),
-            arch=gaudi_arch(torch.hpu.get_device_name(index)),
-            memory_bytes=_hpu_memory(torch, index),
-            multiprocessors=0,
-        )
-        for index in range(torch.hpu.device_count())
-    ), ""
-
-
-def _hpu_memory(torch: Any, index: int) -> int:
-    """Its properties print as `(..., dramSize=102106132480, ...)`, and have no `total_memory`."""
+def _hpu_device(torch: Any, index: int) -> Device:
+    name = torch.hpu.get_device_name(index)
+    # Its properties print as `(..., dramSize=102106132480, ...)`, and have no `total_memory`.
     match = re.search(r"dramSize=(\d+)", str(torch.hpu.get_device_properties(index)))
-    return int(match[1]) if match else 0
-
-
-def _xpu_devices(torch: Any) -> tuple[tuple[Device, ...], str]:
-    """Untested on real hardware. torch leaves out a processor's GPU where a card is."""
-    if not torch.xpu.is_available():
-        return (), "torch.xpu.is_available() is False"
-    return tuple(_xpu_device(torch, index) for index in range(torch.xpu.device_count())), ""
+    memory = int(match[1]) if match else 0
+    return Device(
+        index=index, name=name, arch=gaudi_arch(name), memory_bytes=memory, multiprocessors=0
+    )
 
 
 def _xpu_device(torch: Any, index: int) -> Device:
+    """Untested on real hardware. torch leaves out a processor's GPU where a card is."""
     properties = torch.xpu.get_device_properties(index)
     return Device(
         index=index,
@@ -261,3 +236,10 @@ def _xpu_device(torch: Any, index: int) -> Device:
         multiprocessors=int(properties.max_compute_units),
         wave=max(getattr(properties, "sub_group_sizes", None) or [0]),
     )
+
+
+_BACKENDS: Mapping[str, tuple[str, Callable[[Any, int], Device]]] = {
+    **dict.fromkeys(("cuda", "rocm"), ("cuda", _cuda_device)),
+    "hpu": ("hpu", _hpu_device),
+    "xpu": ("xpu", _xpu_device),
+}

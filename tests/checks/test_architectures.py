@@ -216,7 +216,7 @@ def test_a_type_that_hangs_is_an_error_of_its_own() -> None:
     ended = Returned(
         item={}, place=0, outcome=HUNG, seconds=90.0, document={}, reason="no answer in 90 s"
     )
-    found = registered.finding_of_child(ended)
+    found = ended.finding()
     assert (found.outcome, found.reason) == ("error", "hung: no answer in 90 s")
 
 

@@ -172,7 +172,7 @@ def test_the_session_says_which_ways_are_not_here_and_writes_an_example_that_run
 
 
 def _for(tier: Tier, item: dict[str, Any]) -> dict[str, Any]:
-    return {**item, "tier": tier.document()}
+    return {**item, "tier": tier}
 
 
 def test_the_example_is_in_the_measured_order_and_ends_with_what_takes_everything() -> None:

@@ -273,7 +273,8 @@ def test_compiled_models_begin_where_there_are_cores(
     monkeypatch.setattr(modes, "lanes_for", lambda _: lanes)
     monkeypatch.setattr(modes, "begin_checks", begin)
     monkeypatch.setattr(modes, "missing_compiler", lambda _: "")
-    monkeypatch.setattr(modes, "_checks", lambda *_: [])
+    monkeypatch.setattr(modes, "_planned", lambda _: {})
+    monkeypatch.setattr(modes, "QUICK", {})
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
     modes.record_models(CPU, recorder, CheckOptions(quick=quick))
     assert told == [begun] * (not quick)
@@ -318,7 +319,7 @@ def test_a_nursery_begins_children_that_know_what_it_knew_and_one_that_dies_cost
         del sys.modules["known_before"]  # the nursery was forked before
         items = ["first", "dies", "leaves", "last"]
         told = {"TOLD": "something"}
-        begun = begin_beside("raised_child", items, lanes=1, seconds=60, environment=told)
+        begun = begin_beside("raised_child:answer", items, lanes=1, seconds=60, environment=told)
         answers = [vars(one.result(60)) for one in begun.answers]
         (tmp_path / "answers").write_text(json.dumps([os.getpid(), answers]))
         return 0

@@ -17,7 +17,7 @@ from warpfront_checks.architectures.roster import Architecture
 from warpfront_checks.architectures.small_models import Built, NotBuiltError, ways_to_build
 from warpfront_checks.architectures.watched import Answering, Layers, observed_layers
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.models.replaying import judge_ends, judge_layers, judge_places
+from warpfront_checks.models.replaying import first_line, judge_ends, judge_layers, judge_places
 from warpfront_checks.models.specimens import Precision, Specimen
 from warpfront_checks.models.watching import Pass, watch
 
@@ -55,7 +55,7 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
     until = time.process_time() + patience
     for built in ways_to_build(architecture, seed):
         if isinstance(built, Exception):
-            indices[_first_line(built)] = len(indices)
+            indices[first_line(built)] = len(indices)
             continue
         for feed in feeds(built.model, built.config, seed):
             if time.process_time() > until:
@@ -63,7 +63,7 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
             try:
                 return _tried(built, feed)
             except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
-                indices[_first_line(error)] = len(indices)
+                indices[first_line(error)] = len(indices)
     last = "; ".join(list(indices)[:_REASONS]) or "the class takes nothing that is known here"
     raise NotBuiltError(last)
 
@@ -99,47 +99,34 @@ def judge_pass(
     fed_model: FedModel, device: str, dtype: torch.dtype = torch.float32
 ) -> PassJudgement:
     """Forward and backward: every layer from its own inputs, then from end to end."""
-    specimen = in_dtype(fed_model, dtype)
+    specimen, observed = in_dtype(fed_model, dtype), fed_model.layers
     model, inputs = specimen.sent(device)
-    modules = dict(model.named_modules())
     # In 16 bits a choice by number may fall either way.
-    unclear = set() if dtype == torch.float32 else fed_model.layers.choosing
-    names = [name for name in fed_model.layers.judged if name not in unclear]
+    unclear = set() if dtype == torch.float32 else observed.choosing
+    names = [name for name in observed.judged if name not in unclear]
+    modules, references = (dict(each.named_modules()) for each in (model, specimen.model))
     passed = watch(model, inputs, {name: modules[name] for name in names}, specimen.scale)
-    judged = PassJudgement(left_out=dict(fed_model.layers.refused))
-    judged.rows += judge_places(passed, device)
-    judged.rows += list(_layer_rows(passed, specimen, fed_model, names, judged))
-    judged.rows += list(_whole_rows(passed, specimen, fed_model, judged))
+    judged = PassJudgement(left_out=dict(observed.refused))
+
+    def keeps(layer: str, tensor: str) -> bool:
+        # Weights of what was chosen add up to one: of such a sum little but rounding comes back.
+        given_up = layer in observed.choosing
+        given_up = given_up or observed.is_lent(layer, tensor.removeprefix("gradient of "))
+        return tensor == "output" or not given_up
+
+    layers = {name: references[name] for name in names}
+    rows = judge_layers(
+        passed.calls, layers, passed, specimen, keeps=keeps, left_out=judged.left_out
+    )
+    judged.layers = sum(row.name == "output" for row in rows)
+    whole = _whole_rows(passed, specimen, fed_model, judged)
+    judged.rows = [*judge_places(passed, device), *rows, *whole]
     judged.unused = tuple(
         name.removeprefix("body.")
         for name, parameter in model.named_parameters()
         if parameter.requires_grad and name not in passed.gradients
     )
     return judged
-
-
-def _layer_rows(
-    passed: Pass, specimen: Specimen, fed_model: FedModel, names: list[str], judged: PassJudgement
-) -> Iterator[Verdict]:
-    modules = dict(specimen.model.named_modules())
-    layers = {name: modules[name] for name in names}
-    behind: list[list[Verdict]] = []
-    for call in passed.calls:
-        if call.output is None:
-            continue
-        try:
-            rows = judge_layers((call,), layers, passed, specimen)
-        except Exception as error:  # noqa: BLE001 - a layer that cannot be run again is named as such
-            judged.left_out.setdefault(call.layer, f"not run again: {_first_line(error)}")
-            continue
-        judged.layers += 1
-        lent = fed_model.layers.is_lent
-        rows = [row for row in rows if not lent(call.layer, row.name.removeprefix("gradient of "))]
-        yield from rows[:1]
-        # Weights of what was chosen add up to one: of such a sum little but rounding comes back.
-        behind.append([] if call.layer in fed_model.layers.choosing else rows[1:])
-    for rows in reversed(behind):
-        yield from rows
 
 
 def _whole_rows(
@@ -154,14 +141,9 @@ def _whole_rows(
     try:
         _ = specimen.exact, specimen.same_dtype
     except Exception as error:  # noqa: BLE001 - a model's refusal of float64 is reported
-        judged.whole = f"not computed in float64: {_first_line(error)}"
+        judged.whole = f"not computed in float64: {first_line(error)}"
         return
     yield from judge_ends(passed, specimen)
-
-
-def _first_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:200]}"
 
 
 def document_of(fed_model: FedModel, judged: PassJudgement) -> dict[str, Any]:

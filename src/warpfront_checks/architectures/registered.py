@@ -11,8 +11,7 @@ import os
 import resource
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,7 +35,7 @@ from warpfront_checks.architectures.roster import (
 from warpfront_checks.architectures.small_models import exceptions
 from warpfront_checks.architectures.worker import QUIET
 from warpfront_checks.check_options import USUAL, CheckOptions, add_options
-from warpfront_checks.children import DONE, Begun, Returned, begin_beside
+from warpfront_checks.children import Begun, begin_beside
 from warpfront_checks.claimed_device import find_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.hardware import Machine, read_hardware
@@ -45,13 +44,12 @@ from warpfront_checks.results import (
     Check,
     CheckFinding,
     Recorder,
-    errored,
     failed,
     passed,
     unavailable,
 )
 
-WORKER = "warpfront_checks.architectures.worker"
+WORKER = "warpfront_checks.architectures.worker:try_item"
 _MOST_WORKERS = 4
 _SHARE_OF_PATIENCE = 0.6
 
@@ -128,7 +126,7 @@ def _begin(
         environment={**QUIET, "OMP_NUM_THREADS": "1"},
     )
     checks = [
-        Check(name=f"architecture {each.title}", find=partial(_found, answer))
+        Check(name=f"architecture {each.title}", find=lambda mine=answer: mine.result().finding())  # type: ignore[misc]
         for each, answer in zip(run, workers.answers, strict=True)
     ]
     has_none = f"{library.library} {library_version()} has no architecture" if missing else ""
@@ -151,32 +149,12 @@ def _item(
     architecture: Architecture, claims: Claims, library: Library, seed: int
 ) -> dict[str, Any]:
     return {
-        **vars(architecture),
+        "architecture": architecture,
         "device": claims.device,
         "modes": list(library.modes),
         "seed": seed,
         "patience": library.limit_seconds * _SHARE_OF_PATIENCE,
     }
-
-
-def _found(answer: Future[Returned]) -> CheckFinding:
-    return finding_of_child(answer.result())
-
-
-def finding_of_child(returned: Returned) -> CheckFinding:
-    """A type's outcome is its worst mode's; a child that died is an error of its type."""
-    if returned.outcome != DONE:
-        reason = f"{returned.outcome}: {returned.reason}"
-        return errored(reason, ended=returned.outcome)
-    document = dict(returned.document)
-    outcome, reason = str(document.pop("outcome")), str(document.pop("reason"))
-    if outcome == PASSED:
-        modes: Mapping[str, Any] = document["modes"]
-        first: Mapping[str, Any] = next((m for m in modes.values() if "layers" in m), {})
-        unused = first.get("unused", [])
-        more = f"; {len(unused)} parameters unused: {unused[0]} ..." if unused else ""
-        reason = f"{first.get('layers', 0)} layers judged{more}"
-    return CheckFinding(outcome=outcome, reason=reason, details=document)
 
 
 def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Check:

@@ -16,18 +16,6 @@ TABLES: Mapping[str, Sequence[str]] = json.loads(
 )["tables"]
 KINDS = tuple(TABLES)
 _SUFFIX = "_MAPPING_NAMES"
-# What reading source and computing what is not a table raise.
-_OF_ANOTHER_FORM = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    NameError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    RecursionError,
-)
 
 
 class LibraryError(Exception):
@@ -78,7 +66,7 @@ def _assigned(path: str, suffix: str) -> Mapping[str, Any]:
         tree = ast.parse(source.read_bytes())
         tree.body = [node for node in tree.body if _target(node).endswith(suffix)]
         exec(compile(tree, str(source), "exec"), namespace)  # noqa: S102 - importing it would as well
-    except _OF_ANOTHER_FORM as error:
+    except Exception as error:  # of source, and of what is not a table
         raise LibraryError(f"{source} cannot be read: {error}") from error
     assigned = {name: value for name, value in namespace.items() if name.endswith(suffix)}
     if not assigned:

@@ -33,7 +33,7 @@ class Answering(nn.Module):
         output = self.body(**dict(zip(self.names, inputs, strict=True)))
         answers = [tensor for tensor in floating(output) if tensor.requires_grad]
         if not answers:
-            raise NoAnswerError("no output has a gradient")
+            raise ValueError("no output has a gradient")
         answer = torch.cat([answer.flatten() for answer in answers])
         # In float64 on the CPU, which every machine computes alike, and then moved.
         places = torch.arange(answer.numel(), dtype=torch.float64)
@@ -41,10 +41,6 @@ class Answering(nn.Module):
         heard = answer.nan_to_num(0.0, 0.0, 0.0).clamp(-_LOUDEST, _LOUDEST)
         wide = (heard - target).float() if answer.dtype != torch.float64 else heard - target
         return answer, wide.square().mean()
-
-
-class NoAnswerError(Exception):
-    """A model that gives nothing that could be judged."""
 
 
 def floating(value: Any) -> Iterator[Tensor]:

@@ -31,7 +31,7 @@ from warpfront_checks.results import (
     write_json,
 )
 
-CHILD = "warpfront_checks.attention.backend_worker"
+CHILD = "warpfront_checks.attention.backend_worker:do_item"
 EXAMPLE = "attention_example.py"
 WIDTHS, HEADS, GROUPED, BATCH = (64, 96, 128, 256, 512), 4, 2, 2
 # An odd length, so that no tile is full.
@@ -65,7 +65,7 @@ class Ran:
     case: Mapping[str, Any]
     outcome: str
     reason: str = ""
-    kernels: tuple[str, ...] = ()
+    kernels: Sequence[str] = ()
     share: float = 0.0
 
     @property
@@ -158,10 +158,8 @@ def pairwise_product(axes: Sequence[Sequence[Any]]) -> Iterator[tuple[Any, ...]]
 
 def _item(tier: Tier, device: str, effort: CheckOptions, **parameters: Any) -> dict[str, Any]:
     usual = {"batch": BATCH, "heads": HEADS, "length": LENGTHS[device], "timed": False}
-    repetitions = QUICK_REPETITIONS if effort.quick else REPETITIONS
-    fixed = {"tier": tier.document(), "device": device, "seed": effort.seeds[0]}
-    usual["repetitions"] = repetitions
-    return {**usual, **fixed, **parameters}
+    usual["repetitions"] = QUICK_REPETITIONS if effort.quick else REPETITIONS
+    return {**usual, "tier": tier, "device": device, "seed": effort.seeds[0], **parameters}
 
 
 def _find_tier(tier: Tier, returned: Iterator[Returned], runs_by_tier: Runs) -> CheckFinding:
@@ -184,16 +182,8 @@ def _children(
 
 
 def _ran(returned: Any) -> Ran:
-    if returned.outcome != DONE:
-        return Ran(case=returned.item, outcome=returned.outcome, reason=returned.reason)
-    document = returned.document
-    return Ran(
-        case=returned.item,
-        outcome=document["outcome"],
-        reason=document.get("reason", ""),
-        kernels=tuple(document.get("kernels", ())),
-        share=document.get("share", 0.0),
-    )
+    ended = {"outcome": returned.outcome, "reason": returned.reason}
+    return Ran(case=returned.item, **(returned.document if returned.outcome == DONE else ended))
 
 
 def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:

@@ -1,11 +1,8 @@
-"""The child of the attention session: cases of one tier, each computed, judged, and its kernels
-read. `python -m warpfront_checks.attention.backend_worker JOB`
-"""
+"""The work of the attention session's children: a case of a tier, computed and judged."""
 
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import statistics
 import time
@@ -15,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront_checks.attention.backends import FUSED, RefusedError
+from warpfront_checks.attention.backends import FUSED, RefusedError, Tier
 from warpfront_checks.cases.bounds import judge
 from warpfront_checks.cases.measured import Limits
-from warpfront_checks.children import serve
 from warpfront_checks.executing import differentiated
 from warpfront_checks.precision import DTYPES, require_full_precision
 
@@ -35,10 +31,11 @@ Compute = Callable[..., Tensor]
 
 def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Judge or time a case."""
-    module, _, name = item["tier"]["compute"].partition(":")
+    require_full_precision()
+    module, _, name = item["tier"].compute.partition(":")
     compute: Compute = getattr(importlib.import_module(module), name)
     case_inputs = _CaseInputs(item)
-    if item["tier"]["compiled"]:
+    if item["tier"].compiled:
         # Of more shapes than torch allows of one program, the rest runs as it is written: on an
         # H100 8 of 16 cases did.
         torch._dynamo.reset()  # noqa: SLF001 - the way that torch documents
@@ -62,7 +59,6 @@ class _CaseInputs:
         names = ("batch", "length", "heads", "grouped", "width")
         batch, length, heads, grouped, width = (item[name] for name in names)
         generator = torch.Generator().manual_seed(item["seed"])
-        width = item["width"]
         shapes = [(batch, count, length, width) for count in (heads, grouped, grouped, heads)]
         tensors = [torch.randn(shape, generator=generator).to(self.dtype) for shape in shapes]
         *self.tensors, self.cotangent = tensors
@@ -82,22 +78,27 @@ class _CaseInputs:
         return differentiated(called, inputs, self.cotangent.to(device, dtype))
 
 
-def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Mapping[str, str]) -> dict[str, Any]:
+def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Tier) -> dict[str, Any]:
+    """Judge a case's tensors by float64 and by the CPU's own in their dtype."""
     device, dtype = case_inputs.device, case_inputs.dtype
     names, outputs = _profiled(lambda: case_inputs.run(compute, device, dtype), device)
-    shares: dict[str, float] = {}
+    document: dict[str, Any] = {"outcome": COMPUTED, "reason": "", "share": 0.0}
+    document["kernels"] = names[:_SHOWN]
     exact, cpu = (case_inputs.run(plain, "cpu", kind) for kind in (torch.float64, dtype))
-    for name, tensor, exact_result, cpu_result in zip(
+    for name, tensor, right, peer in zip(
         ("output", "q", "k", "v"), outputs, exact, cpu, strict=False
     ):
-        fault = _fault(name, (tensor, exact_result, cpu_result), case_inputs, shares)
-        if fault:
-            return {"outcome": WRONG, "reason": fault, "kernels": names[:_SHOWN]}
-    document = {"share": max(shares.values()), "kernels": names[:_SHOWN]}
+        if tensor.shape != right.shape or tensor.dtype != dtype or tensor.device.type != device:
+            fault = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device.type}"
+            return {**document, "outcome": WRONG, "reason": f"{name}: {fault}"}
+        verdict = judge(tensor.double(), right, Limits.by_cpu(tensor, right, peer, dtype).bound)
+        if verdict.fault:
+            return {**document, "outcome": WRONG, "reason": f"{name}: {verdict.fault}"}
+        document["share"] = max(document["share"], float(f"{verdict.used:.3g}"))
     if not _its_own(tier, names, device):
         reason = f"not its own kernel: {', '.join(names[:_SHOWN])}"
-        return {"outcome": ANOTHER, "reason": reason, **document}
-    return {"outcome": COMPUTED, "reason": "", **document}
+        return {**document, "outcome": ANOTHER, "reason": reason}
+    return document
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
@@ -111,29 +112,10 @@ def plain(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Te
     return scores.softmax(-1) @ v
 
 
-def _fault(
-    name: str,
-    three: tuple[Tensor, Tensor, Tensor],
-    case_inputs: _CaseInputs,
-    shares: dict[str, float],
-) -> str:
-    """Return the fault of a tensor, from itself, float64 and the CPU's own in its dtype."""
-    tensor, exact, cpu = three
-    if tensor.shape != exact.shape or tensor.dtype != case_inputs.dtype:
-        return f"{name}: {tensor.dtype} of shape {tuple(tensor.shape)}"
-    if tensor.device.type != case_inputs.device:
-        return f"{name}: computed on {tensor.device.type}"
-    bound = Limits.by_cpu(tensor, exact, cpu, tensor.dtype).bound
-    verdict = judge(tensor.double(), exact, bound)
-    shares[name] = float(f"{verdict.used:.3g}")
-    return f"{name}: {verdict.fault}" if verdict.fault else ""
-
-
-def _its_own(tier: Mapping[str, str], names: list[str], device: str) -> bool:
-    pattern = re.compile(tier["kernels" if device in _ACTIVITIES else "operators"])
-    if not any(pattern.search(name) for name in names):
-        return False
-    return tier["name"] != "sdpa math" or not any(FUSED.search(name) for name in names)
+def _its_own(tier: Tier, names: list[str], device: str) -> bool:
+    pattern = re.compile(tier.kernels if device in _ACTIVITIES else tier.operators)
+    fused = tier.name == "sdpa math" and any(FUSED.search(name) for name in names)
+    return any(pattern.search(name) for name in names) and not fused
 
 
 def _profiled(
@@ -156,31 +138,16 @@ def _profiled(
 
 
 def _settle(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
-    elif device != "cpu":
+    if device != "cpu":
         getattr(torch, device).synchronize()
 
 
 def _timed(compute: Compute, case_inputs: _CaseInputs, repetitions: int) -> float:
     """Return the median of several, forward and backward, until the device is through."""
     durations = []
-    for repetition in range(_WARM + repetitions):
+    for _ in range(_WARM + repetitions):
         start = time.perf_counter()
         case_inputs.run(compute, case_inputs.device, case_inputs.dtype)
         _settle(case_inputs.device)
-        if repetition >= _WARM:
-            durations.append(time.perf_counter() - start)
-    return statistics.median(durations)
-
-
-def main() -> None:
-    # Small cases: threads that wait for each other would take ten times as long.
-    torch.set_num_threads(1)
-    require_full_precision()
-    serve(do_item)
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)
+        durations.append(time.perf_counter() - start)
+    return statistics.median(durations[_WARM:])

@@ -50,10 +50,6 @@ class Tier:
             return f"{self.needs} is not installed"
         return ""
 
-    def document(self) -> dict[str, str]:
-        names = ("name", "compute", "kernels", "operators")
-        return {**{name: getattr(self, name) for name in names}, "compiled": "1" * self.compiled}
-
 
 def _dot_product(backend: str) -> Callable[..., Tensor]:
     def compute(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:

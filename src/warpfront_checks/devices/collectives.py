@@ -12,7 +12,7 @@ from typing import Any
 from warpfront_checks.children import DONE, Returned, each_in_a_child
 from warpfront_checks.results import CheckFinding, errored, failed, passed
 
-CHILD = "warpfront_checks.devices.worker"
+CHILD = "warpfront_checks.devices.worker:exchange_all"
 # NCCL answers for RCCL as well; gloo on the CPU only tests this code.
 BACKENDS = {"cuda": "nccl", "hpu": "hccl", "xpu": "xccl", "cpu": "gloo"}
 TIME_LIMIT_SECONDS = 150.0

@@ -1,4 +1,4 @@
-"""A rank of the collectives: `python -m warpfront_checks.devices.worker JOB`.
+"""A rank of the collectives, in a child process.
 
 Every rank knows the data of every other, so each judges its own result: integers exactly, sums of
 floating numbers by the rounding of each addition.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ import torch
 from torch import Tensor, distributed
 
 from warpfront_checks.cases.bounds import Bound, floor_of, judge, rounding_unit
-from warpfront_checks.children import serve
 from warpfront_checks.selftest import faults_folder, load_faults
 
 TIMEOUT_SECONDS = 60
@@ -88,68 +86,45 @@ def judge_operation(group: Group, name: str, dtype: str, device: str) -> str:
 
     Goes on after a fault: a rank that stops early leaves the others waiting.
     """
-    judge, faults = _JUDGES[name], []
+    faults = []
     for size in SIZES:
-        for received, parts, summed in judge(group, dtype, size, device):
+        # What each rank has for all, what each has for this one, and what this one has for each.
+        every, own = (
+            [part_of(rank, dtype, size, number) for rank in range(group.world)]
+            for number in (0, group.rank)
+        )
+        mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
+        for received, parts, summed in _COLLECTIVES[name](group, mine, every, own):
             fault = _compared(received, parts, summed=summed)
             faults += [f"{name} of {size} {dtype}: {fault}"] if fault else []
     return faults[0] if faults else ""
 
 
-Judged = Iterator[tuple[Tensor, list[Tensor], bool]]
-
-
-def _parts(group: Group, dtype: str, size: int, number: int = 0) -> list[Tensor]:
-    return [part_of(rank, dtype, size, number) for rank in range(group.world)]
-
-
-def _judge_all_reduce(group: Group, dtype: str, size: int, device: str) -> Judged:
-    parts = _parts(group, dtype, size)
-    mine = parts[group.rank].to(device)
-    yield group.all_reduce(mine, False), parts, True  # noqa: FBT003 - a sum
-    largest = torch.stack(parts).amax(0)
-    yield group.all_reduce(mine, True), [largest], False  # noqa: FBT003 - a maximum
-
-
-def _judge_broadcast(group: Group, dtype: str, size: int, device: str) -> Judged:
-    parts = _parts(group, dtype, size)
-    for source in range(group.world):
-        yield group.broadcast(parts[group.rank].to(device), source), [parts[source]], False
-
-
-def _judge_all_gather(group: Group, dtype: str, size: int, device: str) -> Judged:
-    parts = _parts(group, dtype, size)
-    for received, part in zip(group.all_gather(parts[group.rank].to(device)), parts, strict=True):
-        yield received, [part], False
-
-
-def _judge_reduce_scatter(group: Group, dtype: str, size: int, device: str) -> Judged:
-    mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
-    yield group.reduce_scatter(mine), _parts(group, dtype, size, group.rank), True
-
-
-def _judge_all_to_all(group: Group, dtype: str, size: int, device: str) -> Judged:
-    mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
-    expected = _parts(group, dtype, size, group.rank)
-    for received, part in zip(group.all_to_all(mine), expected, strict=True):
-        yield received, [part], False
-
-
-def _judge_pass_on(group: Group, dtype: str, size: int, device: str) -> Judged:
-    parts = _parts(group, dtype, size)
-    received = group.pass_on(parts[group.rank].to(device))
-    yield received, [parts[(group.rank - 1) % group.world]], False
-
-
-_JUDGES: dict[str, Callable[[Group, str, int, str], Judged]] = {
-    "all_reduce": _judge_all_reduce,
-    "broadcast": _judge_broadcast,
-    "all_gather": _judge_all_gather,
-    "reduce_scatter": _judge_reduce_scatter,
-    "all_to_all": _judge_all_to_all,
-    "send and receive": _judge_pass_on,
+Tensors = list[Tensor]
+# What was received, the parts that it is made of, and whether by their sum.
+Received = list[tuple[Tensor, Tensors, bool]]
+_COLLECTIVES: dict[str, Callable[[Group, Tensors, Tensors, Tensors], Received]] = {
+    "all_reduce": lambda group, mine, every, _: [
+        (group.all_reduce(mine[0], False), every, True),  # noqa: FBT003 - a sum
+        (group.all_reduce(mine[0], True), [torch.stack(every).amax(0)], False),  # noqa: FBT003 - a maximum
+    ],
+    "broadcast": lambda group, mine, every, _: [
+        (group.broadcast(mine[0], source), [part], False) for source, part in enumerate(every)
+    ],
+    "all_gather": lambda group, mine, every, _: [
+        (received, [part], False)
+        for received, part in zip(group.all_gather(mine[0]), every, strict=True)
+    ],
+    "reduce_scatter": lambda group, mine, _, own: [(group.reduce_scatter(mine), own, True)],
+    "all_to_all": lambda group, mine, _, own: [
+        (received, [part], False)
+        for received, part in zip(group.all_to_all(mine), own, strict=True)
+    ],
+    "send and receive": lambda group, mine, every, _: [
+        (group.pass_on(mine[0]), [every[group.rank - 1]], False)
+    ],
 }
-OPERATIONS = tuple(_JUDGES)
+OPERATIONS = tuple(_COLLECTIVES)
 
 
 def _compared(received: Tensor, parts: list[Tensor], *, summed: bool) -> str:
@@ -211,12 +186,3 @@ def _own_device(kind: str, rank: int) -> str:
         with contextlib.suppress(RuntimeError):
             torch.hpu.set_device(rank)
     return kind if kind in {"cpu", "hpu"} else f"{kind}:{rank}"
-
-
-def main() -> None:
-    serve(exchange_all)
-
-
-if __name__ == "__main__":
-    main()
-    os._exit(0)

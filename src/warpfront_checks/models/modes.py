@@ -100,15 +100,19 @@ def record_models(
     tamper: Tamper = leave_alone,
 ) -> None:
     """Judge every family in every mode that the device computes."""
-    quick = effort.quick
     compiled = compiled_checks(claims, effort, recorder)
-    planned = _planned(REQUIRED[claims.device], quick=quick)
+    required = REQUIRED[claims.device]
+    planned = QUICK if effort.quick else _planned(required)
     recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
     tested = [name for name, problem in _obstacles(claims, recorder).items() if not problem]
-    modes = planned if quick else _planned((*REQUIRED[claims.device], *tested), quick=False)
+    planned = QUICK if effort.quick else _planned((*required, *tested))
     benches = _benches(claims, effort, tamper)
-    recorder.run(list(_checks(modes, benches, effort.profile)))
-    recorder.run(compiled)
+    checks = [
+        _check(_BY_NAME[name], mode, benches, effort.profile)
+        for name, modes in planned.items()
+        for mode in modes
+    ]
+    recorder.run([*checks, *compiled])
 
 
 def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
@@ -135,7 +139,14 @@ def _dtypes_finding(obstacles: Mapping[str, str], required: Sequence[str]) -> Ch
 def judge_eager(specimen: Specimen, bench: Proving) -> list[Verdict]:
     """Judge every layer from its own inputs, then logits, loss and gradients from end to end."""
     model, passed = run_eager(specimen, bench)
-    return _unchanged(model, specimen.model) + judge_found(specimen, passed, bench.device)
+    parameters = dict(model.named_parameters())
+    differs = "the device's copy differs from what was sent"
+    changed = [
+        Verdict.failed(name, differs, layer="device")
+        for name, parameter in specimen.model.named_parameters()
+        if not torch.equal(parameters[name].detach().cpu(), parameter.detach())
+    ]
+    return changed + judge_found(specimen, passed, bench.device)
 
 
 def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
@@ -157,15 +168,14 @@ def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[Verdict
     """Judge a checkpointed, exported or compiled model, from end to end."""
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
-    if mode == "checkpointed":
-        passed = run_plainly(run_checkpointed(model), model, inputs)
-    elif mode == "exported":
-        module = export(model, inputs)
-        passed = run_plainly(module, module, inputs)
+    if mode == "exported":
+        run = model = export(model, inputs)
+    elif mode == "checkpointed":
+        run = run_checkpointed(model)
     else:
-        passed = run_plainly(run_compiled(model, bench.device), model, inputs)
-    rows = judge_places(passed, bench.device)
-    return rows + judge_ends(passed, specimen)
+        run = run_compiled(model, bench.device)
+    passed = run_plainly(run, model, inputs)
+    return judge_places(passed, bench.device) + judge_ends(passed, specimen)
 
 
 def judge_mode(family: Family, mode: str, bench: Proving) -> list[Verdict]:
@@ -180,21 +190,11 @@ def judge_mode(family: Family, mode: str, bench: Proving) -> list[Verdict]:
     return judge_wrapped(specimen, bench, mode)
 
 
-def _planned(dtypes: Iterable[str], *, quick: bool) -> dict[str, tuple[str, ...]]:
-    if quick:
-        return QUICK
+def _planned(dtypes: Iterable[str]) -> dict[str, tuple[str, ...]]:
     names = tuple(dict.fromkeys(dtypes))
     mixed = tuple(f"mixed {name}" for name in names if name != "float32")
     modes = (*names, *mixed, "training", "checkpointed", "exported")
     return {family.name: modes for family in FAMILIES}
-
-
-def _checks(
-    planned: Mapping[str, tuple[str, ...]], benches: Sequence[Proving], profile: str
-) -> Iterable[Check]:
-    for name, modes in planned.items():
-        for mode in modes:
-            yield _check(_BY_NAME[name], mode, benches, profile)
 
 
 def compiled_checks(claims: Claims, effort: CheckOptions, recorder: Recorder) -> list[Check]:
@@ -248,17 +248,6 @@ def finding_of(tables: dict[int, list[Verdict]], label: str, profile: str = STRI
         details["first_over"] = next(iter(bad.values())).layer
         faults[0] = f"{label}, {faults[0]}"
     return judged(faults, f"largest share of a budget {max(used.values()):.2f}", **details)
-
-
-def _unchanged(model: nn.Module, reference: nn.Module) -> list[Verdict]:
-    """Judge that the device's copy of the parameters equals the original."""
-    parameters = dict(model.named_parameters())
-    differs = "the device's copy differs from what was sent"
-    return [
-        Verdict.failed(name, differs, layer="device")
-        for name, parameter in reference.named_parameters()
-        if not torch.equal(parameters[name].detach().cpu(), parameter.detach())
-    ]
 
 
 def record_model_session(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:

@@ -12,7 +12,7 @@ import contextlib
 import copy
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -37,22 +37,39 @@ def judge_layers(
     reference_layers: Mapping[str, nn.Module],
     passed: Pass,
     specimen: Specimen,
+    *,
+    keeps: Callable[[str, str], bool] = lambda _layer, _tensor: True,
+    left_out: dict[str, str] | None = None,
 ) -> list[Verdict]:
-    """Return one row a tensor: outputs in the order of execution, then gradients in the order
-    of the backward pass. The layers are the CPU's, as they were sent to the device.
+    """Return one row a tensor that `keeps` names by layer and name: outputs in the order of
+    execution, then gradients in the order of the backward pass. The layers are the CPU's, as they
+    were sent to the device. With `left_out`, one that cannot be run again is named there.
     """
     forward, backward = [], []
     layers = reference_layers.values()
     owners = Counter(id(p) for layer in layers for p in layer.parameters(recurse=False))
     for call in calls:
+        if call.output is None and left_out is not None:
+            continue
         layer = reference_layers[call.layer]
         # What several layers share has one gradient for all of them: the whole model's business.
         shared = {f"gradient of {n}" for n, p in layer.named_parameters() if owners[id(p)] > 1}
-        judged = _judge_call(call, layer, passed, specimen)
-        rows = [row for row in judged if row.name not in shared]
+        try:
+            judged = list(_judge_call(call, layer, passed, specimen))
+        except Exception as error:
+            if left_out is None:
+                raise
+            left_out.setdefault(call.layer, f"not run again: {first_line(error)}")
+            continue
+        rows = [row for row in judged if row.name not in shared and keeps(call.layer, row.name)]
         forward += rows[:1]
         backward.append(rows[1:])
     return forward + [row for rows in reversed(backward) for row in rows]
+
+
+def first_line(error: Exception) -> str:
+    """Return an exception's type and the beginning of its message."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def judge_ends(passed: Pass, specimen: Specimen) -> list[Verdict]:

@@ -76,8 +76,11 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibrarie
 
 
 def loaded_files() -> frozenset[str]:
-    """Return the shared objects that this process has mapped."""
-    lines = _MAPS.read_text(encoding="utf-8").splitlines() if _MAPS.is_file() else []
+    """Return the shared objects that this process has mapped; none where that cannot be read."""
+    try:
+        lines = _MAPS.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
     return frozenset(line.split(maxsplit=5)[-1] for line in lines if ".so" in line)
 
 

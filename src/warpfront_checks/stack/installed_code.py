@@ -16,21 +16,15 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
 from warpfront_checks.compiling.programs import ran
+from warpfront_checks.distributions import Installed
 from warpfront_checks.guard.policy import normalized
-from warpfront_checks.results import (
-    CheckFinding,
-    failed,
-    judged,
-    passed,
-    undetermined,
-)
+from warpfront_checks.results import CheckFinding, failed, judged, passed, undetermined
 from warpfront_checks.stack.descriptions import optional_files
 from warpfront_checks.stack.elf_symbols import (
     UNREADABLE,
@@ -61,17 +55,6 @@ print("\\n" + json.dumps(["ended", "", ""]))
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ImportedDistribution:
-    """A distribution and what importing its extensions came to: `wrong` names those that were
-    built for another numpy, `unknown` is why it could not be found out.
-    """
-
-    name: str
-    wrong: tuple[str, ...] = ()
-    unknown: str = ""
-
-
 def distributions_of(names: Iterable[str]) -> tuple[Distribution, ...]:
     """Return the installed distributions with these names, each once."""
     normalized_names = {normalized(name) for name in names}
@@ -83,22 +66,17 @@ def distributions_of(names: Iterable[str]) -> tuple[Distribution, ...]:
     return tuple(by_name.values())
 
 
-def added_to(stack: Iterable[str], names: Iterable[str]) -> frozenset[str]:
+def added_to(installed: Installed, stack: Iterable[str], names: Iterable[str]) -> frozenset[str]:
     """Return the distributions beyond torch's own stack and all that it requires. What torch
     loads is checked by importing it and computing with it; its toolkit has plug-ins for networks
     and file systems (nvshmem, cufile) that no image of ours serves.
     """
-    requires = {
-        normalized(distribution.metadata["Name"] or ""): distribution.requires or ()
-        for distribution in importlib.metadata.distributions()
-    }
-    pending, visited = [normalized(name) for name in ("torch", *stack)], set[str]()
+    pending, visited = ["torch", *stack], set[str]()
     while pending:
-        name = pending.pop()
-        if name not in visited:
-            visited.add(name)
-            lines = (re.match(r"[A-Za-z0-9._-]+", match) for match in requires.get(name, ()))
-            pending += [normalized(match[0]) for match in lines if match]
+        name = normalized(pending.pop())
+        lines = () if name in visited else installed.requirements.get(name, ())
+        visited.add(name)
+        pending += [match[0] for line in lines if (match := re.match(r"[A-Za-z0-9._-]+", line))]
     return frozenset(normalized(name) for name in names) - visited
 
 
@@ -137,11 +115,10 @@ def find_other_numpy(names: Collection[str]) -> CheckFinding:
     }
     with ThreadPoolExecutor(min(SIDE_BY_SIDE, os.cpu_count() or 1)) as pool:
         trials = list(pool.map(_try_imports, modules_by_name, modules_by_name.values()))
-    bad = [trial for trial in trials if trial.wrong]
-    wrong = [f"{trial.name}: {other_numpy(trial.wrong[0], trial.name, numpy)}" for trial in bad]
-    unknown = [f"{trial.name}: {trial.unknown}" for trial in trials if trial.unknown]
+    wrong = [f"{name}: {other_numpy(bad[0], name, numpy)}" for name, bad, _ in trials if bad]
+    unknown = [f"{name}: {why}" for name, _, why in trials if why]
     if wrong:
-        return failed("; ".join(wrong), numpy=numpy, imports={t.name: t.wrong for t in trials})
+        return failed("; ".join(wrong), numpy=numpy, imports={name: bad for name, bad, _ in trials})
     if unknown:
         return undetermined("not known: " + "; ".join(unknown))
     if not trials:
@@ -161,7 +138,12 @@ def other_numpy(error: str, package: str, numpy: str) -> str:
     return f"built for another numpy, {way} ({error})"
 
 
-def _try_imports(distribution: Distribution, modules: tuple[str, ...]) -> _ImportedDistribution:
+def _try_imports(
+    distribution: Distribution, modules: tuple[str, ...]
+) -> tuple[str, tuple[str, ...], str]:
+    """Return a distribution's name, its extensions that were built for another numpy, and why that
+    could not be found out.
+    """
     name = f"{distribution.metadata['Name']} {distribution.version}"
     argv, modules_json = [sys.executable, "-c", _IMPORTS], json.dumps(modules).encode()
     with tempfile.TemporaryDirectory() as folder:
@@ -174,11 +156,10 @@ def _try_imports(distribution: Distribution, modules: tuple[str, ...]) -> _Impor
     if not wrong and (line := _OTHER_NUMPY.search(completed.output)):
         wrong = (line.group(0),)
     if wrong or any(kind == "ended" for kind, _, _ in results):
-        return _ImportedDistribution(name=name, wrong=wrong)
+        return name, wrong, ""
     if completed.returncode is None:
-        return _ImportedDistribution(name=name, unknown=f"stopped after {SECONDS:g} s of importing")
-    unknown = f"its import ended the process with {completed.returncode}"
-    return _ImportedDistribution(name=name, unknown=unknown)
+        return name, (), f"stopped after {SECONDS:g} s of importing"
+    return name, (), f"its import ended the process with {completed.returncode}"
 
 
 def _told(output: str) -> Iterator[tuple[str, str, str]]:

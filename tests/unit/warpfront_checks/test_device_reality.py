@@ -178,10 +178,10 @@ def test_entry_points_belong_to_files_with_the_vendors_own_names() -> None:
         "/.singularity.d/libs/libnvidia-ml.so.1": "nvmlInit_v2",
         "/usr/local/vgpu/libvgpu.so": "cuInit",
     }
-    found = list(
-        interposers.foreign_entry_points("nvidia", definers, ["/usr/local/vgpu/libvgpu.so"])
-    )
-    assert found == ["cuInit is answered by /usr/local/vgpu/libvgpu.so (preloaded)"]
+    preloaded = ["/usr/local/vgpu/libvgpu.so"]
+    foreign, doubtful = interposers.entry_points("nvidia", definers, preloaded)
+    assert foreign == ("cuInit is answered by /usr/local/vgpu/libvgpu.so (preloaded)",)
+    assert doubtful == ()
 
 
 def test_the_kernel_is_asked_past_every_library() -> None:
@@ -285,5 +285,6 @@ def read_kernel_here(vendor: str) -> KernelView:
 
 def test_a_preloaded_file_with_the_driver_s_name_is_not_determined() -> None:
     definers = {"/opt/compat/libcuda.so.1": "cuInit", "/usr/lib/libnvidia-ml.so.1": "nvmlInit_v2"}
-    found = interposers._preloaded_drivers("nvidia", definers, ["/opt/compat/libcuda.so.1"])
-    assert list(found) == ["cuInit is answered by /opt/compat/libcuda.so.1, which is preloaded"]
+    foreign, doubtful = interposers.entry_points("nvidia", definers, ["/opt/compat/libcuda.so.1"])
+    assert foreign == ()
+    assert doubtful == ("cuInit is answered by /opt/compat/libcuda.so.1, which is preloaded",)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from stacks_site import EXTENSION, OWN, WHOLE, WITHOUT_LIBRARY, Site, found
 
+from warpfront_checks.distributions import read_installed
 from warpfront_checks.stack import installed_code
 from warpfront_checks.stack.elf_symbols import (
     DRIVERS,
@@ -149,7 +150,7 @@ def test_what_torch_requires_is_torch_s_own(visible: Site) -> None:
         visible.package(name, "1.0", {"__init__.py": ""})
     with (visible.root / "torch-2.13.0+cpu.dist-info/METADATA").open("a") as file:
         file.write('Requires-Dist: nvidia-nvshmem==1.0; platform_system == "Linux"\n')
-    assert added_to(("torch",), ["torch", "nvidia-nvshmem", "ops"]) == {"ops"}
+    assert added_to(read_installed(), ("torch",), ["torch", "nvidia-nvshmem", "ops"]) == {"ops"}
 
 
 def linked(folder: Path, name: str, *options: str) -> Path:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
+import pickle
 import signal
 import threading
 from collections.abc import Iterator
@@ -210,16 +210,20 @@ def test_lanes_take_the_next_item_and_each_answer_is_that_of_its_item(
     [b"[" * 5000, b"{}", b"[]", b"\xff", b'{"other": 0}', b'{"document": []}', b"x" * 99],
 )
 def test_what_a_library_writes_among_the_answers_costs_the_item_only(
-    line: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    line: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(children, "_LONGEST_BYTES", 50 if b"xx" in line else 10_000)
-    reading, writing = os.pipe()
-    os.write(writing, b'{"document": {"a": 1}}\n')
-    os.write(writing, line + (b"" if b"xx" in line else b"\n"))
-    child = SimpleNamespace(pid=0, returncode=None, poll=lambda: None)
-    with os.fdopen(reading, "rb", buffering=0) as pipe, os.fdopen(writing, "wb"):
-        dealt = children._dealt(["one", "two", "three"], iter(range(3)), io.BytesIO())
-        first, second = children._heard(child, pipe, dealt, 5.0, tmp_path)
+
+    def begin(job: Path, _: object) -> Any:
+        with (job.parent / "answers").open("wb", buffering=0) as answers:
+            answers.write(b'{"document": {"a": 1}}\n' + line + (b"" if b"xx" in line else b"\n"))
+        nobody = 1 << 22  # the largest process id and one
+        return SimpleNamespace(pid=nobody, poll=lambda: None, wait=lambda: 0)
+
+    child = children._ChildAtWork(begin, "module:work", ["one", "two", "three"])
+    first, second = (child.answer(place, 5.0) for place in range(2))
+    child.end()
+    assert child.is_through
     assert (first.outcome, first.document) == (DONE, {"a": 1})
     assert (second.item, second.outcome) == ("two", CRASHED)
     assert second.reason == "what it answered cannot be read"
@@ -282,9 +286,7 @@ def test_a_child_finds_out_with_the_effort_that_was_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     effort = CheckOptions(quick=True, seeds=(7, 8), run="x")
-    sent = json.loads(
-        json.dumps({"find": "check_options:tried", "options": vars(effort), "arguments": {}})
-    )
+    sent = pickle.loads(pickle.dumps(("check_options:tried", {}, effort)))
     monkeypatch.setattr(
         "warpfront_checks.check_options.tried",
         lambda *, effort: failed(repr(effort)),
