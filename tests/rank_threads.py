@@ -15,8 +15,8 @@ import torch
 from kernels.seeding.collectives import FAULTS
 
 from warpfront_checks.children import DONE, Returned
-from warpfront_checks.devices import collectives, worker
-from warpfront_checks.devices.collectives import Told
+from warpfront_checks.devices import device_session, worker
+from warpfront_checks.devices.device_session import Told
 
 
 class Threads:
@@ -71,7 +71,7 @@ class Threads:
 
 
 def exchange_in_threads(folder: Path, world: int = 2, fault: str = "") -> Told:
-    """As `collectives.exchange`, with the workers' own function in threads."""
+    """As `device_session.exchange`, with the workers' own function in threads."""
 
     def rank(number: int) -> Returned:
         item = {"rank": number, "world": world, "backend": "gloo", "device": "cpu", "fault": fault}
@@ -81,4 +81,4 @@ def exchange_in_threads(folder: Path, world: int = 2, fault: str = "") -> Told:
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(world) as pool:
         patch.setattr(worker, "distributed", Threads(world))
         patch.setattr(worker, "_seeded", lambda fault: FAULTS[fault][0])
-        return collectives.together([*pool.map(rank, range(world))])
+        return device_session.together([*pool.map(rank, range(world))])

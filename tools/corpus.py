@@ -43,7 +43,7 @@ from warpfront.wheels.resolve.resolver import UvResolver
 from warpfront.wheels.site import read_site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.uv_program import uv_binary, uv_version
-from warpfront_checks.guard.constraints import constraint_lines
+from warpfront_checks.guard.channels import constraint_lines
 from warpfront_checks.guard.names import triton_shims
 from warpfront_checks.guard.policy import Policy
 from warpfront_port.commands.preflighting import examine, stacks_in

@@ -10,6 +10,7 @@ check [FILE...]` makes and checks golden vectors; `... bench` times.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import sys
@@ -25,6 +26,7 @@ from warpfront_checks.check_options import (
 )
 from warpfront_checks.claimed_device import find_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
+from warpfront_checks.forkserver import open_nursery
 from warpfront_checks.guard.visible import visible_output
 from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.parallel_sessions import ENDINGS, run_side_by_side, shared_byte_code
@@ -91,19 +93,25 @@ def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
 
 def record(session: str, claims: Claims, recorder: Recorder, effort: CheckOptions) -> None:
     """Run a session's checks. `load` imports torch itself, so that its failure is a result."""
+
+    def run() -> None:
+        # Imported when it is run: importing most of them is importing torch, which `load` has to
+        # time and judge.
+        module, _, function = CHECK_SESSIONS[session].record.partition(":")
+        recorded = getattr(importlib.import_module(f"warpfront_checks.{module}"), function)
+        recorded(claims, recorder, effort)
+
+    recorder.plan(["torch imports" if session == "load" else "device"])
     if session == "load":
-        recorder.plan(["torch imports"])
-    else:
-        recorder.plan(["device"])
-        recorder.environment[OPTIONS_KEY] = effort.document()
-        torch = importlib.import_module("torch")
-        if not find_device(claims, recorder, torch, read_hardware(Machine())):
-            return
-    # Imported when it is run: importing most of them is importing torch, which `load` has to time
-    # and judge.
-    module, _, function = CHECK_SESSIONS[session].record.partition(":")
-    recorded = getattr(importlib.import_module(f"warpfront_checks.{module}"), function)
-    recorded(claims, recorder, effort)
+        run()
+        return
+    recorder.environment[OPTIONS_KEY] = effort.document()
+    torch = importlib.import_module("torch")
+    # Any other device may be one process's alone.
+    several = claims.device in {"cpu", "cuda"}
+    with open_nursery() if several else contextlib.nullcontext():
+        if find_device(claims, recorder, torch, read_hardware(Machine())):
+            run()
 
 
 def _parser() -> argparse.ArgumentParser:

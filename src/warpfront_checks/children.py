@@ -1,8 +1,8 @@
 """Work in child processes, an item at a time: a crash or a hang costs its own item only.
 
 The work is a function, `module:function`, that returns a document for an item. A child that dies or
-takes too long is ended with its group, and another continues with the rest. It is a Python of
-its own, or a fork of this one or of its fork server. A fork need not import torch again.
+takes too long is ended with its group, and another continues with the rest. It is a fork of this
+process's fork server, which need not import torch again; without one, a Python of its own.
 `python -m warpfront_checks.children JOB`
 """
 
@@ -30,7 +30,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from warpfront_checks.forkserver import Adopted, fork, nursery, work_in_fork
+from warpfront_checks.forkserver import nursery
 from warpfront_checks.results import CheckFinding, errored
 
 # Keys of a child's pipes in its job, and the outcomes of an item.
@@ -66,17 +66,14 @@ def each_in_a_child(
     *,
     seconds: float,
     environment: Mapping[str, str] | None = None,
-    forked: bool = False,
     places: Iterator[int] | None = None,
 ) -> Iterator[Returned]:
-    """Yield the result of every item in order; `seconds` is the limit for one. Use `forked`
-    only in a process that has computed nothing: neither drivers nor pools of threads survive a
-    fork. `places` are the indices of the items to run in this call, all by default. The next index
-    is taken when the item before has ended.
+    """Yield the result of every item in order; `seconds` is the limit for one. `places` are the
+    indices of the items to run in this call, all by default. The next index is taken when the item
+    before has ended.
     """
     raised = nursery()
-    child = _Fork if forked else raised.begin if raised else _python
-    begin = partial(child, environment or {})
+    begin = partial(raised.begin if raised else _python, environment or {})
     at_work: _ChildAtWork | None = None
     try:
         for place in range(len(items)) if places is None else places:
@@ -194,13 +191,6 @@ def _python(environment: Mapping[str, str], job: Path, log: Any) -> Child:
         start_new_session=True,
     )
     return child
-
-
-class _Fork(Adopted):
-    """A fork of this process."""
-
-    def __init__(self, environment: Mapping[str, str], job: Path, said: Any) -> None:
-        super().__init__(fork(lambda: work_in_fork(environment, job, said.fileno())))
 
 
 class _ChildAtWork:

@@ -79,7 +79,7 @@ class Detection:
         }
 
 
-def detect(reader: Machine, *, with_torch: bool = True, probe: bool = True) -> Detection:
+def detect(reader: Machine, *, with_torch: bool = True) -> Detection:
     """Read everything in one pass. torch is imported in it, so that its absence is an answer."""
     hardware = read_hardware(reader)
     facts, environment, missing = None, {}, "not asked"
@@ -91,8 +91,7 @@ def detect(reader: Machine, *, with_torch: bool = True, probe: bool = True) -> D
             missing = f"{type(error).__name__}: {error}"
         else:
             facts, environment = read_facts(torch), environment_of(torch)
-            if probe:
-                dtypes = _probe(facts)
+            dtypes = _probe(facts)
     return Detection(
         hardware=hardware,
         facts=facts,

@@ -59,14 +59,9 @@ def version_differences(installed: Installed, claimed: Mapping[str, str]) -> lis
         listed = installed.versions.get(normalized(name))
         if listed is None:
             differences.append(f"{name} is not installed, the lock has {version}")
-        elif not same_version(listed[0], version):
+        elif _canonical(listed[0]) != _canonical(version):
             differences.append(f"{name} is {listed[0]}, the lock has {version}")
     return differences
-
-
-def same_version(first: str, second: str) -> bool:
-    """Return whether two published versions are equal: case and a label's separators aside."""
-    return _canonical(first) == _canonical(second)
 
 
 def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
@@ -150,5 +145,6 @@ def pip_conflicts() -> tuple[str, ...] | None:
 
 
 def _canonical(version: str) -> str:
+    """Return a published version without what does not count: case, and a label's separators."""
     public, plus, local = version.strip().lower().partition("+")
     return public + plus + local.replace("-", ".").replace("_", ".")

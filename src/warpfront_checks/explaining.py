@@ -14,6 +14,7 @@ from typing import Any
 from warpfront_checks.cases.axes import RECONCILED, axes_of, build
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.check_options import OPTIONS_KEY, stored_options
+from warpfront_checks.claims import DEVICES
 from warpfront_checks.results import (
     FAILED,
     CheckRecord,
@@ -22,7 +23,6 @@ from warpfront_checks.results import (
     surroundings,
 )
 
-DEVICES = ("cpu", "cuda", "hpu", "xpu")
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 _SHOWN, _FAULTS = 500, 3
 # Of the session's environment, the facts that a vendor asks for first.

@@ -11,19 +11,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import json
 import os
 import signal
-import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
 _CHILD_SUBREAPER, _DIE_WITH_PARENT = 36, 1
-_LONGEST_BYTES = 1 << 20
 _OPEN: list[Nursery] = []
 
 
@@ -32,25 +30,26 @@ class Nursery:
 
     def __init__(self) -> None:
         self._asking = threading.Lock()
-        self._socket, theirs = socket.socketpair()
+        self._pipe, theirs = Pipe()
         pid = os.getpid()
 
         def serve() -> int:
-            self._socket.close()
+            self._pipe.close()
             _serve(theirs, pid)
             return 0
 
-        fork(serve)
+        self._pid = fork(serve)
         theirs.close()
 
+    def end(self) -> None:
+        self._pipe.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
     def begin(self, environment: Mapping[str, str], job: Path, log: Any) -> Any:
-        request = {"environment": {**environment}, "job": str(job), "said": log.name}
         with self._asking:
-            self._socket.sendall(json.dumps(request).encode() + b"\n")
-            answer = self._socket.recv(64)
-        if not answer:
-            raise OSError("the process that begins children has ended")
-        return Adopted(int(answer))
+            self._pipe.send(({**environment}, job, log.name))
+            return Adopted(self._pipe.recv())
 
 
 class Adopted:
@@ -73,54 +72,59 @@ class Adopted:
         return self.returncode
 
 
-def open_nursery() -> None:
-    """Open this process's fork server, before a driver. Without one, children begin as before."""
+@contextlib.contextmanager
+def open_nursery() -> Iterator[None]:
+    """Within it this process has a fork server, which begins before a driver and before threads.
+    Where the system has no such thing, children begin as before.
+    """
+    before = len(_OPEN)
     with contextlib.suppress(AttributeError, OSError):
         if ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0) == 0:
             _OPEN.append(Nursery())
+    try:
+        yield
+    finally:
+        for nursery in _OPEN[before:]:
+            nursery.end()
+        del _OPEN[before:]
 
 
 def nursery() -> Nursery | None:
     return _OPEN[-1] if _OPEN else None
 
 
-def work_in_fork(environment: Mapping[str, str], job: Path, log_fd: int) -> int:
-    """Work on a job in a fork, as a Python of its own would."""
-    os.setsid()
-    for stream in (1, 2):
-        os.dup2(log_fd, stream)
-    os.environ.update(environment)
-    importlib.import_module("warpfront_checks.children").run_job(job)
-    return 0
-
-
-def _serve(asking: socket.socket, session: int) -> None:
-    """Until the session closes its end, or is gone."""
+def _serve(asking: Any, session: int) -> None:
+    """Begin children until the session closes its end, or is gone."""
     ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL), 0, 0, 0)
-    if os.getppid() != session:
-        return
-    with asking, asking.makefile("rb") as lines:
-        while line := lines.readline(_LONGEST_BYTES):
-            asking.sendall(b"%d" % _orphan(json.loads(line), asking))
+    if os.getppid() == session:
+        with contextlib.suppress(EOFError):
+            while True:
+                asking.send(_orphan(asking.recv(), asking))
 
 
-def _orphan(request: Mapping[str, Any], asking: socket.socket) -> int:
-    """A grandchild, whose parent has ended when this returns."""
+def _orphan(request: tuple[Mapping[str, str], Path, str], asking: Any) -> int:
+    """Return a grandchild, whose parent has ended by then."""
+    environment, job, said = request
     reading, writing = os.pipe()
 
     def child() -> int:
-        for descriptor in (reading, writing, asking.fileno()):
+        asking.close()
+        for descriptor in (reading, writing):
             os.close(descriptor)
-        with open(os.devnull, "rb") as nothing, open(request["said"], "ab") as log:  # noqa: PTH123
-            os.dup2(nothing.fileno(), 0)
-            return work_in_fork(request["environment"], Path(request["job"]), log.fileno())
+        with open(os.devnull, "rb") as nothing, open(said, "ab") as log:  # noqa: PTH123
+            # As a Python of its own would begin.
+            os.setsid()
+            for stream, file in enumerate((nothing, log, log)):
+                os.dup2(file.fileno(), stream)
+        os.environ.update(environment)
+        importlib.import_module("warpfront_checks.children").run_job(job)
+        return 0
 
     def between() -> int:
         os.write(writing, b"%d" % fork(child))
         return 0
 
-    pid = fork(between)
-    os.waitpid(pid, 0)
+    os.waitpid(fork(between), 0)
     os.close(writing)
     with os.fdopen(reading, "rb") as reply:
         return int(reply.read())

@@ -77,10 +77,9 @@ class Answering:
         return asdict(self)
 
 
-def read_answering(
-    vendor: str, kernel: KernelView, environment: Mapping[str, str] = os.environ
-) -> Answering:
+def read_answering(vendor: str, kernel: KernelView) -> Answering:
     """Return what this process shows, once torch has looked for devices; `kernel` is its view."""
+    environment = os.environ
     preloaded = tuple(preloads(environment))
     maps = sorted(loaded_files())  # of every process there are some
     definers = dict(_definers(vendor, maps))

@@ -22,7 +22,7 @@ from signal import ITIMER_REAL, SIGALRM, SIGKILL, setitimer, signal
 from typing import Any, NoReturn
 
 from warpfront_checks.check_options import CHECK_SESSIONS
-from warpfront_checks.forkserver import fork, open_nursery
+from warpfront_checks.forkserver import fork
 from warpfront_checks.results import PROGRESS
 
 ENDINGS = "endings.json"
@@ -68,10 +68,9 @@ def run_side_by_side(
         # Another device computes, and the threads of its references would wait for each other.
         every = CHECK_SESSIONS[name].threaded and device == "cpu"
         threads = cores if every else max(1, cores // most)
-        raising = device == "cuda" and name != "load"
         if row[name].compiles:
             _import_all(compiler, import_module)
-        running[_fork(name, run, alone, threads, raising=raising)] = (name, time.monotonic())
+        running[_fork(name, run, alone, threads)] = (name, time.monotonic())
 
     if "load" in waiting:
         # It times and judges the import of torch, so it begins without.
@@ -140,9 +139,7 @@ def places(cores: int, memory_bytes: int, device: str) -> int:
     return max(1, min(most, memory_bytes // _SESSION_BYTES))
 
 
-def _fork(
-    name: str, run: Callable[[str], int], alone: Sequence[str], threads: int, *, raising: bool
-) -> int:
+def _fork(name: str, run: Callable[[str], int], alone: Sequence[str], threads: int) -> int:
     def session() -> int:
         # No session goes on writing when the one that answers for it is gone.
         with contextlib.suppress(AttributeError, OSError):
@@ -150,8 +147,6 @@ def _fork(
         torch: Any = sys.modules.get("torch")
         if torch is not None and _unusable(torch):
             _begin_anew(name, alone)
-        if torch is not None and raising:
-            open_nursery()
         with contextlib.suppress(Exception):  # the session reports a torch that cannot
             torch.set_num_threads(threads)
         return run(name)

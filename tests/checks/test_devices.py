@@ -19,12 +19,13 @@ from kernels.seeding.collectives import FAULTS  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
 from warpfront_checks import children  # noqa: E402
-from warpfront_checks.devices import collectives, worker  # noqa: E402
 from warpfront_checks.devices import device_session as roll_call  # noqa: E402
-from warpfront_checks.devices.collectives import Told, exchange  # noqa: E402
+from warpfront_checks.devices import worker  # noqa: E402
 from warpfront_checks.devices.device_session import (  # noqa: E402
+    Told,
     copy_across,
     every_device,
+    exchange,
     places_of,
     record_devices,
     use_device,
@@ -197,7 +198,7 @@ def test_a_rank_that_dies_is_an_error_and_not_a_pass(monkeypatch: pytest.MonkeyP
 @pytest.mark.process
 def test_a_rank_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading torch alone takes longer than it is given."""
-    monkeypatch.setattr(collectives, "TIME_LIMIT_SECONDS", 0.2)
+    monkeypatch.setattr(roll_call, "TIME_LIMIT_SECONDS", 0.2)
     monkeypatch.setattr(children, "START_SECONDS", 0.2)
     told = exchange.__wrapped__("cpu", 2)
     assert "hung: no answer in 0 s" in told.finding("broadcast", "gloo").reason

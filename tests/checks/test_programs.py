@@ -315,12 +315,12 @@ def test_a_nursery_begins_children_that_know_what_it_knew_and_one_that_dies_cost
     monkeypatch.setitem(sys.modules, "known_before", sys)
 
     def session() -> int:
-        open_nursery()
-        del sys.modules["known_before"]  # the nursery was forked before
-        items = ["first", "dies", "leaves", "last"]
-        told = {"TOLD": "something"}
-        begun = begin_beside("raised_child:answer", items, lanes=1, seconds=60, environment=told)
-        answers = [vars(one.result(60)) for one in begun.answers]
+        with open_nursery():
+            del sys.modules["known_before"]  # the nursery was forked before
+            items, told = ["first", "dies", "leaves", "last"], {"TOLD": "something"}
+            work = "raised_child:answer"
+            begun = begin_beside(work, items, lanes=1, seconds=60, environment=told)
+            answers = [vars(one.result(60)) for one in begun.answers]
         (tmp_path / "answers").write_text(json.dumps([os.getpid(), answers]))
         return 0
 
@@ -341,5 +341,5 @@ def test_where_the_system_hands_no_orphans_on_there_is_no_nursery(
     refusing = SimpleNamespace(prctl=lambda *_: -1)
     for library in (refusing, object()):
         monkeypatch.setattr("ctypes.CDLL", lambda _, one=library: one)
-        nursery.open_nursery()
-        assert nursery.nursery() is None
+        with nursery.open_nursery():
+            assert nursery.nursery() is None

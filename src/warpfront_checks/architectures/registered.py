@@ -11,7 +11,7 @@ import os
 import resource
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -95,12 +95,10 @@ def begin_usual(
     return checks, workers.wait
 
 
-def record_architectures(
-    claims: Claims, recorder: Recorder, library: Library, seed: int = 0
-) -> None:
+def record_architectures(claims: Claims, recorder: Recorder, library: Library) -> None:
     """Record one check a type; if all were requested, one more a kind: as many ran as ever did."""
     before = _children_seconds()
-    checks, workers = _begin(claims, recorder, library, seed)
+    checks, workers = _begin(claims, recorder, library, seed=0)
     recorder.run(checks)
     workers.wait()
     recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
@@ -186,5 +184,4 @@ def floor_of(kind: str, version: str) -> tuple[int, str]:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    parts: Iterator[str] = iter(version.split("."))
-    return tuple(int(part) for part in parts if part.isdecimal())
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

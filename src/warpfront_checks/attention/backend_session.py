@@ -170,12 +170,11 @@ def _find_tier(tier: Tier, returned: Iterator[Returned], runs_by_tier: Runs) -> 
 def _children(
     device: str, items: Sequence[Any], seconds: float, lanes: int = 1
 ) -> Iterator[Returned]:
-    """Forks where no driver is in use; this process computes nothing itself. Where a device is for
-    several processes, a child that begins now, for most of its time is its start.
+    """Where a device is for several processes, children that begin now, for most of their time is
+    their start.
     """
     if device != "cuda":
-        forked = device == "cpu"
-        return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET, forked=forked)
+        return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET)
     lanes = max(1, min(lanes, lanes_for(device)))
     begun = begin_beside(CHILD, items, lanes=lanes, seconds=seconds, environment=QUIET)
     return (answer.result() for answer in begun.answers)

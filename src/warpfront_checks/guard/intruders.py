@@ -63,13 +63,11 @@ def shadows(
             yield Shadow(sealed=ours[0], other="")
 
 
-def plugins(
-    policy: Policy, manifest: Manifest, folders: Iterable[str] | None = None
-) -> Iterator[tuple[str, str, str]]:
+def plugins(policy: Policy, manifest: Manifest) -> Iterator[tuple[str, str, str]]:
     """Yield (distribution, group, metadata) of unsealed ones that the stack's import loads."""
     location = os.path.realpath(manifest.location)
     sealed = {path for files in manifest.files.values() for path in files}
-    for folder in dict.fromkeys(os.path.realpath(path or ".") for path in folders or sys.path):
+    for folder in dict.fromkeys(os.path.realpath(path or ".") for path in sys.path):
         for entry in metadata_in(folder):
             if folder == location and f"{entry}/entry_points.txt" in sealed:
                 continue

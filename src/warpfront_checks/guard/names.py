@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .constraints import requirement
+from .channels import requirement
 from .policy import GuardError, Policy, Shim
 
 _NAMES: Mapping[str, Any] = json.loads(

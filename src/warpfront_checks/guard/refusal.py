@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from .constraints import constraint_lines, needs, requirement
+from .channels import constraint_lines, needs, requirement
 from .going_back import GO_ON, STOPS_AT, Releases
 from .policy import Policy, normalized
 from .requires_dist import UnreadableError, meets, read_requirement

@@ -56,19 +56,16 @@ def resolve_visibility(vendor: str, environment: Mapping[str, str], count: int) 
 
 
 def _amd_contradictions(variables: Mapping[str, str]) -> list[str]:
-    hip, cuda = variables.get("HIP_VISIBLE_DEVICES"), variables.get("CUDA_VISIBLE_DEVICES")
-    ordinal, rocr = variables.get("GPU_DEVICE_ORDINAL"), variables.get("ROCR_VISIBLE_DEVICES")
-    problems = []
-    if hip is not None and cuda is not None and hip != cuda:
-        problems.append(
-            f"HIP_VISIBLE_DEVICES={hip} and CUDA_VISIBLE_DEVICES={cuda} differ: HIP_ wins where it"
-            " is accepted, newer ROCm refuses; unset CUDA_VISIBLE_DEVICES"
-        )
-    if hip is not None and ordinal is not None and hip != ordinal:
-        problems.append(
-            f"HIP_VISIBLE_DEVICES={hip} and GPU_DEVICE_ORDINAL={ordinal} differ, which newer ROCm"
-            " refuses; unset GPU_DEVICE_ORDINAL"
-        )
+    hip, rocr = variables.get("HIP_VISIBLE_DEVICES"), variables.get("ROCR_VISIBLE_DEVICES")
+    refuses = {
+        "CUDA_VISIBLE_DEVICES": "HIP_ wins where it is accepted, newer ROCm refuses",
+        "GPU_DEVICE_ORDINAL": "newer ROCm refuses",
+    }
+    problems = [
+        f"HIP_VISIBLE_DEVICES={hip} and {name}={variables[name]} differ: {result}; unset {name}"
+        for name, result in refuses.items()
+        if hip is not None and variables.get(name, hip) != hip
+    ]
     if rocr is not None and hip is not None and len(hip.split(",")) > len(rocr.split(",")):
         problems.append(
             f"HIP_VISIBLE_DEVICES={hip} names more devices than ROCR_VISIBLE_DEVICES={rocr} leaves:"

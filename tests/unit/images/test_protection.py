@@ -20,7 +20,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock.pylock import read_lock
 from warpfront.wheels.lock.values import RelaxedPackage, WheelLock
-from warpfront_checks.guard.constraints import constraint_lines
+from warpfront_checks.guard.channels import constraint_lines
 from warpfront_checks.guard.policy import Policy, policy_from
 
 ROOT = Path(__file__).parents[3]

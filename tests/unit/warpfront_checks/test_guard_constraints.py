@@ -7,7 +7,7 @@ from guarded import cpu_policy, rocm_policy
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront_checks.guard.constraints import (
+from warpfront_checks.guard.channels import (
     constraint_lines,
     constraints_text,
     overrides_text,

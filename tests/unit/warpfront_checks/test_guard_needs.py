@@ -11,7 +11,7 @@ import pytest
 from guarded import TORCH, VISION, cpu_policy, findings, install, places_below, remove
 from packaging.requirements import Requirement
 
-from warpfront_checks.guard.constraints import constraint_lines, needs_text
+from warpfront_checks.guard.channels import constraint_lines, needs_text
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import read_policy
 from warpfront_checks.guard.sealing import relax, seal

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from guarded import cpu_policy, rocm_policy
 
-from warpfront_checks.guard.constraints import constraints_text
+from warpfront_checks.guard.channels import constraints_text
 from warpfront_checks.guard.policy import GuardError, Policy, normalized, policy_from, read_policy
 
 

@@ -30,7 +30,7 @@ from warpfront.wheels.requirement_lines import (
     marker_holds,
     readable_requirement,
 )
-from warpfront_checks.guard.constraints import sentinel
+from warpfront_checks.guard.channels import sentinel
 from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
 
 _IN_BASE = "the.base.has.its.own"
