@@ -33,6 +33,7 @@ from typing import Any
 
 SCHEMA = 1
 LACKS = "warpfront: the environment lacks "
+ABSENT = "warpfront: no environment has "
 _CODE = {".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".in"}
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
@@ -46,7 +47,14 @@ _BASE = (
 _RUNTIME = "hip/hip_runtime.h"
 # Headers of CUDA that hipify's tables lack.
 _HEADERS = {"cuda_device_runtime_api.h": _RUNTIME, "nccl.h": "rccl/rccl.h"}
-_TORCHS = ("torch/", "ATen/", "c10/")
+_TORCHS = ("torch/", "ATen/", "c10/", "TH/", "THC/", "THCUNN/")
+# Headers of CUDA's toolkit and of NVIDIA's libraries.
+_CUDAS = re.compile(
+    r"(?:cuda|cooperative_groups|cub|thrust|cutlass|cute|nv|libcudacxx|crt)/"
+    r"|(?:cuda|cu[a-z]+|nv[a-z]*|mma|device_|sm_\d|math_|vector_|texture_|surface_|driver_|npp)"
+    r"\w*\.(?:h|hpp|cuh)\Z|opencv2/cuda"
+)
+_BACK_END = re.compile(r"thrust(?:::|/system/)cuda\b")
 # What torch.utils.cpp_extension gives hipcc (COMMON_HIP_FLAGS, COMMON_HIPCC_FLAGS).
 _TORCH_OPTIONS = (
     "-DUSE_ROCM=1 -DHIPBLAS_V2 -DCUDA_HAS_FP16=1 -D__HIP_NO_HALF_OPERATORS__=1 "
@@ -160,7 +168,7 @@ class Tree:
                     self.builds += path.read_text("utf-8", "replace") + "\n"
         self.by_name: dict[str, list[str]] = {}
         for relative in self.texts:
-            self.by_name.setdefault(relative.rpartition("/")[2], []).append(relative)
+            self.by_name.setdefault(_last(relative), []).append(relative)
         self.words = {word for text in self.texts.values() for word in _NAME.findall(text)}
         self.included = frozenset(
             header for text in self.texts.values() for header in _INCLUDE.findall(text)
@@ -175,7 +183,7 @@ class Tree:
                 for header in _INCLUDE.findall(self.texts.get(waiting.pop(), "")):
                     if header.startswith(_TORCHS):
                         chosen.add(unit)
-                    new = set(self.by_name.get(header.rpartition("/")[2], ())) - visited
+                    new = set(self.by_name.get(_last(header), ())) - visited
                     visited |= new
                     waiting += new
         return frozenset(chosen)
@@ -193,7 +201,7 @@ class Tree:
         folders: dict[str, int] = {}
         for name in self.included:
             plain = re.sub(r"\A(?:\.\.?/)+", "", name)
-            for path in self.by_name.get(plain.rpartition("/")[2], ()):
+            for path in self.by_name.get(_last(plain), ()):
                 if path == plain or path.endswith(f"/{plain}"):
                     folder = path[: len(path) - len(plain)].rstrip("/")
                     folders[folder] = folders.get(folder, 0) + 1
@@ -250,8 +258,10 @@ def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Con
         text = text or output
         if commands.is_file():
             break
-    written = (path for path in copy.rglob("*.h*") if not (root / path.relative_to(copy)).exists())
-    headers = [*build.rglob("*.h*"), *written]
+    written = (
+        path for path in copy.rglob("*.[hH]*") if not (root / path.relative_to(copy)).exists()
+    )
+    headers = [*build.rglob("*.[hH]*"), *written]
     # an include names a made header by its name, or by its folder too
     folders = {str(f) for p in headers if "CMakeFiles" not in p.parts for f in p.parents[:2]}
     if not commands.is_file():
@@ -345,6 +355,43 @@ def _write_shim(path: Path, hip: str) -> None:
         + ("namespace cub = hipcub;\n" if hip.startswith("hipcub/") else "")
         + f"#else\n#error {LACKS}{hip}\n#endif\n"
     )
+
+
+def tree_options(tree: Tree, folder: Path, known: Iterable[str], torch: str) -> list[str]:
+    """Return the options for what a tree uses and neither HIP nor torch has.
+
+    A header that only CUDA has, or that torch has no more, is an error of its own where it is
+    included, and the compiler goes on. Headers that are there come first.
+    """
+    for name in tree.included.difference(known):
+        own = any(f"/{path}".endswith(f"/{name}") for path in tree.by_name.get(_last(name), ()))
+        if not own and (_CUDAS.match(name) or (torch and _is_gone(name, Path(torch)))):
+            path = folder / "absent" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            there = name.replace("thrust/system/cuda/", "thrust/system/hip/")
+            path.write_text(
+                f"#if __has_include_next(<{there}>)\n#include_next <{there}>\n"
+                f"#else\n#error {ABSENT}{name}\n#endif\n"
+            )
+    options = ["-isystem", str(folder / "absent")]
+    if any(_BACK_END.search(text) for text in tree.texts.values()):
+        alias = folder / "back_end.h"
+        alias.write_text(
+            "#include <thrust/system/hip/execution_policy.h>\n"
+            "namespace thrust { namespace cuda = hip; }\n"
+        )
+        options += ["-include", str(alias)]
+    return options
+
+
+def _is_gone(name: str, torch: Path) -> bool:
+    """Return true if torch's own files lack a header of torch's, under its name for CUDA too."""
+    for_cuda = re.sub("hip(?=/)", "cuda", name).replace("HIP", "CUDA")
+    return name.startswith(_TORCHS) and not any((torch / n).exists() for n in (name, for_cuda))
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str, forced: Path) -> list[str]:
@@ -456,6 +503,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         configured = Configured(job.get("flags") or {}, [])
         if not configured.flags:
             configured = configure(compiler, root, job.get("modules") or "", folder)
+        argv += tree_options(tree, folder, headers, str(job["torch"]))
         argv += own_folders(tree, configured.folders)
         reached = reached_units(units, configured.flags)
         units = reached or units
@@ -513,8 +561,10 @@ def _stored(
 
 
 def _state_of(compiler: Compiler, tree: Tree, argv: list[str], scratch: str, forced: Path) -> str:
-    """Return a digest of what decides a result: compiler, options, names, the tree's files."""
-    digest = hashlib.sha256(compiler.version.encode())
+    """Return a digest of what decides a result: compiler, options, names, the tree's files, and
+    this program, which writes headers.
+    """
+    digest = hashlib.sha256(compiler.version.encode() + Path(__file__).read_bytes())
     digest.update("\0".join(argv).replace(scratch, "").encode())
     digest.update(forced.read_bytes() + tree.builds.encode("utf-8", "surrogatepass"))
     for path, text in tree.texts.items():

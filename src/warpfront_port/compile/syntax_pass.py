@@ -16,13 +16,9 @@ REFUSED = "CC701"
 """The rule of a compiler's errors."""
 LACKS = "warpfront: the environment lacks "
 _NOT_FOUND = re.compile(r"'([^']+)' file not found")
-_CUDAS = re.compile(
-    r"(?:cuda|cooperative_groups|cub|thrust|cutlass|cute|nv|libcudacxx|crt)/"
-    r"|(?:cuda|cu[a-z]+|nv[a-z]*|mma|device_|sm_\d|math_|vector_|texture_|surface_|driver_|npp)"
-    r"\w*\.(?:h|hpp|cuh)\Z|opencv2/cuda"
-)
+_ABSENT = re.compile(r"warpfront: no environment has (\S+)")
 # Rules whose claim the compiler checks; it does not read asm strings here.
-_CHECKED = frozenset({"CU108", "CU135", "CU147"})
+_CHECKED = frozenset({"CU108", "CU135", "CU147", "CU149"})
 _UNDECLARED = re.compile(r"undeclared identifier '(\w+)'")
 _QUOTED = re.compile(r"'([A-Za-z_]\w*)")
 
@@ -115,8 +111,10 @@ def _meaning(diagnostic: Diagnostic, root: str, names: Mapping[str, str]) -> Sca
     if LACKS in message:
         header = message.partition(LACKS)[2].strip("\"' ")
         return f"the toolchain has no {header}"
-    missing = _NOT_FOUND.search(message)
-    if missing and not (_CUDAS.match(missing[1]) and place == diagnostic.place):
+    absent, includer = _ABSENT.search(message), next(iter(diagnostic.included), None)
+    if absent and includer and includer.path.startswith(f"{root}/"):
+        return _finding(includer, f"'{absent[1]}' file not found", root, names)
+    if missing := absent or _NOT_FOUND.search(message):
         return f"{missing[1]} is not there"
     if place is None:
         where = diagnostic.place.path if diagnostic.place else "the compiler"
@@ -189,9 +187,10 @@ def _is_refuted(finding: ScanFinding, result: SyntaxResult) -> bool:
 
 
 def units_to_compile(scan: Scan) -> Sequence[str]:
-    """Return the units of a scan that no evidence excludes from AMD's build."""
+    """Return the units of a scan that may decide: no evidence excludes them from AMD's build."""
+    aside = ("left-out", "optional", "aside")
     return [
         unit
         for unit in scan.project.units
-        if (evidence := scan.evidence.get(unit)) is None or evidence.kind != "left-out"
+        if (evidence := scan.evidence.get(unit)) is None or evidence.kind not in aside
     ]

@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 from warpfront_port.scan.cuda.view import HEADERS
 from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
 from warpfront_port.scan.project import MAPS_CUDA, Project
-from warpfront_port.scan.python.builds import PythonBuild
+from warpfront_port.scan.python.builds import PythonBuild, dispensable
 from warpfront_port.scan.reach import (
     MANIFESTS,
     SOURCE,
@@ -265,13 +265,19 @@ class _Tree:
     def spared(self) -> Shown:
         """Yield the sources that a project's builds go on without, or that no default builds."""
         off = dict(self._off_by_default())
+        # The root's own build fails with its extension, whoever catches the import.
+        spare = {path for path in dispensable(self.texts, self.builds) if "/" in path}
         reason = "its build goes on without it"
+        spared: dict[str, Evidence] = {}
+        needed: set[str] = set()
         for path, build in self.builds.items():
             for item in build.sources:
                 evidence = Evidence(kind="optional", path=path, line=item.line, reason=reason)
+                optional = item.optional or path in off or path in spare
                 for source in named(item.name, PurePosixPath(path).parent, self.sources):
-                    if item.optional or path in off:
-                        yield source, off.get(path, evidence)
+                    spared.setdefault(source, off.get(path, evidence))
+                    needed |= set() if optional else {source}
+        yield from ((path, item) for path, item in spared.items() if path not in needed)
 
     def _off_by_default(self) -> Shown:
         """Yield the builds at run time that are imported only by an option that is off."""

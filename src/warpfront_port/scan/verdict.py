@@ -12,6 +12,7 @@ from warpfront.system.sizes import counted
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Gate, ScanFinding, Severity
 from warpfront_port.scan.project import Project
+from warpfront_port.scan.structured import kind_of
 
 
 class VerdictAnswer(StrEnum):
@@ -160,13 +161,15 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     path = PurePosixPath(finding.path)
     conda = path.suffix in {".yml", ".yaml"} and project.product.installs
     image = path.name.startswith("Dockerfile") and project.product.installs
-    packaging = _is_packaging(rule.id) and (len(path.parts) > 1 or conda or image)
+    inside = len(path.parts) > 1
+    script = inside and kind_of(path) == "shell"
+    packaging = script or (_is_packaging(rule.id) and (inside or conda or image))
     product = project.product.has(finding.path) and not project.product.is_aside(finding.path)
     if finding.severity is not Severity.ERROR or packaging or not product:
         return Consequence.CHECK
     units = project.units
     of_a_folder = rule.id.startswith("BL") and path.suffix != ".py"
-    below = "" if len(path.parts) == 1 else f"{path.parent}/"
+    below = f"{path.parent}/" if inside else ""
     of_python = project.product.installs and project.product.code is not None
     without = units and not any(unit.startswith(below) for unit in units)
     if of_a_folder and (of_python or without):

@@ -77,6 +77,18 @@ def test_a_makefile_that_compiles_with_nvcc_alone_cannot_build() -> None:
     assert build_findings("Makefile", f"HIPCC = hipcc\n{text}") == []
     optional = f"ifdef WITH_GPU\n{text}endif\n"
     assert build_findings("Makefile", optional) == [("BL217", "warning")]
+    either = "ifdef CUDA_HOME\nNVCC = $(CUDA_HOME)/bin/nvcc\nelse\nNVCC = nvcc\nendif\n"
+    assert build_findings("Makefile", either) == [("BL217", "error")]
+
+
+def test_options_of_nvcc_beside_hipcc_are_nvidias_where_only_nvcc_gets_them() -> None:
+    text = "HIPCC = hipcc\nFLAGS = -O3 -arch=sm_80\na: a.cpp\n\t$(NVCC) $(FLAGS) a.cpp\n"
+    assert build_findings("Makefile", text) == []
+    both = f"{text}b: b.cpp\n\t$(HIPCC) $(FLAGS) b.cpp\n"
+    assert build_findings("Makefile", both) == [("BL202", "error")]
+    platform = "HIPCC = hipcc\nifeq ($(HIP_PLATFORM), nvcc)\nFLAGS += -arch=sm_80\nendif\n"
+    assert build_findings("Makefile", platform) == []
+    assert build_findings("Makefile", platform.replace(" nvcc)", " amd)")) == [("BL202", "error")]
 
 
 @pytest.mark.parametrize(

@@ -264,6 +264,43 @@ def test_errors_of_examples_are_things_to_check_where_the_build_adds_them(
         assert (note.severity, len(note.uses)) == (Severity.NOTE, PTX.count("asm") * 2)
 
 
+def test_a_script_of_a_folder_decides_nothing(tmp_path: Path) -> None:
+    script = "nvcc -arch=sm_80 --expt-relaxed-constexpr k.cu\n"
+    files = {"CMakeLists.txt": "enable_language(HIP)\n", "src/k.hip": KERNEL, "src/run.sh": script}
+    assert judged(tmp_path, files)[0].line == "gfx942: runs as it is, 3 things to check"
+    line = judged(tmp_path, {"src/Makefile": f"a:\n\t{script}"})[0].line
+    assert line.startswith("gfx942: will not build")
+
+
+SPARE = {
+    "ops/fast/setup.py": (
+        "from torch.utils.cpp_extension import CUDAExtension\nCUDAExtension('fast_ops', ['k.cu'])\n"
+    ),
+    "ops/fast/k.cu": PTX,
+    "ops/fast/fast.py": "import fast_ops\n",
+}
+
+
+GOES_ON = "try:\n    from ops.fast.fast import f\nexcept ImportError:\n    "
+BUILDS_IT = "from torch.utils.cpp_extension import load\n    f = load('x', ['ops/fast/k.cu'])\n"
+
+
+@pytest.mark.parametrize(
+    ("importer", "line"),
+    [
+        (f"{GOES_ON}f = None\n", "runs as it is"),
+        (f"{GOES_ON}raise\n", "will not build"),
+        (f"{GOES_ON}{BUILDS_IT}", "will not build"),
+        ("from ops.fast.fast import f\n", "will not build"),
+    ],
+)
+def test_an_extension_that_its_users_go_on_without_decides_nothing(
+    tmp_path: Path, importer: str, line: str
+) -> None:
+    verdict, _ = judged(tmp_path, {**SPARE, "model.py": importer})
+    assert verdict.line.startswith(f"gfx942: {line}")
+
+
 def test_commands_in_the_blocks_of_a_readme_are_notes(tmp_path: Path) -> None:
     text = "Run `nvcc`:\n\n```bash\n$ nvcc -arch=sm_80 k.cu\n```\n```python\nnvcc = 1\n```\n"
     found = judged(tmp_path, {"README.md": text})[1].findings

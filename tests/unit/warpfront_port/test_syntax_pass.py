@@ -78,8 +78,15 @@ def test_what_the_environment_lacks_is_not_determined(
 
 
 def test_a_header_that_only_cuda_has_is_an_error(tmp_path: Path) -> None:
-    output = "/src/k.cu:1:10: fatal error: 'cuda/std/functional' file not found\n"
-    assert added(tmp_path, output, 1, 1)[0] == "gfx942: will not build: 1 cause"
+    error = (
+        "/absent/cuda/std/functional:4:2: error: warpfront: no environment has cuda/std/functional"
+    )
+    output = f"In file included from /src/k.cu:1:\n{error}\n/src/k.cu:3:1: error: no name 'x'\n"
+    line, errors = added(tmp_path, output, 1, 1)
+    assert line == "gfx942: will not build: 2 causes"
+    assert errors[0] == "1 CC701 'cuda/std/functional' file not found"
+    through = output.replace("/src/k.cu:1:\n", "/usr/include/x.h:1:\n").partition("/src")[0]
+    assert "cuda/std/functional is not there" in added(tmp_path, through, 1, 1)[0]
 
 
 def test_a_pass_that_took_too_long_or_died_is_not_determined(tmp_path: Path) -> None:
@@ -109,6 +116,32 @@ def test_shims_map_headers_and_the_names_that_sources_use(tmp_path: Path) -> Non
     assert "#include <hipblas/hipblas.h>" in shim
     assert syntax_job.LACKS in shim
     assert tree.standard(17) == "-std=c++20"
+
+
+def test_a_header_that_no_environment_has_is_an_error_of_its_own(tmp_path: Path) -> None:
+    source, torch, out = tmp_path / "src", tmp_path / "torch", tmp_path / "out"
+    (torch / "ATen" / "cuda").mkdir(parents=True)
+    (torch / "ATen" / "cuda" / "Atomic.cuh").touch()
+    source.mkdir()
+    (source / "cuda_mine.h").touch()
+    included = (
+        "cuda/std/atomic", "cuda.h", "cuda_mine.h", "vector", "THC/THC.h", "ATen/cuda/Atomic.cuh",
+        "ATen/hip/Atomic.cuh", "ATen/cuda/Gone.cuh", "thrust/system/cuda/vector.h",
+    )  # fmt: skip
+    (source / "k.cu").write_text("".join(f"#include <{name}>\n" for name in included))
+    tree = syntax_job.Tree(source)
+    options = syntax_job.tree_options(tree, out, {"cuda.h"}, str(torch))
+    written = (path for path in out.rglob("absent/**/*") if path.is_file())
+    assert {path.relative_to(out / "absent").as_posix() for path in written} == {
+        "cuda/std/atomic", "THC/THC.h", "ATen/cuda/Gone.cuh", "thrust/system/cuda/vector.h",
+    }  # fmt: skip
+    shim = (out / "absent" / "THC" / "THC.h").read_text()
+    assert f"#error {syntax_job.ABSENT}THC/THC.h" in shim
+    back_end = (out / "absent" / "thrust" / "system" / "cuda" / "vector.h").read_text()
+    assert "#include_next <thrust/system/hip/vector.h>" in back_end
+    assert options[2:] == ["-include", str(out / "back_end.h")]
+    assert syntax_job.tree_options(tree, tmp_path / "cpu", {"cuda.h"}, "")
+    assert not (tmp_path / "cpu" / "absent" / "THC").exists()
 
 
 @pytest.mark.skipif(shutil.which("hipcc") is None, reason="no HIP toolchain on this machine")
@@ -289,9 +322,9 @@ def test_a_build_for_the_cpu_reaches_no_cuda_source() -> None:
 
 def test_a_fatal_error_refutes_nothing_after_it(tmp_path: Path) -> None:
     mask = "__device__ int f(int v) { return __shfl_down_sync(0xffffffff, v, 1); }\n"
-    output = "/src/k.cu:1:10: fatal error: 'device_launch_parameters.h' file not found\n"
+    output = "/src/k.cu:1:10: fatal error: 'glm/glm.hpp' file not found\n"
     _, errors = added(tmp_path, output, 1, 1, text=f"\n{mask}")
-    assert [error.split()[1] for error in errors] == ["CC701", "CU108"]
+    assert [error.split()[1] for error in errors] == ["CU108"]
 
 
 def test_what_amd_s_build_leaves_out_is_open_only_until_a_compiler_took_the_rest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -53,17 +53,21 @@ def read_build(path: str, text: str) -> PythonBuild | None:
     return PythonBuild(sources=tuple(_sources(module, gates)), amd_line=min(amds, default=0))
 
 
-def dispensable(texts: Mapping[str, str], builds: Iterable[str]) -> frozenset[str]:
+def dispensable(texts: Mapping[str, str], builds: Collection[str]) -> frozenset[str]:
     """Return the builds of CUDA extensions that every module that imports them can go on without:
     it catches the failure, and imports, defines or assigns something else that does not raise.
+
+    The modules beside a build in a folder are a part of it.
     """
-    names = {path: set(_CUDA_EXTENSION.findall(texts[path])) for path in builds}
+    folders = {path: f"{path.rpartition('/')[0]}/" for path in builds if "/" in path}
+    names = {path: _names_of(texts, path, folders.get(path, "")) for path in builds}
     every = frozenset[str]().union(*names.values())
-    ways: dict[str, bool] = {}
+    ways: dict[tuple[str, str], bool] = {}
     others = (path for path in texts if path.endswith(".py") and path not in names)
     for path in others if every else ():
         extensions_used = every.intersection(() if is_of_use(path) else _WORD.findall(texts[path]))
-        if not extensions_used:
+        outside = [build for build in names if not path.startswith(folders.get(build, "/"))]
+        if not extensions_used or not outside:
             continue
         try:
             module = Module(PurePosixPath(path), texts[path])
@@ -71,10 +75,19 @@ def dispensable(texts: Mapping[str, str], builds: Iterable[str]) -> frozenset[st
             continue
         for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
             for name in extensions_used.intersection(_WORD.findall(module.source_of(node))):
-                ways[name] = ways.get(name, True) and _has_another_way(module, node)
-    return frozenset(
-        p for p, extensions in names.items() if extensions and all(map(ways.get, extensions))
-    )
+                for build in (build for build in outside if name in names[build]):
+                    way = ways.get((build, name), True) and _has_another_way(module, node)
+                    ways[build, name] = way
+    used = {build for build, _ in ways}
+    return frozenset(used.difference(build for (build, _), way in ways.items() if not way))
+
+
+def _names_of(texts: Mapping[str, str], build: str, folder: str) -> set[str]:
+    """Return the names of a build's extensions, and of the modules in a folder of its own."""
+    names = set(_CUDA_EXTENSION.findall(texts[build]))
+    beside = (PurePosixPath(path) for path in texts if folder and path.startswith(folder))
+    modules = {path.stem for path in beside if path.suffix == ".py" and f"{path.parent}/" == folder}
+    return names | modules if names else names
 
 
 _CUDA_EXTENSION = re.compile(r"CUDAExtension\(\s*(?:name\s*=\s*)?[\"'](?:\w+\.)*(\w+)[\"']")

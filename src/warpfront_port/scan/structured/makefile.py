@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from warpfront_port.scan.findings import Match
+from warpfront_port.scan.findings import Match, Side
 from warpfront_port.scan.structured.command_rules import (
     script_rule_matches,
     variable_rule_matches,
@@ -19,29 +19,40 @@ _RECIPE = re.compile(r"(?m)(?:^\t.*(?:\\\n.*)*\n?)+")
 _PROGRAMS = {"pip": "pip", "pip3": "pip", "python": "python", "python3": "python", "py": "python"}
 _HIPCC = re.compile(r"(?m)^[^#\n]*\bhipcc\b")
 _NVCC = re.compile(r"(?<![\w.-])nvcc(?![\w.-])")
+_RUNS_NVCC = re.compile(rf"\$[({{]NVCC[)}}]|{_NVCC.pattern}")
+_ARM = r"((?:(?![^\S\n]*(?:if|else|endif)).*\n)*)"
+_CHOICE = re.compile(rf"(?m)^[^\S\n]*if.*\n{_ARM}[^\S\n]*else\s*\n{_ARM}[^\S\n]*endif")
 _CONDITION = re.compile(
     r"[^\S\n]*(?P<word>endif|else|(?=if))\b[^\S\n]*(?P<test>ifn?def|ifn?eq)?\b(?P<text>.*)"
 )
 # The second value of `ifeq ($(CUDA),)`, `ifeq ($(CUDA),0)`, `ifeq "$(CUDA)" ""`.
 _VALUE = re.compile(r"""(?:,|["'][^\S\n]+["'])([^,()"']*)[)"']?[^\S\n]*\Z""")
+_Line = tuple[int, str, frozenset[Side], bool]
+"""The place and text of a line, its sides, and whether a condition is around."""
 _FALSE = frozenset({"", "0", "no", "NO", "OFF", "off", "false", "False"})
 
 
 def make_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches in a makefile, without its comments.
 
-    The first line that compiles with nvcc, where no line knows hipcc, is one (BL217).
+    The first line that compiles with nvcc, where no line knows hipcc, is one (BL217). Beside hipcc,
+    what nvcc runs with is NVIDIA's. A variable reaches the sides that its uses reach.
     """
     nvcc_alone = _HIPCC.search(text) is None
-    for start, line, arms in _lines(text):
+    chosen = any(_NVCC.search(arm[1]) and _NVCC.search(arm[2]) for arm in _CHOICE.finditer(text))
+    lines = list(_lines(text, beside_hipcc=not nvcc_alone))
+    used = _sides_of_uses(lines)
+    for start, line, sides, conditional in lines:
         nvcc = _NVCC.search(line) if nvcc_alone else None
         if nvcc is not None:
             nvcc_alone = False
             place = Word(text="nvcc", start=start + nvcc.start(), end=start + nvcc.end())
-            yield place.match("BL217", shift=-int(arms.conditional))
+            yield place.match("BL217", shift=-int(conditional and not chosen))
+        variable = _VARIABLE.match(line)
+        reached = sides & used.get(variable[1], sides) if variable else sides
         for word in re.finditer(r"\S+", line):
             begin, end = start + word.start(), start + word.end()
-            yield from word_rule_matches(Word(text=word[0], start=begin, end=end, sides=arms.sides))
+            yield from word_rule_matches(Word(text=word[0], start=begin, end=end, sides=reached))
     for match in _VARIABLE.finditer(text):
         assigned = Word(text=match[2], start=match.start(2), end=match.end(2))
         yield from variable_rule_matches(match[1], match[2].strip(), assigned)
@@ -52,6 +63,15 @@ def make_rule_matches(text: str) -> Iterator[Match]:
                 yield rule_match
 
 
+def _sides_of_uses(lines: Iterable[_Line]) -> Mapping[str, frozenset[Side]]:
+    """Return the sides that the uses of each variable reach."""
+    used: dict[str, frozenset[Side]] = {}
+    for _, line, sides, _ in lines:
+        for name in _REFERENCE.findall(line):
+            used[name] = used.get(name, frozenset()) | sides
+    return used
+
+
 def _as_word(reference: re.Match[str]) -> str:
     """Return a reference to a variable as a word of its length: `$(PIP)` is pip."""
     program = _PROGRAMS.get(reference[1].lower())
@@ -59,13 +79,15 @@ def _as_word(reference: re.Match[str]) -> str:
     return (program or "").ljust(len(reference[0]), filler)
 
 
-def _lines(text: str) -> Iterator[tuple[int, str, Arms]]:
-    """Yield the lines without comments and conditions, each with its place and the arms around."""
+def _lines(text: str, *, beside_hipcc: bool) -> Iterator[_Line]:
+    """Yield the lines without comments and conditions."""
     arms = Arms()
     for line in re.finditer(r"(?m)^[^#\n]+", text):
         condition = _CONDITION.match(line[0])
         if condition is None:
-            yield line.start(), line[0], arms
+            nvccs = beside_hipcc and _RUNS_NVCC.search(line[0])
+            sides = arms.sides & {"nvidia"} if nvccs else arms.sides
+            yield line.start(), line[0], sides, arms.conditional
         elif condition["word"] == "endif":
             arms.close()
         else:
