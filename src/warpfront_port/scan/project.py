@@ -98,7 +98,7 @@ def read_project(
     units = [path for path, text in sources.items() if _is_unit(path, text)]
     product = [path for path in units if reached.has(path) and not reached.is_aside(path)]
     decides = product or reached.code is not None or (reached.installs and reached.packages)
-    counted = product if decides else units
+    counted = product if decides else [path for path in units if reached.has(path)]
     codes = {
         path: _COMMENTS.sub(lambda match: " " * len(match[0]), text)
         for path, text in sorted(texts.items())

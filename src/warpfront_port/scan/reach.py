@@ -7,6 +7,7 @@ a root with one is another distribution.
 
 from __future__ import annotations
 
+import ast
 import json
 import posixpath
 import re
@@ -18,6 +19,7 @@ from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from warpfront_port.scan.python.nodes import last_name
 from warpfront_port.scan.words import is_aside
 
 if TYPE_CHECKING:
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 SOURCE = re.compile(r"\.(?:cu|cuh|hip|c|cc|cpp|cxx|h|hh|hpp|hxx|inl)\Z", re.IGNORECASE)
 EXTENSIONS = re.compile(r"CUDAExtension|cpp_extension")
+_BUILDS = re.compile(
+    r"CUDAExtension\s*\(|=\s*CUDAExtension\b|cpp_extension\.load|load_inline|import[^\n]*\bload\b"
+)
 _INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
 MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py")
 _ROOTS = frozenset({"", "src", "python", "lib", "source"})
@@ -88,12 +93,14 @@ def read_product(
     the Python modules that build extensions.
     """
     installs = not texts.keys().isdisjoint(MANIFESTS)
+    runs = not installs and _is_program(texts)
     folders: set[str] = set()
     packages: tuple[str, ...] | None = None
-    if installs:
+    if installs or runs:
         folders = {
             path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in MANIFESTS
         }
+    if installs:
         packages = tuple(_packages(texts)) or None
     elif "CMakeLists.txt" in texts:
         # A build of C++, beside which Python in folders is a wrapper or a tool.
@@ -111,16 +118,26 @@ def read_product(
     scripts = (text for path, text in texts.items() if _SCRIPT.fullmatch(path))
     started = frozenset(name for text in scripts for name in _CALLED.findall(text))
     plain = replace(plain, lines=lines, started=started)
-    listed, basis = (set(commands) & texts.keys(), "compile_commands.json") if commands else (
-        _listed(texts, plain, builds)
-    )  # fmt: skip
-    if not listed and (not packages or _builds_otherwise(texts, plain)):
+    if commands:
+        listed, basis = set(commands) & texts.keys(), "compile_commands.json"
+    else:
+        listed, basis = _listed(texts, plain, builds if installs or runs else {})
+    if not listed and (not (packages or runs) or _builds_otherwise(texts, plain)):
         return plain
     code = frozenset(followed(listed, include_graph(texts)[0]))
     return replace(plain, code=code, basis=basis, flags=commands)
 
 
+def _is_program(texts: Mapping[str, str]) -> bool:
+    """Return true if scripts at the root run as they are, and nothing builds beside them."""
+    return any(map(_SCRIPT.fullmatch, texts)) and not any(
+        _BUILD.search(path) or (path.endswith((".sh", ".md")) and "nvcc" in text)
+        for path, text in texts.items()
+    )
+
+
 _SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
+_BUILD = re.compile(r"(?:\A|/)(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z")
 _CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 
 
@@ -137,15 +154,28 @@ def _needed(
         for folder, build in builds
         if EXTENSIONS.search(build)
     }
-    for path, text in texts.items() if extensions else ():
-        plain = path.endswith(".py") and not is_aside(PurePosixPath(path))
-        if plain and (path in run or not _depth(path, packages)):
-            names = set(_IMPORTED_ROOT.findall(text))
-            for folder, extension in extensions.items():
-                if not path.startswith(f"{folder}/") and not names.isdisjoint(extension):
-                    yield folder
+    plain = {
+        path: text
+        for path, text in (texts.items() if extensions else ())
+        if path.endswith(".py") and not is_aside(PurePosixPath(path))
+        if path in run or not _depth(path, packages)
+    }
+    for folder, extension in extensions.items():
+        outside = [text for path, text in plain.items() if not path.startswith(f"{folder}/")]
+        imported = {name for text in outside for name in _IMPORTED.findall(text)}
+        inside = (
+            text
+            for path, text in plain.items()
+            if path.startswith(f"{folder}/")
+            and path.removesuffix(".py").replace("/", ".") in imported
+        )
+        if any(
+            not extension.isdisjoint(_IMPORTED_ROOT.findall(text)) for text in (*outside, *inside)
+        ):
+            yield folder
 
 
+_IMPORTED = re.compile(r"(?m)^(?:from|import)[ \t]+([\w.]+)")
 _IMPORTED_ROOT = re.compile(r"(?m)^(?:from|import)[ \t]+(\w+)")
 _EXTENSION_NAME = re.compile(r"(?:Extension\(\s*|\bname\s*=\s*)[\"']([\w.]+)[\"']")
 
@@ -183,20 +213,25 @@ def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterat
         offered = any(not _VERSION.search(name) for name in graph.get(top, ()) if name != top)
         if not offered:
             lazy = {
-                other
+                around
                 for name, path in names.items()
                 for other in _imports(texts[path], name, path, names, anywhere=True)
-                if other != name
+                for around in (other, *_around(other))
+                if around != name
             }
             entries |= names.keys() - lazy
         reached = followed(entries, graph)
-        parents = {
-            name.rsplit(".", depth)[0] for name in reached for depth in range(name.count("."))
-        }
+        parents = {around for name in reached for around in _around(name)}
         for name in followed(parents & names.keys() | reached, graph):
             inside = PurePosixPath(names[name][len(package) + 1 :])
             if offered or not is_aside(inside):
                 yield names[name]
+
+
+def _around(name: str) -> Iterator[str]:
+    """Yield the packages around a module, which its import runs too."""
+    while name := name.rpartition(".")[0]:
+        yield name
 
 
 def _imports(
@@ -204,7 +239,9 @@ def _imports(
 ) -> Iterator[str]:
     """Yield the modules among `names` that a module imports."""
     package = name if path.endswith("/__init__.py") else name.rpartition(".")[0]
-    for match in (_ANY_IMPORT if anywhere else _TOP_IMPORT).finditer(text):
+    for match in (_ANY_IMPORT if anywhere else _TOP_IMPORT).finditer(
+        _by_default(text) if anywhere else text
+    ):
         if match["plain"]:
             yield from (word for word in re.findall(r"[\w.]+", match["plain"]) if word in names)
             continue
@@ -217,12 +254,12 @@ def _imports(
         yield from (word for word in (base, *inner) if word in names)
 
 
-_IMPORTED = (
+_IMPORT = (
     r"(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n]*)"
     r"|import[ \t]+(?P<plain>[\w., \t]+))"
 )
-_TOP_IMPORT = re.compile(rf"(?m)^{_IMPORTED}")
-_ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORTED}")
+_TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
+_ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
 _ENTRY = re.compile(r"([\w.]+):\w+[\"']")
 _VERSION = re.compile(r"(?:version|about)_*\Z")
 
@@ -259,12 +296,36 @@ _OPTION = re.compile(
 )
 
 
+def _by_default(text: str) -> str:
+    """Return a module without the arms of its options that are off by default."""
+    off = {flag.replace("-", "_") for pair in _OFF.findall(text) for flag in pair}
+    try:
+        nodes = list(ast.walk(ast.parse(text))) if off else []
+    except (SyntaxError, ValueError, RecursionError):
+        return text
+    lines = text.splitlines(keepends=True)
+    for node in nodes:
+        if isinstance(node, ast.If):
+            negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
+            named = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
+            arm = node.orelse if negated else node.body
+            if last_name(named) in off and arm:
+                for line in range(arm[0].lineno - 1, arm[-1].end_lineno or 0):
+                    lines[line] = "\n"
+    return "".join(lines)
+
+
+_OFF = re.compile(
+    r"\b(\w+): bool(?: \| None)? = False\b|[\"']--([\w-]+)[\"'][^()]*[\"']store_true[\"']"
+)
+
+
 def _listed(
     texts: Mapping[str, str], product: Product, builds: Mapping[str, PythonBuild]
 ) -> tuple[set[str], str]:
     """Return the sources that the distribution's Python builds list, and the first such build."""
     sources, listed, basis = sources_of(texts), set[str](), ""
-    for path, build in builds.items() if product.installs else ():
+    for path, build in builds.items():
         if product.has(path):
             folder = PurePosixPath(path).parent
             names = {item.name for item in build.sources}
@@ -286,7 +347,7 @@ def _listed(
 def _builds_otherwise(texts: Mapping[str, str], product: Product) -> bool:
     """Return true if a distribution's own files name a compiler, or a build that is not read."""
     return any(_COMPILES.search(texts.get(build, "")) for build in MANIFESTS) or any(
-        EXTENSIONS.search(text) and product.has(path)
+        EXTENSIONS.search(text) and _BUILDS.search(text) and product.has(path)
         for path, text in texts.items()
         if path.endswith(".py")
     )
