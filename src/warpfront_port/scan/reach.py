@@ -43,8 +43,8 @@ class Product:
     `code` are the reached sources and headers, `packages` the folders of the distribution's Python
     packages. `others` are the folders of other distributions. `basis` is the file that lists the
     sources, "" for none. `flags` are the options of a source, from compile_commands.json.
-    `unreached` are sources that a configured build leaves out. `installs` is true if the root is a
-    distribution of Python. `modules` are those modules of its packages that importing them or
+    `unreached` are sources that a configured build leaves out. `installs` is true if pip installs
+    what the root needs. `modules` are those modules of its packages that importing them or
     starting their commands runs. `lines` are the lines of every module that decides. `started` are
     the functions that scripts at the root call.
     """
@@ -92,7 +92,7 @@ def read_product(
     """Return what the root's build reaches. `commands` are sources and options of a build, `builds`
     the Python modules that build extensions.
     """
-    installs = not texts.keys().isdisjoint(MANIFESTS)
+    installs = any(name in texts and not _is_settings(texts[name]) for name in MANIFESTS)
     runs = not installs and _is_program(texts)
     folders: set[str] = set()
     packages: tuple[str, ...] | None = None
@@ -109,7 +109,12 @@ def read_product(
     needed = set(_needed(texts, folders, run, packages or ()))
     unneeded = tuple(sorted(folders - {""} - needed))
     modules = run | {f"{folder}/setup.py" for folder in needed}
-    plain = Product(packages=packages, other_folders=unneeded, installs=installs, modules=modules)
+    plain = Product(
+        packages=packages,
+        other_folders=unneeded,
+        installs=installs or (runs and any(map(_REQUIREMENTS.fullmatch, texts))),
+        modules=modules,
+    )
     lines = {
         path: text.count("\n")
         for path, text in texts.items()
@@ -128,6 +133,15 @@ def read_product(
     return replace(plain, code=code, basis=basis, flags=commands)
 
 
+def _is_settings(text: str) -> bool:
+    """Return true for a pyproject.toml with the settings of linters alone."""
+    return text.lstrip().startswith("[tool.") and _DISTRIBUTES.search(text) is None
+
+
+_REQUIREMENTS = re.compile(r"requirements[\w-]*\.txt")
+_DISTRIBUTES = re.compile(r"(?m)^\[(?:project|build-system|tool\.(?:poetry|flit\.metadata))\]")
+
+
 def _is_program(texts: Mapping[str, str]) -> bool:
     """Return true if scripts at the root run as they are, and nothing builds beside them."""
     return any(map(_SCRIPT.fullmatch, texts)) and not any(
@@ -137,7 +151,9 @@ def _is_program(texts: Mapping[str, str]) -> bool:
 
 
 _SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
-_BUILD = re.compile(r"(?:\A|/)(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z")
+_BUILD = re.compile(
+    r"\A(?:[^/]+/)?(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z"
+)
 _CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 
 
@@ -207,7 +223,11 @@ def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterat
         top = package[cut:]
         entries = {top, f"{top}.__main__", *named} & names.keys()
         graph = {
-            name: set(_imports(texts[path], name, path, names, anywhere=name in entries - {top}))
+            name: set(
+                _imports(_by_default(texts[path]), name, path, names, anywhere=True)
+                if name in entries - {top}
+                else _imports(texts[path], name, path, names, anywhere=False)
+            )
             for name, path in names.items()
         }
         offered = any(not _VERSION.search(name) for name in graph.get(top, ()) if name != top)
@@ -239,9 +259,7 @@ def _imports(
 ) -> Iterator[str]:
     """Yield the modules among `names` that a module imports."""
     package = name if path.endswith("/__init__.py") else name.rpartition(".")[0]
-    for match in (_ANY_IMPORT if anywhere else _TOP_IMPORT).finditer(
-        _by_default(text) if anywhere else text
-    ):
+    for match in (_ANY_IMPORT if anywhere else _TOP_IMPORT).finditer(text):
         if match["plain"]:
             yield from (word for word in re.findall(r"[\w.]+", match["plain"]) if word in names)
             continue
