@@ -30,7 +30,6 @@ from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
 from warpfront_port.scan.languages import reason_of_languages
 from warpfront_port.scan.project import Project, read_project
-from warpfront_port.scan.python.builds import dispensable
 from warpfront_port.scan.python.gates import is_named_for_nvidia
 from warpfront_port.scan.reach import read_commands
 from warpfront_port.scan.severities import Judged
@@ -125,7 +124,7 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         own_packages=own,
         evidence=evidence_of(texts, project),
         started=product.started,
-        dispensable=dispensable(texts, project.builds),
+        dispensable=project.dispensable,
         purpose=named if product.is_most(named) else frozenset(),
     )
     code = {path: text for path, text in texts.items() if cuda.reads(PurePosixPath(path))}

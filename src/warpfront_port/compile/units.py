@@ -10,7 +10,8 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from warpfront.errors import InputError
-from warpfront_port.scan.reach import followed, include_graph
+from warpfront_port.scan.graph import followed
+from warpfront_port.scan.reach import include_graph
 
 Kind = Literal["kernel", "plain", "extension"]
 """Device code, C or C++, or a setup.py that builds through `torch.utils.cpp_extension`."""

@@ -15,13 +15,13 @@ from pathlib import PurePosixPath
 
 from warpfront_port.scan.cuda.view import HEADERS
 from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
+from warpfront_port.scan.graph import followed
 from warpfront_port.scan.project import MAPS_CUDA, Project
-from warpfront_port.scan.python.builds import PythonBuild, dispensable
+from warpfront_port.scan.python.builds import PythonBuild
 from warpfront_port.scan.reach import (
     MANIFESTS,
     SOURCE,
     Sources,
-    followed,
     imports_by_default,
     include_graph,
     named,
@@ -85,7 +85,7 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
         by_option = {path: item for path, item in by_option.items() if item.kind == "aside"}
     for path, evidence in (
         *by_option.items(),
-        *tree.spared(),
+        *tree.spared(project),
         *tree.unused(project),
         *tree.built(),
     ):
@@ -262,11 +262,11 @@ class _Tree:
             ):
                 yield path, evidence
 
-    def spared(self) -> Shown:
+    def spared(self, project: Project) -> Shown:
         """Yield the sources that a project's builds go on without, or that no default builds."""
         off = dict(self._off_by_default())
         # The root's own build fails with its extension, whoever catches the import.
-        spare = {path for path in dispensable(self.texts, self.builds) if "/" in path}
+        spare = {path for path in project.dispensable if "/" in path}
         reason = "its build goes on without it"
         spared: dict[str, Evidence] = {}
         needed: set[str] = set()

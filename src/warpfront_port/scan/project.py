@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.hipify_names import hipify_names
-from warpfront_port.scan.python.builds import PythonBuild, read_build
+from warpfront_port.scan.python.builds import PythonBuild, read_build, users_of
 from warpfront_port.scan.reach import EXTENSIONS, Product, read_product
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import HIP_ARM
@@ -72,7 +72,7 @@ class Project:
     the tree can be built for AMD, with its place; `of_cuda` is the place of a build for CUDA.
     `unknown` are names of CUDA's form that are called, that hipify's tables lack, and that the
     tree does not define. `product` is what the root's build reaches, `builds` are the Python
-    modules that build extensions.
+    modules that build extensions, `dispensable` those that their users go on without.
     """
 
     units: tuple[str, ...] = ()
@@ -83,6 +83,7 @@ class Project:
     unknown: frozenset[str] = frozenset()
     product: Product = field(default_factory=Product)
     builds: Mapping[str, PythonBuild] = field(default_factory=dict, repr=False)
+    dispensable: frozenset[str] = frozenset()
 
 
 def read_project(
@@ -93,7 +94,8 @@ def read_project(
     builds = {
         path: build for path in building if (build := read_build(path, texts[path])) is not None
     }
-    reached = read_product(texts, commands or {}, builds)
+    users = users_of(texts, builds)
+    reached = read_product(texts, commands or {}, builds, users)
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
     product = [path for path in units if reached.has(path) and not reached.is_aside(path)]
@@ -114,6 +116,7 @@ def read_project(
         unknown=frozenset(_unknown(codes)),
         product=reached,
         builds=builds,
+        dispensable=frozenset(build for build, ways in users.items() if all(ways.values())),
     )
 
 

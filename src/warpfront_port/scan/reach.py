@@ -13,12 +13,12 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from warpfront_port.scan.graph import followed
 from warpfront_port.scan.python.nodes import last_name
 from warpfront_port.scan.words import is_aside
 
@@ -88,9 +88,11 @@ def read_product(
     texts: Mapping[str, str],
     commands: Mapping[str, tuple[str, ...]],
     builds: Mapping[str, PythonBuild],
+    users: Mapping[str, Mapping[str, bool]],
 ) -> Product:
     """Return what the root's build reaches. `commands` are sources and options of a build, `builds`
-    the Python modules that build extensions.
+    the Python modules that build extensions, `users` the modules that import one, by build: true
+    where one goes on without.
     """
     installs = any(name in texts and not _is_settings(texts[name]) for name in MANIFESTS)
     runs = not installs and _is_program(texts)
@@ -106,7 +108,12 @@ def read_product(
         # A build of C++, beside which Python in folders is a wrapper or a tool.
         packages = ()
     run = frozenset(_run_by_default(texts, packages or ()))
-    needed = set(_needed(texts, folders, run, packages or ()))
+    needed = folders & {
+        build.rpartition("/")[0]
+        for build, importers in users.items()
+        for path, spare in importers.items()
+        if not spare and (path in run or not _depth(path, packages or ()))
+    }
     unneeded = tuple(sorted(folders - {""} - needed))
     modules = run | {f"{folder}/setup.py" for folder in needed}
     plain = Product(
@@ -155,45 +162,6 @@ _BUILD = re.compile(
     r"\A(?:[^/]+/)?(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z"
 )
 _CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
-
-
-def _needed(
-    texts: Mapping[str, str], folders: Iterable[str], run: AbstractSet[str], packages: Iterable[str]
-) -> Iterator[str]:
-    """Yield the folders of distributions whose extension the rest of the tree imports by default.
-
-    `run` are the modules of `packages` that run by default.
-    """
-    builds = ((folder, texts.get(f"{folder}/setup.py", "")) for folder in folders if folder)
-    extensions = {
-        folder: {name.partition(".")[0] for name in _EXTENSION_NAME.findall(build)}
-        for folder, build in builds
-        if EXTENSIONS.search(build)
-    }
-    plain = {
-        path: text
-        for path, text in (texts.items() if extensions else ())
-        if path.endswith(".py") and not is_aside(PurePosixPath(path))
-        if path in run or not _depth(path, packages)
-    }
-    for folder, extension in extensions.items():
-        outside = [text for path, text in plain.items() if not path.startswith(f"{folder}/")]
-        imported = {name for text in outside for name in _IMPORTED.findall(text)}
-        inside = (
-            text
-            for path, text in plain.items()
-            if path.startswith(f"{folder}/")
-            and path.removesuffix(".py").replace("/", ".") in imported
-        )
-        if any(
-            not extension.isdisjoint(_IMPORTED_ROOT.findall(text)) for text in (*outside, *inside)
-        ):
-            yield folder
-
-
-_IMPORTED = re.compile(r"(?m)^(?:from|import)[ \t]+([\w.]+)")
-_IMPORTED_ROOT = re.compile(r"(?m)^(?:from|import)[ \t]+(\w+)")
-_EXTENSION_NAME = re.compile(r"(?:Extension\(\s*|\bname\s*=\s*)[\"']([\w.]+)[\"']")
 
 
 def _packages(texts: Mapping[str, str]) -> Iterator[str]:
@@ -470,14 +438,3 @@ def _headers(name: str, path: str, sources: Sources) -> list[str]:
         return fitting
     near = {header: len(posixpath.commonprefix((header, path))) for header in fitting}
     return [header for header in fitting if near[header] == max(near.values())]
-
-
-def followed(starts: Iterable[str], edges: Mapping[str, set[str]]) -> set[str]:
-    """Return `starts`, and everything that the edges lead to from there."""
-    visited = set(starts)
-    pending = list(visited)
-    while pending:
-        new = edges.get(pending.pop(), set()) - visited
-        visited |= new
-        pending += new
-    return visited

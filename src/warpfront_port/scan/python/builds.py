@@ -53,16 +53,16 @@ def read_build(path: str, text: str) -> PythonBuild | None:
     return PythonBuild(sources=tuple(_sources(module, gates)), amd_line=min(amds, default=0))
 
 
-def dispensable(texts: Mapping[str, str], builds: Collection[str]) -> frozenset[str]:
-    """Return the builds of CUDA extensions that every module that imports them can go on without:
-    it catches the failure, and imports, defines or assigns something else that does not raise.
+def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, Mapping[str, bool]]:
+    """Return, by build, the modules that import its extensions: true where one goes on without.
 
-    The modules beside a build in a folder are a part of it.
+    It catches the failure, and imports, defines or assigns something else that does not raise. The
+    modules beside a build in a folder are a part of it.
     """
     folders = {path: f"{path.rpartition('/')[0]}/" for path in builds if "/" in path}
     names = {path: _names_of(texts, path, folders.get(path, "")) for path in builds}
     every = frozenset[str]().union(*names.values())
-    ways: dict[tuple[str, str], bool] = {}
+    ways: dict[str, dict[str, bool]] = {}
     others = (path for path in texts if path.endswith(".py") and path not in names)
     for path in others if every else ():
         extensions_used = every.intersection(() if is_of_use(path) else _WORD.findall(texts[path]))
@@ -74,23 +74,28 @@ def dispensable(texts: Mapping[str, str], builds: Collection[str]) -> frozenset[
         except (SyntaxError, ValueError, RecursionError):
             continue
         for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
-            for name in extensions_used.intersection(_WORD.findall(module.source_of(node))):
-                for build in (build for build in outside if name in names[build]):
-                    way = ways.get((build, name), True) and _has_another_way(module, node)
-                    ways[build, name] = way
-    used = {build for build, _ in ways}
-    return frozenset(used.difference(build for (build, _), way in ways.items() if not way))
+            used = extensions_used.intersection(_WORD.findall(module.source_of(node)))
+            for build in outside if used else ():
+                if not used.isdisjoint(names[build]):
+                    way = ways.setdefault(build, {}).get(path, True)
+                    ways[build][path] = way and _has_another_way(module, node)
+    return ways
 
 
 def _names_of(texts: Mapping[str, str], build: str, folder: str) -> set[str]:
-    """Return the names of a build's extensions, and of the modules in a folder of its own."""
+    """Return the names of a build's extensions, of a folder of its own, and of its modules."""
     names = set(_CUDA_EXTENSION.findall(texts[build]))
-    beside = (PurePosixPath(path) for path in texts if folder and path.startswith(folder))
-    modules = {path.stem for path in beside if path.suffix == ".py" and f"{path.parent}/" == folder}
-    return names | modules if names else names
+    if folder:
+        names.add(PurePosixPath(folder).name)
+        beside = (PurePosixPath(path) for path in texts if path.startswith(folder))
+        names |= {p.stem for p in beside if p.suffix == ".py" and f"{p.parent}/" == folder}
+        names.discard("setup")
+        names |= {name.partition(".")[0] for name in _EXTENSION.findall(texts[build])}
+    return names
 
 
 _CUDA_EXTENSION = re.compile(r"CUDAExtension\(\s*(?:name\s*=\s*)?[\"'](?:\w+\.)*(\w+)[\"']")
+_EXTENSION = re.compile(r"(?:Extension\(\s*|\bname\s*=\s*)[\"']([\w.]+)[\"']")
 _WORD = re.compile(r"\w+")
 _OTHER_WAY = (*FUNCTIONS, ast.Assign, ast.Import, ast.ImportFrom, ast.Return)
 

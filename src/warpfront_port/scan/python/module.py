@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import TypeVar, cast
 
 from warpfront_port.scan.findings import SIDES, Side
+from warpfront_port.scan.graph import followed
 from warpfront_port.scan.python.conditions import Conditions
 from warpfront_port.scan.python.lowering import parsed
 from warpfront_port.scan.python.nodes import (
@@ -22,7 +23,6 @@ from warpfront_port.scan.python.nodes import (
     text_of,
 )
 from warpfront_port.scan.python.scopes import Scopes
-from warpfront_port.scan.reach import followed
 from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront_port.scan.words import line_starts
 
