@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 from packaging.version import InvalidVersion, Version
@@ -99,16 +100,12 @@ def _base_words(declared: Base, base: ResolvedBase) -> str:
 
 def label_disagreements(cell: Cell, labels: Mapping[str, str], facts: Facts) -> tuple[str, ...]:
     """Return claims of a built image's labels, its tag or the matrix that the image contradicts."""
-    return (
-        *_label_differences(cell, labels, facts),
-        *_tag_differences(cell, labels, facts),
-        *_target_differences(cell, labels, facts),
-    )
+    found = (_label_differences, _tag_differences, _target_differences)
+    return tuple(itertools.chain.from_iterable(find(cell, labels, facts) for find in found))
 
 
 def _label_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
-    vendor = VENDORS[cell.vendor]
-    from_base = vendor.torch_from == "base"
+    from_base = VENDORS[cell.vendor].torch_from == "base"
     truths = {"torch": facts.get("torch"), "python": facts.get("python")}
     if not from_base:  # a vendor's fork of torch does not know the toolkit of its base
         truths["toolkit"] = facts.get("toolkit")

@@ -75,7 +75,19 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         nodes=nodes,
         ci=written.ci,
         install=written.install,
-        maintenance=_maintenance(written, document),
+        maintenance=Maintenance(
+            base_max_age_days=written.maintenance.base_max_age_days,
+            allowed=tuple(
+                AllowedVulnerability(
+                    id=vulnerability.id,
+                    package=vulnerability.package or "",
+                    until=vulnerability.until,
+                    reason=vulnerability.reason,
+                    line=document.line(("maintenance", "allow_vulnerabilities", place)),
+                )
+                for place, vulnerability in enumerate(written.maintenance.allow_vulnerabilities)
+            ),
+        ),
     )
 
 
@@ -109,23 +121,6 @@ def _install_problems(text: InstallText | None, document: Document) -> Iterator[
             yield document.problem(
                 where, f"`install`: `{way}` and `{pin}` go together", _INSTALL_FORMS
             )
-
-
-def _maintenance(written: MatrixText, document: Document) -> Maintenance:
-    text = written.maintenance
-    return Maintenance(
-        base_max_age_days=text.base_max_age_days,
-        allowed=tuple(
-            AllowedVulnerability(
-                id=vulnerability.id,
-                package=vulnerability.package or "",
-                until=vulnerability.until,
-                reason=vulnerability.reason,
-                line=document.line(("maintenance", "allow_vulnerabilities", place)),
-            )
-            for place, vulnerability in enumerate(text.allow_vulnerabilities)
-        ),
-    )
 
 
 def json_schema() -> dict[str, object]:

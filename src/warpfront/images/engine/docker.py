@@ -310,17 +310,15 @@ class DockerEngine:
         runs. A silence is cut by its timeout, and one that is filled with words by `Transfer`.
         """
         with self._translated():
-            client = self._again()
-            client.api.timeout = STALL_SECONDS
             try:
-                send: Any = getattr(client.api, transfer.verb)
-                events = send(repository, tag=tag, stream=True, decode=True)
-                with contextlib.closing(events):
-                    transfer.follow(events)
+                with contextlib.closing(self._again()) as client:
+                    client.api.timeout = STALL_SECONDS
+                    send: Any = getattr(client.api, transfer.verb)
+                    events = send(repository, tag=tag, stream=True, decode=True)
+                    with contextlib.closing(events):
+                        transfer.follow(events)
             except docker.errors.APIError as error:  # before the stream: the registry's words
                 raise transfer.fault(_api_words(error)) from None
-            finally:
-                client.close()
         return transfer.moved_bytes
 
     def _present(self, reference: str, done: str) -> StoredImage:
@@ -333,14 +331,9 @@ class DockerEngine:
         info, local = self._info(), self.name.startswith("unix://")
         runtimes = tuple(sorted(info.get("Runtimes") or {}))
         hook = local and shutil.which("nvidia-container-runtime-hook") is not None
+        found = info.get("DiscoveredDevices") or []
         return HostDevices(
-            cdi=tuple(
-                sorted(
-                    str(device["ID"])
-                    for device in info.get("DiscoveredDevices") or []
-                    if device.get("Source") == "cdi"
-                )
-            ),
+            cdi=tuple(sorted(str(row["ID"]) for row in found if row.get("Source") == "cdi")),
             nodes=device_nodes(Path("/dev")) if local else {},
             runtimes=runtimes,
             gpus=hook or "nvidia" in runtimes,
@@ -442,12 +435,9 @@ class DockerEngine:
 
     def _kill(self, name: str) -> None:
         """Called on the watchdog's thread, so with a connection of its own."""
-        with contextlib.suppress(*_FOREIGN):  # ended by itself, or engine gone: `run` sees which
-            client = self._again()
-            try:
-                client.api.kill(name)
-            finally:
-                client.close()
+        # Ended by itself, or engine gone: `run` sees which.
+        with contextlib.suppress(*_FOREIGN), contextlib.closing(self._again()) as client:
+            client.api.kill(name)
 
     def _discard(self, name: str) -> None:
         """Remove a container, running or not. That it is gone already is what was wanted."""

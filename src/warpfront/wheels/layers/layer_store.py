@@ -100,7 +100,12 @@ class LayerStore:
         layers = {key: self.stored_layer(key) for key in keys}
         if None in layers.values():
             with exclusive(self.root, say, name=".making.lock"):
-                self._sweep()
+                # Of a killed maker: only the owner of the lock runs here. A folder may belong to
+                # a process that takes layers out of BuildKit without the lock.
+                with storing(self.root):
+                    for path in self.root.glob(f"{_ASIDE}*"):
+                        if not path.is_dir():
+                            path.unlink(missing_ok=True)
                 # Another process may have made some of them meanwhile.
                 layers = {key: self.stored_layer(key) for key in keys}
                 absent = {k: s for k, s in zip(keys, sets, strict=True) if layers[k] is None}
@@ -251,15 +256,6 @@ class LayerStore:
             finally:
                 Path(aside).unlink(missing_ok=True)
         return completed
-
-    def _sweep(self) -> None:
-        """Remove files of a killed maker: only the owner of the lock runs here. A folder may
-        belong to a process that takes layers out of BuildKit without the lock.
-        """
-        with storing(self.root):
-            for path in self.root.glob(f"{_ASIDE}*"):
-                if not path.is_dir():
-                    path.unlink(missing_ok=True)
 
 
 def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:

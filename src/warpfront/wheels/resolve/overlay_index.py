@@ -102,7 +102,11 @@ class OverlayIndex:
     def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
         """Return the shelf as an index below `folder`, an empty wheel for each of `answered`."""
         folder.mkdir()
-        stubs = {pin.name: (_stub(pin, folder),) for pin in answered}
+        stubs: dict[str, tuple[Link, ...]] = {}
+        for pin in answered:
+            filename = f"{pin.name.replace('-', '_')}-{pin.version}-py3-none-any.whl"
+            url = write_stand_in(filename, folder).as_uri()
+            stubs[pin.name] = (Link(url=url, filename=filename),)
         for name, files in {**self._files, **stubs}.items():
             if files is not None:
                 (folder / name).mkdir(parents=True)
@@ -216,13 +220,6 @@ def _hashed(link: Link) -> Link:
 @cache
 def _sha256(path: Path, _size: int, _written_ns: int) -> str:
     return sha256_of(path)
-
-
-def _stub(pin: Pin, folder: Path) -> Link:
-    """Return a wheel without demands and content."""
-    filename = f"{pin.name.replace('-', '_')}-{pin.version}-py3-none-any.whl"
-    path = write_stand_in(filename, folder)
-    return Link(url=path.as_uri(), filename=path.name)
 
 
 def _names(filename: str, name: str) -> bool:

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
@@ -165,16 +165,14 @@ class VariantPages:
             best = best_label(table, labels, rule, of_the_stack=of_the_stack)
             if best is not None:
                 fitting = [(plain, link) for plain, label, link in same_build if label == best]
-                plain, link = min(fitting, key=self._place)
+                plain, link = min(
+                    fitting, key=lambda pair: (self._rank(pair[0]) or 0, pair[1].filename)
+                )
                 return TakenVariant(link=link, plain=plain, variant=table.variant(best))
         every = ", ".join(sorted({label for _, label, _ in wheels}))
         reason = f"none of its variants ({every}) is for this cell"
         self._why_not[name].append(f"{name} {version}: {reason}")
         return None
-
-    def _place(self, wheel: tuple[str, Link]) -> tuple[int, str]:
-        plain, link = wheel
-        return cast("int", self._rank(plain)), link.filename
 
     def _with_requires(self, name: str, wheel: TakenVariant) -> TakenVariant:
         """Return it with the demands of the wheel itself, which confirms the table's variant."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import shutil
 import tempfile
@@ -145,7 +146,10 @@ class Wheelhouse:
         A correct folder is not changed; any other is made aside and moved into place.
         """
         wheels_by_name = {wheel.kept_as: wheel for wheel in wheels}
-        if self._shows(folder, wheels_by_name):
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else None
+        if names == set(wheels_by_name) and all(
+            _same(folder / name, self.present(wheel)) for name, wheel in wheels_by_name.items()
+        ):
             return folder
         with folder_aside(folder) as aside:
             for wheel in wheels_by_name.values():
@@ -182,13 +186,6 @@ class Wheelhouse:
         if not self._holds(wheel):
             raise WheelError(f"{wheel.filename}: not in the wheelhouse", hint="fetch it first")
         return self.path(wheel)
-
-    def _shows(self, folder: Path, wheels_by_name: dict[str, LockedWheel]) -> bool:
-        if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(wheels_by_name):
-            return False
-        return all(
-            _same(folder / name, self.present(wheel)) for name, wheel in wheels_by_name.items()
-        )
 
 
 def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetadata:
@@ -291,7 +288,11 @@ class _Fetching:
         `target` to them and return true.
         """
         refused: list[str] = []
-        for source, link in self._all_offers(wheel, refused):
+        offers = self._offers(wheel.name, wheel.filename, wheel.index, refused)
+        if wheel.source and not wheel.sdist:  # its own address first, where it has one
+            own = Link(url=wheel.source, filename=wheel.filename)
+            offers = itertools.chain([(wheel.source, own)], offers)
+        for source, link in offers:
             if link.sha256 not in {"", wheel.sha256}:
                 refused.append(f"{source}: offers other bytes (sha256 {link.sha256[:12]}...)")
                 continue
@@ -338,12 +339,6 @@ class _Fetching:
             return local.read_text("utf-8", errors="replace") if local.is_file() else None
         answer = self.transport.read(url)
         return None if isinstance(answer, NoAnswer) else answer[2]
-
-    def _all_offers(self, wheel: LockedWheel, refused: list[str]) -> Iterator[tuple[str, Link]]:
-        """Its own address first, where it has one."""
-        if wheel.source and not wheel.sdist:
-            yield wheel.source, Link(url=wheel.source, filename=wheel.filename)
-        yield from self._offers(wheel.name, wheel.filename, wheel.index, refused)
 
     def _offers(
         self, name: str, filename: str, index: str, refused: list[str]
@@ -661,19 +656,13 @@ def _identity(path: Path) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
-def known_intact(path: Path) -> bool:
-    """Return true if this very file was hashed before, and not written to since."""
-    with contextlib.suppress(OSError):
-        return _mark(path).read_bytes() == _identity(path).encode()
-    return False
-
-
 def is_intact(path: Path, size_bytes: int, sha256: str) -> bool:
     """Return true if a file has this size and hash; it is read again only if it changed."""
     if not path.is_file() or path.stat().st_size != size_bytes:
         return False
-    if known_intact(path):
-        return True
+    with contextlib.suppress(OSError):
+        if _mark(path).read_bytes() == _identity(path).encode():
+            return True
     if sha256_of(path) != sha256:
         return False
     note_intact(path)
