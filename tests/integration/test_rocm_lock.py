@@ -174,7 +174,9 @@ def test_a_rocm_10_cell_gets_the_device_packages_of_its_targets_and_no_other(
     project = project_of_10(rocm10, tmp_path)
     for newer in ("2.14.0+rocm10.0.0", "2.15.0+rocm10.1.0", "2.15.0a0+rocm10.0.0"):
         stand_in_wheel(rocm10.folder, "torch", newer, tag="cp313-cp313-linux_x86_64")
-    project.invoke("lock").expect(0)
+    said = project.invoke("lock").expect(0).said
+    for target in ("gfx942", "gfx1201"):
+        assert f"bytes for {target}" in said
     path = f"images/locks/pylock.{CELL_10}.toml"
     lock = read_lock((project.root / path).read_text(encoding="utf-8"), path=path)
     label = "+rocm10.0.0"

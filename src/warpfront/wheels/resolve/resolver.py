@@ -225,6 +225,11 @@ class UvResolver:
                     self._on_line(f"{self._inputs.cell_id}: {line}")
         size_bytes = sum(wheel.size_bytes for wheel in wheels)
         self._on_line(f"{self._inputs.cell_id}: {len(wheels)} wheels, {size_bytes:,} bytes")
+        for target in self._inputs.targets:
+            of_target = sum(
+                wheel.size_bytes for wheel in wheels if wheel.name.endswith(f"-{target}")
+            )
+            self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
 
     def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
