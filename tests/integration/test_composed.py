@@ -16,7 +16,7 @@ from projects import Project, small_torch, unique_image, write_project
 from standins import serve_index, stand_in_wheel
 
 from warpfront.images.engine import Engine, embedded
-from warpfront.images.stages import COMPILER
+from warpfront.images.render import COMPILER
 from warpfront.system.process import Command, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.network]

@@ -19,7 +19,7 @@ from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
 from warpfront.images.bake import BakeTarget
 from warpfront.images.engine.buildx import bake, forget_steps
 from warpfront.images.preparing import Prepared
-from warpfront.images.stages import (
+from warpfront.images.render import (
     COMPILER,
     EMPTY_STAGE,
     WHEELS_STAGE,

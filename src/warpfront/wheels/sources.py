@@ -1,4 +1,4 @@
-"""This machine's sources of wheels, their files, and how to reach them. Edge.
+"""This machine's sources of wheels, their files, how to reach them, and which answer. Edge.
 
 A source is a folder or page of links (pip's find-links) or a package index (PEP 503 pages, PEP 691
 JSON), local (`file://`) or over HTTP. An unreachable one is a value (`NoAnswer`), because another
@@ -17,14 +17,19 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 from urllib.request import url2pathname
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import without_secrets
+from warpfront.matrix.cell import Pin, WheelIndex
+from warpfront.system.progress import Line
 from warpfront.wheels.core_metadata import FileName, read_file_name
+from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
+
 
 # What an index answers for a name that it does not have: some object stores say 403.
 ABSENT = frozenset({403, 404, 410})
@@ -306,3 +311,73 @@ class _Anchors(HTMLParser):
             self.base = href
         elif tag == "form":
             self.has_form = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """The site's sources to use, in uv's order and each with whether it is flat, and why others,
+    the cell's own index among them, do not answer.
+    """
+
+    sources: tuple[tuple[str, bool], ...]
+    silent: Mapping[str, str]
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Return the indexes to use, best first: mirrors, then PyPI."""
+        return tuple(url for url, flat in self.sources if not flat)
+
+
+def reach_of(inputs: LockInputs, site: Site, on_line: Line) -> Reach:
+    """Ask every index first, briefly: uv would give up at the first that does not answer."""
+    names = [Requirement(text).name for text in (*inputs.requirements, *inputs.stack_requirements)]
+    silent: dict[str, str] = {}
+    for url in site.indexes:
+        if names and (reason := why_not(site, url, names[0])) and not says_no_such(reason):
+            silent[url] = reason
+    if inputs.index and inputs.stack_requirements:
+        stack = inputs.index.url
+        if reason := why_not(site, stack, Requirement(inputs.stack_requirements[0]).name):
+            silent[stack] = reason
+    for url, reason in silent.items():
+        on_line(without_secrets(f"{inputs.cell_id}: {url}: {reason}; going on without it"))
+    sources = tuple((url, flat) for url, flat in site.sources if flat or url not in silent)
+    return Reach(sources=sources, silent=silent)
+
+
+def answering(site: Site) -> tuple[str, ...]:
+    """Return the site's indexes without those that do not answer."""
+    reasons = {url: why_not(site, url, "pip") for url in site.indexes}
+    return tuple(url for url, why in reasons.items() if not why or says_no_such(why))
+
+
+def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str:
+    """Why the stack cannot be had here, with the URL; "" if its index or the site has it."""
+    pins = tuple(stack)
+    if not pins:
+        return ""
+    reason = why_not(site, index.url, pins[0].name)
+    if not reason:
+        return ""
+    with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
+        lacking = [
+            str(pin)
+            for pin in pins
+            if not any(
+                file.tags and str(file.version) == pin.version
+                for source, flat in site.sources
+                for file, _ in files_of(source, pin.name, transport, flat=flat)
+            )
+        ]
+    if not lacking:
+        return ""
+    return without_secrets(f"{index.url}: {reason}; nothing else here has {', '.join(lacking)}")
+
+
+def why_not(site: Site, url: str, name: str) -> str:
+    return "pip's no-index is set" if site.no_index else probe(site, url, name)
+
+
+def says_no_such(reason: str) -> bool:
+    """Return true if a mirror lacks one distribution: it still serves others."""
+    return reason.startswith(("HTTP 404", "no such folder")) or "names no files" in reason

@@ -21,8 +21,7 @@ from warpfront.system.process import Command, Run
 from warpfront.system.store import place_program
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
-from warpfront.wheels.resolve.reach import answering
-from warpfront.wheels.sources import Site, local_path
+from warpfront.wheels.sources import Site, answering, local_path
 
 _KEPT_SETTINGS = frozenset(
     {"UV_CACHE_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_PYTHON_DOWNLOADS", "UV_HTTP_RETRIES"}

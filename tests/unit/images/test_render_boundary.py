@@ -14,8 +14,7 @@ from rendering import render
 
 from warpfront.errors import RenderError
 from warpfront.images.protection import GUARD_ENVIRONMENT
-from warpfront.images.render import Templates, requirements_text
-from warpfront.images.stages import BYTE_CODE_FILES
+from warpfront.images.render import BYTE_CODE_FILES, Templates, requirements_text
 from warpfront.matrix.cell import Compiler
 
 IN_A_WORD = set(string.ascii_letters + string.digits + "._:/@+=,%~-")

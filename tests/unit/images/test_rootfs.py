@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from warpfront.images.engine.rootfs import image_archive
+from warpfront.images.engine.bases import image_archive
 
 LABELS = {"b": 'quo"te $HOME \\ back', "a": "1"}
 

@@ -13,8 +13,13 @@ from builders import a_cell, a_lock
 from rendering import render
 
 from warpfront.images.composing import config_on, manifest_on
-from warpfront.images.render import Templates
-from warpfront.images.stages import BYTE_CODE_FILES, COMPILER, before_wheels, byte_code_context
+from warpfront.images.render import (
+    BYTE_CODE_FILES,
+    COMPILER,
+    Templates,
+    before_wheels,
+    byte_code_context,
+)
 from warpfront.system.store import read_tree
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "dockerfiles"

@@ -24,7 +24,7 @@ from warpfront.images.composing import Composer
 from warpfront.images.engine.buildx import Baked, BakeRequest
 from warpfront.images.plan import ContentRecord
 from warpfront.images.preparing import Prepared
-from warpfront.images.stages import byte_code_context
+from warpfront.images.render import byte_code_context
 from warpfront.matrix.cell import BaseSource
 from warpfront.system.digests import frozen
 from warpfront.system.store import Store, write_json

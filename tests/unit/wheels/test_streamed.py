@@ -20,7 +20,7 @@ from installer.sources import WheelFile
 from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
-from warpfront.images.stages import slim_files
+from warpfront.images.render import slim_files
 from warpfront.wheels.layers.streamed import (
     AGE_SECONDS,
     SITE_PACKAGES,

@@ -48,7 +48,7 @@ from warpfront.images.engine import (
     nowhere,
     packages,
 )
-from warpfront.images.engine.rootfs import image_archive
+from warpfront.images.engine.bases import image_archive
 from warpfront.images.engine.streams import STALL_SECONDS, LineSplitter, Transfer
 from warpfront.matrix.devices import HostDevices
 from warpfront.system import process

@@ -23,13 +23,13 @@ from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_file_names
 from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.resolve.index_rules import index_rule, is_of_the_stack
-from warpfront.wheels.resolve.reach import Reach
 from warpfront.wheels.resolve.resolution import Absences
 from warpfront.wheels.sources import (
     FLAT_PAGE,
     FLAT_WAY_OUT,
     Link,
     NoAnswer,
+    Reach,
     Site,
     files_of,
     links,

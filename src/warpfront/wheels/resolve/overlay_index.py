@@ -22,10 +22,9 @@ from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import Pin
 from warpfront.wheels.lock.values import LockedWheel, LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
-from warpfront.wheels.resolve.reach import Reach
 from warpfront.wheels.resolve.resolution import Resolution
 from warpfront.wheels.resolve.variant_pages import VariantPages
-from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path, page_of
+from warpfront.wheels.sources import Link, NoAnswer, Reach, Site, links, local_path, page_of
 from warpfront.wheels.store.wheel_files import write_stand_in
 from warpfront.wheels.store.wheelhouse import sha256_of
 

@@ -39,7 +39,6 @@ from warpfront.wheels.resolve.index_rules import (
     placeholder,
 )
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
-from warpfront.wheels.resolve.reach import reach_of
 from warpfront.wheels.resolve.resolution import (
     NO_TERMS,
     Absences,
@@ -51,7 +50,15 @@ from warpfront.wheels.resolve.resolution import (
 )
 from warpfront.wheels.resolve.variant_pages import VariantPages
 from warpfront.wheels.rocm import ROCM, rocm_wheel
-from warpfront.wheels.sources import FLAT_PAGE, FLAT_WAY_OUT, Link, NoAnswer, Site, local_path
+from warpfront.wheels.sources import (
+    FLAT_PAGE,
+    FLAT_WAY_OUT,
+    Link,
+    NoAnswer,
+    Site,
+    local_path,
+    reach_of,
+)
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 

@@ -25,9 +25,8 @@ from warpfront.system.process import run
 from warpfront.system.store import folder_aside
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.resolve.index_rules import PYPI
-from warpfront.wheels.resolve.reach import answering
 from warpfront.wheels.resolve.resolution import BUILD_TOOLS
-from warpfront.wheels.sources import Site
+from warpfront.wheels.sources import Site, answering
 from warpfront.wheels.store.archives import unpack
 from warpfront.wheels.store.wheelhouse import Progress, Wheelhouse
 from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
