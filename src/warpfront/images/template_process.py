@@ -96,7 +96,7 @@ def _sent(file: ImageFile | RefusedFile) -> ImageFile | RefusedFile:
     return file
 
 
-# Read-only mappings, which pickle refuses otherwise.
+# Read-only mappings, for which pickle has no rule.
 copyreg.pickle(MappingProxyType, lambda mapping: (frozen, (dict(mapping),)))  # type: ignore[arg-type, return-value]
 
 

@@ -24,7 +24,7 @@ def target_fault(vendor: Vendor, target: str, machine: str, of: str) -> tuple[st
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """Return `did you mean ...?`, else the names there are. A product stands for its target."""
+    """Return `did you mean ...?`, else the names there are. A product means its target."""
     names = list(dict.fromkeys(candidates))
     if target := target_of_product(name):
         if target in names:

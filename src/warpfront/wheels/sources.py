@@ -122,7 +122,7 @@ class NoAnswer:
 
     @property
     def is_failure(self) -> bool:
-        """Return true if a source over the network may have what it was asked for."""
+        """Return true if a source over the network gave no answer that counts."""
         return self.status not in ABSENT and local_path(self.url) is None
 
     def __str__(self) -> str:

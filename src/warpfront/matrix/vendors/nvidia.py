@@ -17,7 +17,7 @@ _KNOWN = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103,
 # (CUDA C++ Programming Guide, "Binary Compatibility": not supported for Tegra).
 _INTEGRATED = frozenset({53, 62, 72, 87, 101, 110})
 _FIRST_MAJOR_WITH_NVCC_WHEEL = 13
-# CUDA's versions in wheel variants; -1 stands for a major without a minor.
+# CUDA's versions in wheel variants; -1 is a major without a minor.
 _CUDAS, _MINORS = range(11, 16), range(20, -2, -1)
 
 
