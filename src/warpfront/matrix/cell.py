@@ -232,8 +232,8 @@ class Cell:
     `id` has no dots (PEP 751 file names forbid them), is unique, and is never parsed back. `line`
     is the row's line in matrix.yaml. `machine` is the platform (`x86_64`, `aarch64`). `parent` is
     the id of the cell whose image it extends. `torch` is the bare version; `stack` the exact pins
-    (empty if torch comes with the base). `listed` are the lines of its requirements file, which
-    opening the project reads. `relax` maps a package, whose demands on the torch stack are
+    (empty if torch comes with the base). `listed` are the lines of its requirements file,
+    read when the project is opened. `relax` maps a package, whose demands on the torch stack are
     waived, to the reason; `builds` are the packages built for it, `patches` changes to others,
     `smoke` the trials of `verify`. `own_indexes`, `allow_builds` and `allow_variants` are the
     matrix's. `tree` is the source tree it serves. `slim` are globs of files removed from its
