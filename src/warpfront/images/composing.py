@@ -161,9 +161,7 @@ class Composer:
         stage: str = "",
         lower: str = "",
     ) -> str:
-        """Build `files` and return the manifest, all of it in the store. `lower`: the manifest
-        that they are built on, if it is there already.
-        """
+        """Build `files`, on the manifest `lower` if any, and return the manifest in the store."""
         cell = item.cell
         with storing(self.layers.root):
             aside = Path(tempfile.mkdtemp(prefix=".aside-", dir=self.layers.root))

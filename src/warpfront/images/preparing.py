@@ -94,9 +94,7 @@ def prepare_cells(
     bases: Mapping[str, ResolvedBase | Blocked | Failed | None],
     images: Mapping[str, StoredImage],
 ) -> Mapping[str, Prepared | Blocked | Failed]:
-    """Content hashes along the chain. `bases` by base name, `images` by content hash. A cell whose
-    base is still to be made has none.
-    """
+    """Return content hashes along the chain. A cell whose base is still to be made has none."""
     builder = f"uv {uv_version()}"
     results: dict[str, Prepared | Blocked | Failed] = {}
     for cell in cells:

@@ -50,9 +50,7 @@ class Templates:
             )
 
     def assets(self, folder: str) -> dict[str, ImageFile]:
-        """Return the template's other files, which go into the build context unchanged. Raise
-        `BlockedError` for the first that cannot.
-        """
+        """Return the template's other files, for the build context. Raise `BlockedError`."""
         prefix, read = f"{folder}/", f"{folder}/{REQUIREMENTS}"
         return {
             name.removeprefix(prefix): self._file(name)
@@ -247,9 +245,7 @@ def before_wheels(dockerfile: str) -> str | None:
 
 
 def byte_code_context(sets: Sequence[Iterable[str]]) -> dict[str, str]:
-    """Return the build after the stage with the wheels: a layer of byte code for each set of
-    sources (paths below site-packages), in their order.
-    """
+    """Return a build with a layer of byte code for each set of sources, in their order."""
     names = [f"{index}.txt" for index in range(len(sets))]
     steps = (_COMPILES.replace("COMPILER", COMPILER).replace("SET", name) for name in names)
     lists = {name: "\n".join(sorted(paths)) for name, paths in zip(names, sets, strict=True)}

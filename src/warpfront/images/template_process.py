@@ -57,9 +57,7 @@ def render_templates(
     requests: Sequence[RenderRequest],
     limits: Limits = LIMITS,
 ) -> list[Rendered]:
-    """Return the text of each request, or why there is none. A template that breaks a limit fails
-    its own requests and no other.
-    """
+    """Return the text of each request, or why there is none. A broken limit fails one template."""
     results: dict[int, Rendered] = {}
     broken: dict[str, str] = {}
     files = {name: _sent(source) for name, source in sources.items()}
@@ -113,9 +111,7 @@ def _error(request: RenderRequest, why: str) -> RenderError:
 
 
 def _why_ended(completed: Completed, limits: Limits) -> str:
-    """Why a child ended in the middle of a template. Raise `CommandFailedError` where no template
-    can be the reason.
-    """
+    """Why a child ended in a template. Raise `CommandFailedError` if no template is the reason."""
     code = completed.returncode
     if code == -signal.SIGXCPU:
         return f"it takes more than {limits.cpu_seconds} s"

@@ -151,9 +151,7 @@ class WheelBuilder:
         self.wheelhouse.fetch((wheel,), self.site, on_progress=lambda *_: None, build=make)
 
     def archived(self, source: Source) -> Sdist:
-        """Return the sources as an archive in the wheelhouse. A folder that changed since the
-        lock's inputs were read is refused.
-        """
+        """Return the sources as an archive in the wheelhouse. A folder must not have changed."""
         name = Path(source.location).name.removesuffix(".git") or self.root.name
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             target = Path(folder) / f"{name}.tar"

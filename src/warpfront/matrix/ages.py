@@ -41,9 +41,7 @@ def table_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[s
 
 
 def driver_note(cells: Iterable[Cell], compat: Compat) -> str:
-    """Return a sentence with the lowest drivers that the toolkits of the cells run with, "" where
-    the table names none of them.
-    """
+    """Return a sentence with the lowest drivers for the cells' toolkits, "" for none known."""
     floors: dict[str, dict[str, None]] = {}
     for cell in cells:
         version = cell.toolkit.version if cell.toolkit else ""

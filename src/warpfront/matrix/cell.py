@@ -69,9 +69,7 @@ class WheelIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnIndex:
-    """A company's package index: `packages` are fnmatch patterns of normalized names that come
-    from there and from nowhere else.
-    """
+    """A company's index: only from there come names that match the fnmatch patterns `packages`."""
 
     name: str
     url: str
@@ -277,9 +275,7 @@ class Cell:
 
     @property
     def repository(self) -> str:
-        """Return the local name of the image, without tag. `localhost/` keeps a missing image from
-        becoming a look-up in a public registry.
-        """
+        """Return the local name of the image. With `localhost/`, no registry is searched for it."""
         return f"localhost/{self.project}/{self.image}"
 
     @property

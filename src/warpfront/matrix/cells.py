@@ -107,9 +107,7 @@ class CellMaker:
 
     @cached_property
     def _image_order(self) -> tuple[str, ...]:
-        """Return all images, parents first, else in the order of matrix.yaml;
-        also checks `parent:`.
-        """
+        """Return all images, parents first, else in the order of matrix.yaml."""
         ordered = [link for name in self.text.images for link in reversed(self._chain(name))]
         return tuple(dict.fromkeys(ordered))
 
@@ -482,9 +480,7 @@ class CellMaker:
         )
 
     def _check_environment(self, point: Point, cell: Cell) -> None:
-        """Check that no variable of `environment:` is known to be wrong on that vendor, hides
-        its devices or makes them report another arch.
-        """
+        """Check that `environment:` is not wrong on that vendor, and hides or fakes no devices."""
         for variable, value in cell.environment.items():
             for why in refusals(cell.policies, variable, value):
                 hint = "take it out of `environment:`; docs/stacks.md, Runtime policies"

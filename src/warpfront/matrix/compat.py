@@ -80,9 +80,7 @@ class Compat:
         return contents.read if contents else ""
 
     def driver_floor(self, vendor: str, toolkit: str) -> Driver | None:
-        """Return the lowest driver of a toolkit's major version, which serves each of its minor
-        versions; None where the table names none.
-        """
+        """Return the lowest driver of a toolkit's major version; None where the table has none."""
         floors = {(driver.vendor, driver.major): driver for driver in self.table.drivers}
         return floors.get((vendor, toolkit.partition(".")[0]))
 
@@ -317,9 +315,7 @@ class Compat:
         )
 
     def _judge_companion(self, point: Combination, release: TorchRelease, name: str) -> Findings:
-        """Judge a companion. One that no longer follows torch's releases (torchaudio from
-        2.11.0 on) exists on the indexes of its own time only.
-        """
+        """Judge a companion. torchaudio from 2.11.0 on is on the indexes of its own time only."""
         version = release.companion_on(point.index, name)
         build = release.builds.get(point.index)
         if build is not None and name in build.companions:

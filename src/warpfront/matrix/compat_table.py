@@ -96,9 +96,7 @@ class Unusable:
 
 @strict_dataclass
 class End:
-    """The last day with fixes of the maker: `what` is `python`, `debian`, or a
-    vendor whose toolkits of `versions` are meant.
-    """
+    """The last day with fixes: of `python`, `debian`, or a vendor's toolkits of `versions`."""
 
     what: str
     versions: tuple[str, ...]

@@ -73,9 +73,7 @@ def dump_contents(contents: Contents) -> str:
 
 
 def names_by_url(table: Table) -> Mapping[str, tuple[str, ...]]:
-    """Return the distributions to read at each URL of the table: torch, then the other names of
-    the torch stacks of its vendors.
-    """
+    """Return the distributions to read at each URL of the table: torch first, then its stack."""
     names_of: dict[str, dict[str, None]] = {}
     for index in table.indexes.values():
         if index.nightly:

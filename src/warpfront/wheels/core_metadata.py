@@ -93,9 +93,7 @@ def requires_of(text: str) -> tuple[str, ...]:
 
 
 def differences(first: WheelMetadata, second: WheelMetadata) -> tuple[tuple[str, str, str], ...]:
-    """Return (field, text of `first`, text of `second`) for each field that means something else,
-    whatever the spelling and order.
-    """
+    """Return (field, text of `first`, text of `second`) for each field with another meaning."""
     before, after = _meaning(first), _meaning(second)
     return tuple(
         (field, _without(before[field], after[field]), _without(after[field], before[field]))
@@ -223,9 +221,7 @@ def read_wheel_name(filename: str) -> FileName | None:
 
 
 def read_file_name(filename: str) -> FileName | None:
-    """Return the parts of the name of a wheel or source archive; None for any other, and for
-    names that are older than the rules for them.
-    """
+    """Return the parts of the name of a wheel or source archive; None for any other name."""
     if filename.endswith(".whl"):
         return read_wheel_name(filename)
     try:

@@ -127,9 +127,7 @@ class Transport:
         return answer.url, kind, _decoded(bytes(body), answer.encoding or "utf-8")
 
     def deadline(self, size_bytes: int) -> float:
-        """Until when a file of this size has to be here, on the clock that `is_over` reads: however
-        often its bytes stop and go on.
-        """
+        """Return when a file of this size is late, on the clock of `is_over`."""
         return monotonic() + self._file_seconds + size_bytes / _SLOWEST_BYTES_PER_SECOND
 
     def is_over(self, deadline: float) -> bool:

@@ -95,9 +95,7 @@ def _sources(
     *,
     public_first: bool,
 ) -> list[dict[str, object]]:
-    """Return uv's `[[index]]` tables in its order: the shelf, then pip's configuration. The last is
-    its default, or PyPI would be.
-    """
+    """Return uv's `[[index]]` tables in its order; the last is its default, or PyPI would be."""
     tables: list[dict[str, object]] = []
     for number, url in enumerate(site.find_links):
         path = local_path(url)

@@ -147,9 +147,7 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
 
 
 def forget_steps(request: BakeRequest, words: str) -> None:
-    """Remove unused steps that contain these words from BuildKit's cache. A step that cannot be
-    removed in time only takes space.
-    """
+    """Remove unused steps with these words from BuildKit's cache, where there is time to."""
     words = f"--filter=description~={json.dumps(words)}"
     command = Command(
         argv=(*request.buildx, "prune", "--force", words),
@@ -241,9 +239,7 @@ def _bake_once(
 
 
 def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
-    """Return a tag for each target, because caches of one tag replace each other. An export of
-    a cache that fails does not fail the build.
-    """
+    """Return a tag for each target: caches of one tag replace each other. Failing exports pass."""
     words = []
     for target in targets if request.cache else ():
         cache = f"type=registry,ref={request.cache}:{target}"

@@ -95,9 +95,7 @@ class Nvidia(Vendor):
     def compiler(
         self, toolkit: Toolkit | None, targets: tuple[str, ...], python: str, suite: str
     ) -> Compiler | str:
-        """Return nvcc of the toolkit's wheels. Those for CUDA 12 (12.6.85, 12.8.93, 12.9.86 listed)
-        contain ptxas, not nvcc.
-        """
+        """Return nvcc of the toolkit's wheels; those for CUDA 12 (to 12.9.86) have only ptxas."""
         if toolkit is None or _major(toolkit) < _FIRST_MAJOR_WITH_NVCC_WHEEL:
             return (
                 f"NVIDIA's wheels for {toolkit} hold ptxas and no nvcc; "

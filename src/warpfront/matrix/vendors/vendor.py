@@ -9,9 +9,7 @@ from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
 
 
 class Vendor(Protocol):
-    """Facts and rules of a vendor. Pure values: no clock, no environment, no device. Answers
-    that most vendors share are here.
-    """
+    """Facts and rules of a vendor, as pure values. Answers that most vendors share are here."""
 
     name: str
     """How matrix.yaml, ids and `--vendor` call it."""

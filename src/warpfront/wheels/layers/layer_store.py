@@ -154,9 +154,7 @@ class LayerStore:
         return digest, len(text.encode())
 
     def take(self, folder: Path) -> None:
-        """Move the blobs of another layout in here. They are what their names say: BuildKit wrote
-        them, and reads them against their digests.
-        """
+        """Move the blobs of a layout in here; BuildKit wrote them under their digests."""
         with storing(self.root):
             for blob in (folder / "blobs" / "sha256").iterdir():
                 place = self.blob(blob.name)

@@ -70,9 +70,7 @@ def known_names(inputs: LockInputs) -> tuple[str, ...]:
 
 
 def misplaced(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
-    """Return the first wheel of a lock from another index than its own, in words; "" for none.
-    Sources that the project names have no index.
-    """
+    """Return the first wheel from another index than its own, in words; "" for none."""
     shared = dict.fromkeys((*((inputs.index.url,) if inputs.index else ()), PYPI))
     for wheel in wheels:
         if wheel.source:

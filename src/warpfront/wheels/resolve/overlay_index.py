@@ -173,9 +173,7 @@ class OverlayIndex:
         return () if where is not None and where.alone else None
 
     def _groups(self, where: IndexRule | None) -> tuple[tuple[tuple[str, bool], ...], ...]:
-        """Return groups of sources that are read together, in order, each with whether it is
-        flat. An index is read if it is in reach.
-        """
+        """Return groups of sources in reach that are read together, each flat or not."""
         if where is not None:
             reached = not self._site.no_index and where.url not in self._reach.silent
             return ((where.url, False),) if reached else (), self._mirrors(where)
@@ -206,9 +204,7 @@ class OverlayIndex:
 
 
 def _hashed(link: Link) -> Link:
-    """Return the link with the hash of its local file: without one, uv would unpack the whole
-    wheel in its cache for every overlay to compute it.
-    """
+    """Return the link with its local file's hash, which uv would unpack the wheel to compute."""
     path = None if link.sha256 else local_path(link.url)
     if path is None or not path.is_file():
         return link

@@ -299,9 +299,7 @@ class UvResolver:
         return dataclasses.replace(wheel_of(path, sha256, sdist=sdist), targets=targets)
 
     def _from_shelf(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
-        """uv's resolution, again until every name that belongs to one index came from there:
-        which names a resolution meets is not known before.
-        """
+        """uv's resolution, repeated until every name that belongs to one index came from there."""
         self._shelf.put(known_names(self._inputs))
         archives: tuple[str, ...] = ()
         while True:

@@ -49,9 +49,7 @@ _MOST_VERSIONS = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenVariant:
-    """The wheel that a cell takes of one version: its link, its name without label, what it is.
-    `requires` is None until it was read.
-    """
+    """The wheel that a cell takes of one version. `requires` is None until it was read."""
 
     link: Link
     plain: str

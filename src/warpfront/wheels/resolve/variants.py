@@ -102,9 +102,7 @@ class VariantTable:
 
 
 def read_variants(text: str, where: str) -> VariantTable:
-    """Return the table in the text of a variants.json or variant.json. Raise `LockError` for
-    any other than its schema describes.
-    """
+    """Return the table of a variants.json or variant.json. Raise `LockError` for another text."""
     if len(text) > LONGEST_TEXT:
         raise LockError(f"{where}: longer than {LONGEST_TEXT} characters")
     try:
@@ -140,9 +138,7 @@ def best_label(
 
 
 def supports(rule: VariantRule, variant: Variant) -> bool:
-    """Return true if a locked variant's properties are the cell's, as far as the cell decides:
-    static ones of an index are not in a lock.
-    """
+    """Return true if the hardware's properties of a locked variant are the cell's."""
     return all(
         set(values) & set(_values(supported, namespace, feature))
         for supported in rule.supported

@@ -56,9 +56,7 @@ def unpacked_files(
 
 
 def keep_unpacked(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
-    """Return the same from measured members of the wheel at `path`, and store it. Raise
-    `WheelError` if RECORD contradicts them.
-    """
+    """Store and return the same from measured members of the wheel `path`. Raise `WheelError`."""
     entries = _placed(path, measured)
     text = json.dumps(entries, separators=(",", ":"), sort_keys=True)
     with contextlib.suppress(StoreError):  # a read-only wheelhouse is read each time

@@ -213,9 +213,7 @@ def _member_text(archive: zipfile.ZipFile, member: str) -> str:
 
 
 def final_requires(metadata: str) -> tuple[str, ...] | None:
-    """Return `Requires-Dist` of a source archive's PKG-INFO if every wheel of it has the same
-    (PEP 643), and None if a build may change it.
-    """
+    """Return a PKG-INFO's `Requires-Dist`; None if a build may change it (PEP 643)."""
     from packaging.metadata import parse_email  # noqa: PLC0415 - see above
 
     fields = parse_email(metadata)[0]
@@ -284,9 +282,7 @@ class _Fetching:
                 answer.raw.shutdown()
 
     def _fill(self, wheel: LockedWheel, part: FileIO, target: Path) -> bool:
-        """Write the wheel's bytes into `part`. If they are on this filesystem already, link
-        `target` to them and return true.
-        """
+        """Write the wheel's bytes into `part`, or link `target` to them and return true."""
         refused: list[str] = []
         offers = self._offers(wheel.name, wheel.filename, wheel.index, refused)
         if wheel.source and not wheel.sdist:  # its own address first, where it has one
