@@ -179,9 +179,9 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         raise LockError(f"{path}: {error}", hint=_RELOCK) from error
     table = _own_table(document, path)
     return WheelLock(
-        cell_id=_text(table, "cell", path),
+        cell_id=table["cell"],
         python=_read_python(document, path),
-        inputs_digest=_text(table, "inputs", path),
+        inputs_digest=table["inputs"],
         wheels=tuple(
             sorted(
                 _read_wheel(package, path, table)
@@ -386,14 +386,10 @@ def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:
         raise LockError(
             f"{path}: schema {table.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
         )
+    for key in ("cell", "inputs"):
+        if not isinstance(table.get(key), str) or not table[key]:
+            raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
     return table
-
-
-def _text(table: Mapping[str, Any], key: str, path: str) -> str:
-    value = table.get(key)
-    if not isinstance(value, str) or not value:
-        raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
-    return value
 
 
 def _read_rows(document: Mapping[str, Any], name: str, kind: type[T], path: str) -> Iterator[T]:
