@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.built import RenderedImage, ResolvedBase
@@ -25,8 +24,6 @@ from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.uv_program import uv_version
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,23 +168,14 @@ def prepare_build(
     make = partial(resolve_base, cache=tools.folders.cache, on_line=watch.say)
     rendered = render_cells(cells, locks, inputs.material)
     images = images_by_content(inputs.matrix.repositories, engine)
-    return {
-        **elsewhere,
-        **prepare_cells(cells, rendered, locks, _bases(cells, engine, make), images),
-    }
+    bases = find_bases(cells, engine, make)
+    return {**elsewhere, **prepare_cells(cells, rendered, locks, bases, images)}
 
 
 def find_bases(
-    cells: Iterable[Cell], engine: Engine
+    cells: Iterable[Cell], engine: Engine, find: Callable[..., ResolvedBase | None] = find_base
 ) -> Mapping[str, ResolvedBase | Blocked | Failed | None]:
-    """Each base as it would be used, without pulling or making one; None: to be bootstrapped."""
-    return _bases(cells, engine, find_base)
-
-
-def _bases(
-    cells: Iterable[Cell], engine: Engine, find: Callable[..., T]
-) -> Mapping[str, T | Blocked | Failed]:
-    """Return each base by name, as `find` finds it or makes it."""
+    """Return each base by name, as `find` finds or makes it; None: to be bootstrapped."""
     first = {cell.base.name: cell for cell in cells if cell.parent is None}
     return {
         name: attempt(cell.id, "build", find, cell.base, engine) for name, cell in first.items()
