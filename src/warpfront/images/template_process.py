@@ -59,15 +59,9 @@ def render_templates(
 ) -> list[Rendered]:
     """Return the text of each request, or why there is none. A broken limit fails one template."""
     results: dict[int, Rendered] = {}
-    broken: dict[str, str] = {}
     files = {name: _sent(source) for name, source in sources.items()}
-    while pending := [index for index in range(len(requests)) if index not in results]:
-        for index in pending:
-            if why := broken.get(requests[index].folder):
-                results[index] = _error(requests[index], f"{why} for another cell")
-        pending = [index for index in pending if index not in results]
-        if not pending:
-            break
+    pending = list(range(len(requests)))
+    while pending:
         sent = (files, [requests[index] for index in pending], limits)
         # -P: nothing of the project's own folder is imported.
         command = Command(
@@ -78,12 +72,15 @@ def render_templates(
         completed = run(command)
         # What follows the last line's end was cut off.
         answers = [json.loads(line) for line in completed.stdout.split("\n")[:-1]]
-        for index, answer in zip(pending, answers, strict=False):
-            results[index] = _read(answer)
-        if len(answers) < len(pending):
-            index = pending[len(answers)]
-            broken[requests[index].folder] = why = _why_ended(completed, limits)
-            results[index] = _error(requests[index], why)
+        results |= zip(pending, map(_read, answers), strict=False)
+        pending = pending[len(answers) :]
+        if pending:
+            first, why = pending[0], _why_ended(completed, limits)
+            for index in pending:
+                if requests[index].folder == requests[first].folder:
+                    reason = why if index == first else f"{why} for another cell"
+                    results[index] = _error(requests[index], reason)
+            pending = [index for index in pending if index not in results]
     return [results[index] for index in range(len(requests))]
 
 
