@@ -59,8 +59,8 @@ def read_as(
     statement = read_any_statement(payload)
     if statement["predicateType"] != predicate_type:
         raise StatementError(f"it is of the type {statement['predicateType'][:200]}")
-    if (found := _digest_in(statement)) != digest:
-        raise StatementError(f"it is about {found}, not {digest}")
+    if (subject := _digest_in(statement)) != digest:
+        raise StatementError(f"it is about {subject}, not {digest}")
     value = _attempt(lambda: read(statement["predicate"]))
     _same(write(value), statement["predicate"])
     return value
@@ -150,9 +150,7 @@ def is_attested_kind(artifact_type: str) -> bool:
 
 
 def predicate_of(name: str, artifact_type: str, payload: bytes) -> Predicate | None:
-    """Return what an attached document states, or None if it is of a kind that is not attested, or
-    cannot be read.
-    """
+    """Return what a document states; None for an unattested kind or an unreadable one."""
     try:
         if artifact_type == MEDIA_TYPE:
             statement = read_any_statement(payload)
