@@ -4,6 +4,7 @@ one can show: TLS, death in the middle of a push, a full disk, silence, a blob t
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -12,8 +13,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import BinaryIO, cast
 
 import pytest
 from registries import PASSWORD, USER, RealRegistry, real_registry
@@ -242,7 +245,7 @@ def test_one_that_docker_vouches_for_is(debians: RealRegistry, tmp_path: Path) -
     assert trust.beside == (place / "ca.crt",)
     credentials = read_credentials(environment, process.run)
     exchange = Exchange(debians.host, credentials, trust, QUICK, Pace())
-    assert HttpRegistry(exchange).tags("no/where") == ()
+    assert HttpRegistry(exchange, PieceSizes()).tags("no/where") == ()
 
 
 @pytest.mark.docker
@@ -270,30 +273,36 @@ def test_a_blob_that_rotted_is_noticed_where_it_is_read(
     assert not (tmp_path / "saved").exists()
 
 
-def once_after(sent: int, then: Callable[[], object]) -> Callable[[int], None]:
-    """For `on_bytes`: calls when so many have gone."""
-    gone = 0
+@dataclass(frozen=True)
+class LateBlob(BytesBlob):
+    """24 MiB; calls `then` once, when 10 MiB of them have been read."""
 
-    def count(size: int) -> None:
-        nonlocal gone
-        before, gone = gone, gone + size
-        if before < sent <= gone:
-            then()
+    content: bytes = field(default_factory=lambda: os.urandom(24 * 2**20))
+    then: Callable[[], object] = lambda: None
+    gone: list[int] = field(default_factory=list)
 
-    return count
+    def open(self) -> BinaryIO:
+        stream = io.BytesIO(self.content)
+        read = stream.read
+
+        def counted(count: int | None = -1) -> bytes:
+            piece = read(count)
+            before = sum(self.gone)
+            self.gone.append(len(piece))
+            if before < 10 * 2**20 <= before + len(piece):
+                self.then()
+            return piece
+
+        return cast("BinaryIO", SimpleNamespace(read=counted, seek=stream.seek, close=stream.close))
 
 
-def pushing(
-    registry: RealRegistry, on_bytes: Callable[[int], None], tries: int = QUICK.tries
-) -> HttpRegistry:
-    patience = replace(QUICK, tries=tries)
+def pushing(registry: RealRegistry, tries: int = QUICK.tries) -> HttpRegistry:
     return connect(
         registry.host,
         registry.environment,
         process.run,
-        patience=patience,
+        patience=replace(QUICK, tries=tries),
         sizes=IN_PIECES,
-        on_bytes=on_bytes,
     )
 
 
@@ -301,7 +310,6 @@ def pushing(
 def test_a_registry_that_dies_in_the_middle_of_a_push_and_comes_back_gets_it_all(
     own: RealRegistry,
 ) -> None:
-    blob = BytesBlob(os.urandom(24 * 2**20))
     started: list[threading.Thread] = []
 
     def die() -> None:
@@ -309,7 +317,7 @@ def test_a_registry_that_dies_in_the_middle_of_a_push_and_comes_back_gets_it_all
         started.append(threading.Thread(target=own.start))
         started[0].start()
 
-    client = pushing(own, once_after(10 * 2**20, die), tries=12)
+    client, blob = pushing(own, tries=12), LateBlob(then=die)
     sent = client.put_blob("a/b", blob)
     started[0].join()
     assert client.put_blob("a/b", blob) == 0
@@ -318,9 +326,8 @@ def test_a_registry_that_dies_in_the_middle_of_a_push_and_comes_back_gets_it_all
 
 @pytest.mark.docker
 def test_a_registry_that_dies_and_stays_dead_is_given_up_in_words(own: RealRegistry) -> None:
-    client = pushing(own, once_after(10 * 2**20, own.kill))
     with pytest.raises(RegistryError, match=f"{own.host}: upload of sha256:") as caught:
-        client.put_blob("a/b", BytesBlob(os.urandom(24 * 2**20)))
+        pushing(own).put_blob("a/b", LateBlob(then=own.kill))
     assert caught.value.fault is RegistryFault.UNREACHABLE
 
 
@@ -329,11 +336,10 @@ def test_a_registry_that_falls_silent_is_given_up_in_time_and_gets_the_rest_late
     own: RealRegistry,
 ) -> None:
     """As `docker push` does not: with the containerd store it waits for ever."""
-    blob = BytesBlob(os.urandom(24 * 2**20))
-    silence = once_after(10 * 2**20, lambda: own.send(signal.SIGSTOP))
+    blob = LateBlob(then=lambda: own.send(signal.SIGSTOP))
     began = time.monotonic()
     with pytest.raises(RegistryError) as caught:
-        pushing(own, silence, tries=2).put_blob("a/b", blob)
+        pushing(own, tries=2).put_blob("a/b", blob)
     assert caught.value.fault is RegistryFault.SLOW
     assert time.monotonic() - began < 90.0
     own.send(signal.SIGCONT)

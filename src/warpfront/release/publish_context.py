@@ -37,7 +37,7 @@ from warpfront.release.ledger import (
 from warpfront.release.origin import Origin
 from warpfront.release.publication import RegistryImage, attached_as, held_image, is_yanked, taken
 from warpfront.release.publishers import keyless_identity, publishing_refusals
-from warpfront.release.publishing import Attester, Bring, Meter, Tagger, Uploader, publish_image
+from warpfront.release.publishing import Attester, Bring, Tagger, Uploader, publish_image
 from warpfront.release.registry.contract import Artifact, Registry
 from warpfront.release.signing import KEYLESS, Signer, find_cosign, trusting
 from warpfront.release.tag_contents_of import leave_page
@@ -89,7 +89,6 @@ class PublishContext:
     bring: Bring | None = None
     action: str = "publish"
     trusted: Signer | None = None
-    meter: Meter | None = None
 
 
 @dataclass(kw_only=True)
@@ -114,9 +113,7 @@ class LedgerWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Planned:
-    """An image that may be published, and under which names. `mount_from` is where those are that
-    it is built on.
-    """
+    """An image that may be published, its names, and the repositories it is built on."""
 
     publishable: Publishable
     verdict: Admission
@@ -133,9 +130,7 @@ def publish_cells(
     find: Find,
     dry_run: bool,
 ) -> Mapping[str, Published]:
-    """Publish the cells. `every` are the matrix's cells, since one that is not selected still
-    has its names.
-    """
+    """Publish the cells. `every` are the matrix's: one that is not selected has names, too."""
     cells, every = tuple(cells), tuple(every)
     claimed = clashes_of_matrix(every, channel, project=context.project)
     shared = shared_in_matrix(every, channel, project=context.project)
@@ -317,7 +312,6 @@ def _published(
         registry=context.registry,
         engine=context.engine,
         watch=context.watch,
-        meter=context.meter or Meter(context.watch),
         bring=context.bring,
         mount_from=plan.mount_from,
     )
@@ -466,10 +460,8 @@ def open_publish_context(
         )
     trusted = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
     host = host_of(channel, project.repository)
-    meter = Meter(watch)
-    with client.connect(host, variables, run, on_bytes=meter) as registry:
+    with client.connect(host, variables, run) as registry:
         yield PublishContext(
-            meter=meter,
             trusted=trusted,
             project=project.repository,
             registry=registry,

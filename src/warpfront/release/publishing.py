@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from warpfront.errors import InputError, RegistryError
@@ -35,9 +34,6 @@ from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.signing import Signer
 from warpfront.system.progress import Watch
 
-# Tags that are read at once.
-_AT_ONCE = 4
-
 Bring = Callable[[Publication], int]
 """Gets an image into its repository by its digest; returns the bytes that were sent."""
 Prove = Callable[[Publication, RegistryImage], tuple[Artifact, ...]]
@@ -45,30 +41,24 @@ Prove = Callable[[Publication, RegistryImage], tuple[Artifact, ...]]
 Record = Callable[[Publication], None]
 
 
-class Meter:
-    """Counts the bytes of blobs on their way, from any thread, and tells who watches."""
+@contextlib.contextmanager
+def metered(watch: Watch, transfer: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Yield the counter of a transfer's bytes, for any thread, and show its progress: `total`
+    bytes, if nothing of it is there yet.
+    """
+    lock, moved_bytes, end = threading.Lock(), 0, 0
 
-    def __init__(self, watch: Watch) -> None:
-        self._watch, self._lock = watch, threading.Lock()
-        self._what, self._done, self._total = "", 0, 0
+    def count(size: int) -> None:
+        nonlocal moved_bytes
+        with lock:
+            moved_bytes += size
+            watch.advance(transfer, moved_bytes, max(total, moved_bytes + 1))
 
-    def __call__(self, count: int) -> None:
-        with self._lock:
-            self._done += count
-            if self._what:
-                self._watch.advance(self._what, self._done, max(self._total, self._done + 1))
-
-    @contextlib.contextmanager
-    def over(self, step: str, total: int) -> Iterator[None]:
-        """Show progress during `step`: `total` bytes, if nothing of it is there yet."""
-        self._what, self._done, self._total = step, 0, total
-        finished = 0
-        try:
-            yield
-            finished = self._done
-        finally:
-            self._watch.advance(step, finished, finished)
-            self._what = ""
+    try:
+        yield count
+        end = moved_bytes
+    finally:
+        watch.advance(transfer, end, end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +70,6 @@ class Uploader:
     registry: Registry
     engine: Engine | None
     watch: Watch
-    meter: Meter
     bring: Bring | None = None
     mount_from: tuple[str, ...] = ()
 
@@ -98,7 +87,7 @@ class Uploader:
                 return registry_image
         return None
 
-    def sent(self, publication: Publication) -> int:
+    def send(self, publication: Publication) -> int:
         """Send the image under its candidate's tag, or bring it; return the bytes sent. The
         engine's own blobs are sent if they can be read here: that takes less than a push.
         """
@@ -111,13 +100,15 @@ class Uploader:
         layout = LayoutRegistry(folder=content, checked=True)
         try:
             image = held_image(layout, "", publication.image_id)
-            with self.meter.over(f"push {publication.cell_id}", image.size_bytes if image else 0):
+            size = image.size_bytes if image else 0
+            with metered(self.watch, f"push {publication.cell_id}", size) as count:
                 return copy_image(
                     Repository(registry=layout, repository=""),
                     Repository(registry=self.registry, repository=publication.path),
                     publication.image_id,
                     tag=publication.candidate,
                     mount_from=self.mount_from,
+                    on_bytes=count,
                 )
         except (InputError, OSError):
             return self._pushed(publication)
@@ -251,10 +242,7 @@ class Tagger:
         return publication
 
     def _all_now_on(self, path: str, tags: Iterable[TagMove]) -> dict[str, str]:
-        names = [tag.tag for tag in tags]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            digests = pool.map(lambda tag: digest_on(self.registry, path, tag), names)
-            return dict(zip(names, digests, strict=True))
+        return {tag.tag: digest_on(self.registry, path, tag.tag) for tag in tags}
 
 
 def publish_image(
@@ -306,7 +294,7 @@ def candidate(publication: Publication, uploader: Uploader) -> tuple[RegistryIma
     registry, sent_bytes = uploader.registry, 0
     registry_image = uploader.found(publication)
     if registry_image is None:
-        sent_bytes = uploader.sent(publication)
+        sent_bytes = uploader.send(publication)
         reference = publication.digest if uploader.bring else publication.candidate
         registry_image = held_image(registry, publication.path, reference)
     if registry_image is None:

@@ -82,9 +82,7 @@ def _difference(platform: Platform, config: str, machine: str, file: str) -> str
 
 
 def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str, str] | None:
-    """Return an index's entries for Linux: digests, by architecture in the registries' words.
-    Return None where the reference is no index.
-    """
+    """Return an index's digests for Linux by architecture (`amd64`); None for no index."""
     manifest = registry.manifest(repository, reference)
     if manifest is None or not isinstance(manifest.document, ImageIndex):
         return None

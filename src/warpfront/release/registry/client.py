@@ -36,7 +36,7 @@ from warpfront.release.registry.contract import (
 from warpfront.release.registry.http import ACCEPT, Exchange, Request, read_trust
 from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, body_of
 from warpfront.release.registry.patience import Pace, Patience
-from warpfront.release.registry.uploads import OnBytes, PieceSizes, Saving, Upload
+from warpfront.release.registry.uploads import PieceSizes, Saving, Upload
 from warpfront.system.process import Run
 from warpfront.system.references import fallback_tag, is_digest, is_tag, wrong_repository
 from warpfront.system.registry_errors import TransientError, refused, wrong
@@ -59,14 +59,8 @@ _NOT_MOUNTED = frozenset({202, 400, 403, 404, 405})
 class HttpRegistry:
     """`contract.Registry` over HTTP. Threads may share one."""
 
-    def __init__(
-        self,
-        exchange: Exchange,
-        *,
-        sizes: PieceSizes | None = None,
-        on_bytes: OnBytes = lambda _count: None,
-    ) -> None:
-        self._exchange, self._sizes, self._on_bytes = exchange, sizes or PieceSizes(), on_bytes
+    def __init__(self, exchange: Exchange, sizes: PieceSizes) -> None:
+        self._exchange, self._sizes = exchange, sizes
 
     def __enter__(self) -> Self:
         return self
@@ -140,13 +134,8 @@ class HttpRegistry:
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
     ) -> None:
         ask = self._blob_ask(repository, digest, {200, 206, 416})
-        Saving(
-            exchange=self._exchange,
-            ask=ask,
-            digest=digest,
-            size_bytes=size_bytes,
-            on_bytes=self._on_bytes,
-        ).into(destination)
+        saving = Saving(exchange=self._exchange, ask=ask, digest=digest, size_bytes=size_bytes)
+        saving.into(destination)
 
     def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
         step = f"blob {_named(repository, source.digest)}"
@@ -166,7 +155,6 @@ class HttpRegistry:
             repository=repository,
             source=source,
             sizes=self._sizes,
-            on_bytes=self._on_bytes,
         )
         upload.send()
         return upload.sent_bytes
@@ -296,9 +284,7 @@ class HttpRegistry:
         return index.document.manifests, index.document.annotations
 
     def _mount(self, repository: str, source: BlobSource, origin: str) -> bool:
-        """Return whether it was mounted. If not, the registry may have begun an upload, which is
-        cancelled; it is no harm if that fails.
-        """
+        """Return whether it was mounted. If not, cancel what the registry may have begun."""
         _require_repository(origin)
         step = f"mount of {source.digest} from {origin}"
         url = f"/v2/{repository}/blobs/uploads/?mount={source.digest}&from={origin}"
@@ -312,10 +298,10 @@ class HttpRegistry:
             return False  # without read access there, the blob is sent
         if answer.status_code == 202:
             with contextlib.suppress(RegistryError, TransientError):
-                begun = self._exchange.next_address(
+                upload = self._exchange.next_address(
                     answer.headers.get("Location", ""), answer.url, step
                 )
-                ask = Request("DELETE", begun, step, (push(repository),), {204})
+                ask = Request("DELETE", upload, step, (push(repository),), {204})
                 self._exchange.finish(self._exchange.once(ask))
         return answer.status_code == 201
 
@@ -368,11 +354,8 @@ def connect(
     patience: Patience | None = None,
     pace: Pace | None = None,
     sizes: PieceSizes | None = None,
-    on_bytes: OnBytes = lambda _count: None,
 ) -> HttpRegistry:
-    """Return the registry `host`, with docker's own logins; nothing is sent before the first
-    request. `on_bytes` receives the size of every piece of a blob in either direction.
-    """
+    """Return the registry `host`, with docker's own logins; nothing is sent before a request."""
     exchange = Exchange(
         host,
         read_credentials(environment, run),
@@ -380,7 +363,7 @@ def connect(
         patience or Patience(),
         pace or Pace(),
     )
-    return HttpRegistry(exchange, sizes=sizes, on_bytes=on_bytes)
+    return HttpRegistry(exchange, sizes or PieceSizes())
 
 
 class _Pieces(io.RawIOBase):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,16 +52,18 @@ def copy_image(
     *,
     tag: str = "",
     mount_from: Sequence[str] = (),
+    on_bytes: Callable[[int], object] = lambda _count: None,
 ) -> int:
     """Copy an image, or an index and its images, by digest. Put it under `tag`, if that is not
-    empty. `mount_from` are repositories on the target's host that may have some blobs. Return the
-    bytes that were sent. Raises `InputError` where the digest is not there.
+    empty. `mount_from` are repositories on the target's host that may have some blobs. `on_bytes`
+    receives, from any thread, the size of every piece of a blob that is read to be sent. Return
+    the bytes that were sent. Raises `InputError` where the digest is not there.
     """
     walk = _ImageWalk(source)
     walk.follow(digest)
     if tag:
         walk.tags[tag] = walk.manifests[digest]
-    return _copy(source, target, walk, mount_from)
+    return _copy(source, target, walk, mount_from, on_bytes)
 
 
 def copy_attached(source: Repository, target: Repository, digest: str) -> int:
@@ -86,7 +88,11 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> int:
 
 
 def _copy(
-    source: Repository, target: Repository, walk: _ImageWalk, mount_from: Sequence[str] = ()
+    source: Repository,
+    target: Repository,
+    walk: _ImageWalk,
+    mount_from: Sequence[str] = (),
+    on_bytes: Callable[[int], object] = lambda _count: None,
 ) -> int:
     """Copy blobs, the largest first, then the manifests that name them, then tags."""
     parts = {
@@ -102,9 +108,14 @@ def _copy(
     # further.
     stop = threading.Event()
 
+    def read(count: int) -> None:
+        if stop.is_set():
+            raise _StoppedError
+        on_bytes(count)
+
     def copied(blob: Descriptor) -> int:
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            copy = _Blob(source=source, named=blob, folder=Path(folder), stop=stop)
+            copy = _Blob(source=source, named=blob, folder=Path(folder), on_read=read)
             return target.registry.put_blob(target.repository, copy, mount_from)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -129,13 +140,13 @@ class _StoppedError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Blob:
     """A blob of `source`: the file that it is in a checked layout, else fetched into `folder` when
-    it is read first. It cannot be read any more after `stop`.
+    it is read first. `on_read` receives the size of each piece.
     """
 
     source: Repository
     named: Descriptor
     folder: Path
-    stop: threading.Event
+    on_read: Callable[[int], None]
 
     @property
     def digest(self) -> str:
@@ -145,24 +156,24 @@ class _Blob:
     def size_bytes(self) -> int:
         return self.named.size_bytes
 
-    def open(self) -> _StoppableFile:
+    def open(self) -> _WatchedFile:
         registry, path = self.source.registry, self.folder / "blob"
         if isinstance(registry, LayoutRegistry) and registry.checked:
             path = registry.file_of(self.named)
         elif not path.exists():
             registry.save_blob(self.source.repository, self.digest, path, self.size_bytes)
-        return _StoppableFile(str(path), self.stop)
+        return _WatchedFile(str(path), self.on_read)
 
 
-class _StoppableFile(io.FileIO):
-    def __init__(self, path: str, stop: threading.Event) -> None:
+class _WatchedFile(io.FileIO):
+    def __init__(self, path: str, on_read: Callable[[int], None]) -> None:
         super().__init__(path)
-        self._stop = stop
+        self._on_read = on_read
 
     def read(self, count: int | None = -1) -> bytes:
-        if self._stop.is_set():
-            raise _StoppedError
-        return super().read(-1 if count is None else count)
+        piece = super().read(-1 if count is None else count)
+        self._on_read(len(piece))
+        return piece
 
 
 @dataclass(slots=True)

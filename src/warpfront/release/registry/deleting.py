@@ -221,8 +221,8 @@ class _Api:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
-        sent = None if body is None else json.dumps(body).encode()
-        ask = Request(method, f"{self._address}{path}", _STEP, (), _ANSWERS, headers, sent)
+        content = None if body is None else json.dumps(body).encode()
+        ask = Request(method, f"{self._address}{path}", _STEP, (), _ANSWERS, headers, content)
         return self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
 
 

@@ -67,9 +67,7 @@ class Trust:
 def read_trust(
     host: str, environment: Mapping[str, str], certificates: Path = Path("/etc/docker/certs.d")
 ) -> Trust:
-    """Return the authorities: the file that the variables of requests and pip name, and
-    docker's for the host.
-    """
+    """Return the authorities: the file that requests' or pip's variables name, and docker's."""
     bundle = next((environment[name] for name in _CERTIFICATES if environment.get(name)), None)
     return Trust(bundle=bundle, beside=tuple(sorted((certificates / host).glob("*.crt"))))
 
@@ -115,9 +113,7 @@ class Exchange:
         return Attempts(self.patience, self.pace)
 
     def ask(self, ask: Request) -> requests.Response:
-        """Return the answer, retried within the limits of patience: for requests that may be
-        repeated. Raises `RegistryError`.
-        """
+        """Return the answer of a request that may be repeated, retried. Raises `RegistryError`."""
         return self.attempts().run(lambda: self.once(ask))
 
     def read(self, ask: Request, limit_bytes: int) -> tuple[requests.Response, bytes]:

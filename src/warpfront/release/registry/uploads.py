@@ -37,8 +37,6 @@ _HAS = re.compile(r"(?:bytes=)?0-(\d{1,18})")
 # A piece that is answered with one of these is not wanted as a piece, or not there.
 _NO_PIECES = frozenset({400, 404, 405, 416, 501})
 
-OnBytes = Callable[[int], None]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PieceSizes:
@@ -59,14 +57,13 @@ class Upload:
     repository: str
     source: BlobSource
     sizes: PieceSizes
-    on_bytes: OnBytes
     location: str = ""
     sent_bytes: int = 0
     offset: int = 0
     furthest: int = 0
     piece_bytes: int = field(init=False)
     whole: bool = field(init=False)
-    tried: bool = False
+    is_retry: bool = False
     refused: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -78,9 +75,9 @@ class Upload:
         self.exchange.attempts().run(self._send, lambda: self.furthest)
 
     def _send(self) -> None:
-        if self.tried and self._is_there_now():
+        if self.is_retry and self._is_there_now():
             return
-        self.tried = True
+        self.is_retry = True
         if not self.location:
             self._begin()
         while not self.whole and self.offset < self.source.size_bytes:
@@ -89,9 +86,7 @@ class Upload:
         self._close()
 
     def _is_there_now(self) -> bool:
-        """Return whether the blob arrived in spite of a failure, with only the answer lost. If
-        not, set where to resume.
-        """
+        """Return whether only the answer of an upload was lost; if not, set where to resume."""
         url = f"/v2/{self.repository}/blobs/{self.source.digest}"
         if self._once("HEAD", url, {200, 404})[0].status_code == 200:
             return True
@@ -169,12 +164,10 @@ class Upload:
     def _piece(self, count: int) -> Callable[[], Any]:
         """Return the bytes of one request, opened anew for each try of it."""
         offset = 0 if self.whole else self.offset
+        return lambda: _Piece(self.source, offset, count, self._count)
 
-        def on_bytes(sent: int) -> None:
-            self.sent_bytes += sent
-            self.on_bytes(sent)
-
-        return lambda: _Piece(self.source, offset, count, on_bytes)
+    def _count(self, count: int) -> None:
+        self.sent_bytes += count
 
     def _once(
         self,
@@ -212,7 +205,9 @@ class Upload:
 class _Piece:
     """A part of a blob as a file that requests can send: it knows its length, and counts."""
 
-    def __init__(self, source: BlobSource, offset: int, count: int, on_bytes: OnBytes) -> None:
+    def __init__(
+        self, source: BlobSource, offset: int, count: int, on_bytes: Callable[[int], None]
+    ) -> None:
         self._file, self._left, self._length = source.open(), count, count
         self._digest, self._on_bytes = source.digest, on_bytes
         self._file.seek(offset)
@@ -260,16 +255,15 @@ class Saving:
     ask: Request
     digest: str
     size_bytes: int | None
-    on_bytes: OnBytes
     have: int = 0
-    found: Any = field(default_factory=sha256)
+    hashed: Any = field(default_factory=sha256)
 
     def into(self, destination: Path) -> None:
         """Raises `RegistryError`, and `StoreError` where the file cannot be written."""
         with file_aside(destination) as aside:
             with aside.open("wb") as file:
                 self.exchange.attempts().run(lambda: self._take(file), lambda: self.have)
-            if (digest := f"sha256:{self.found.hexdigest()}") != self.digest:
+            if (digest := f"sha256:{self.hashed.hexdigest()}") != self.digest:
                 raise wrong(self.exchange.host, self.ask.step, f"it sent {digest}")
 
     def _take(self, file: BinaryIO) -> None:
@@ -285,7 +279,7 @@ class Saving:
         if answer.status_code != 206:
             file.seek(0)
             file.truncate()
-            self.have, self.found = 0, sha256()
+            self.have, self.hashed = 0, sha256()
             if self.size_bytes is None:
                 self.size_bytes = read_count(answer.headers.get("Content-Length", ""))
         for piece in self.exchange.pieces(answer, self.ask.step):
@@ -294,6 +288,5 @@ class Saving:
                 answer.close()
                 reason = "it sends more than it said it would"
                 raise wrong(self.exchange.host, self.ask.step, reason)
-            self.found.update(piece)
+            self.hashed.update(piece)
             file.write(piece)
-            self.on_bytes(len(piece))
