@@ -37,9 +37,7 @@ def left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
 
 
 def end_left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
-    """Kill the orphans, no other process, and return them. KILL, since a process that hangs in
-    a driver ignores TERM.
-    """
+    """Kill the orphans and return them. By KILL: what hangs in a driver ignores TERM."""
     behind = left_behind(proc)
     for pid in behind:
         with contextlib.suppress(ProcessLookupError):

@@ -40,9 +40,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A change of one file (its path in the repository, its whole text) as a pull request, which
-    GitLab calls a merge request.
-    """
+    """A change of one file (path, whole text) as a pull request, GitLab's merge request."""
 
     branch: str
     path: str

@@ -59,9 +59,7 @@ _BY_LABEL = f"github.event.label.name == '{LABEL}'"
 def workflows(
     flow: Flow, actions: Actions, limits: Limits, templates: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return every GitHub file of the flow, by path. Raises `InputError` where there are more
-    workflows than GitHub starts.
-    """
+    """Return GitHub's files by path. Raises `InputError` for more workflows than it starts."""
     rows: dict[str, dict[Runner, None]] = {}
     kinds: dict[str, Job] = {}
     for job in flow.jobs:
@@ -145,9 +143,7 @@ def _labelled(flow: Flow) -> tuple[Job, ...]:
 
 
 def _text(document: object, actions: Actions, reasons: Mapping[str, Mapping[str, str]]) -> str:
-    """Return YAML with comments, which PyYAML cannot write: a version after each commit, a reason
-    after each permission.
-    """
+    """Return YAML with comments: a version after each commit, a reason after each permission."""
     text = yaml_text(document)
     for uses, version in actions.values():
         text = text.replace(f"uses: {uses}\n", f"uses: {uses} # {version}\n")
@@ -184,9 +180,7 @@ def _of_github(flow: Flow) -> bool:
 
 
 def _guards(flow: Flow, job: Job) -> list[str]:
-    """Return the conditions that exclude forks from a job, and other branches from publishing,
-    for any plan.
-    """
+    """Return the conditions that exclude forks, and other branches from publishing."""
     ours = [f"({_OURS})"] if job.is_own else []
     return [*ours, *([_NO_REQUEST, _may_publish(flow)] if job.powers else [])]
 

@@ -110,9 +110,7 @@ def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
 
 
 def _is_here(job: Job, planned: Schedule) -> bool:
-    """Return whether GitLab runs the job in this pipeline: pages are GitHub's, and pruning runs
-    after a night.
-    """
+    """Return whether GitLab runs the job here: pages never, pruning after a night."""
     if job.wanted:
         return job.wanted == "PRUNE" and planned.channel == job.environment
     if job.alerts:

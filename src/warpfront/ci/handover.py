@@ -74,9 +74,7 @@ def demand(names: Iterable[str], present: Iterable[str]) -> None:
 
 
 def _left(folder: Path, prefix: str) -> list[Path]:
-    """Return the files of a step: those that it names, and those in folders that it names; no
-    lock, no context.
-    """
+    """Return a step's files: those it names, and those in folders it names; none hidden."""
     named = [path for path in folder.glob(f"{prefix}*") if path.name.startswith(prefix)]
     every = [inner for path in named for inner in (path, *path.rglob("*"))]
     return sorted(p for p in set(every) if p.is_file() and not p.is_symlink() and p.name[0] != ".")

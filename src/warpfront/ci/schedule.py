@@ -256,9 +256,7 @@ def _verifying(
 def _benching(
     verify: Mapping[str, tuple[Work, ...]], cells: Iterable[Cell], runners: Iterable[Runner]
 ) -> dict[str, tuple[Work, ...]]:
-    """Return the benchmark works of verified cells, on the same machine: the first image of a
-    chain, whose torch all have.
-    """
+    """Return the benchmarks of chains' first images, on the machines that verify them."""
     roots = {cell.id for cell in cells if not cell.parent}
     return {
         runner.name: works

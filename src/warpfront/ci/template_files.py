@@ -114,9 +114,7 @@ def kubernetes_files(
 
 
 def _values(runner: Runner, images: Mapping[str, str], source: str) -> dict[str, str]:
-    """Return the values of a runner set: one pod per job, `count` at most, each with one device
-    of the vendor.
-    """
+    """Return a runner set's values: at most `count` pods, each of one job and one device."""
     resource = VENDORS[runner.vendor].kubernetes_resource if runner.vendor else ""
     tolerated = {"key": resource, "operator": "Exists", "effect": "NoSchedule"}
     return {

@@ -95,9 +95,7 @@ def _of_gitlab(environment: Mapping[str, str]) -> Iterator[Origin]:
 def _by_token(
     forge: ForgeName, read: Callable[[], str], server: str, names: Iterable[str]
 ) -> Origin:
-    """Return the job of a token. `names` are the claims of its event, its project on `server`, its
-    ref and its workflow file.
-    """
+    """Return a token's job. `names` are its claims: event, project, ref and workflow file."""
     try:
         claims = _claims(read())
     except InputError as error:
@@ -115,9 +113,7 @@ def _by_token(
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """Return the claims of a token that the forge handed to this job itself, whose signature is for
-    others to check. Raises `InputError`.
-    """
+    """Return a token's claims, unverified: the forge gave it to this job. Raises `InputError`."""
     payload = token.split(".")[1] if token.count(".") == _DOTS_OF_A_TOKEN else ""
     try:
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -107,9 +107,7 @@ def bill_papers(bill: Bill) -> tuple[Artifact, ...]:
 def statement_papers(
     inputs: DocumentInputs, bill: Bill, publication: Publication
 ) -> tuple[Artifact, ...]:
-    """Return the statements about the published digest. The builder is the identity that vouches
-    for the build, else the project.
-    """
+    """Return the digest's statements; the builder is the build's identity, else the project."""
     name, digest = publication.repository, publication.digest
     content_hash = inputs.built.content_hash
     making = making_of(

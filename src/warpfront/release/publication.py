@@ -36,9 +36,7 @@ _LONGEST_HISTORY = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryImage:
-    """An image in a registry: its manifest, its config's digest, the config's content, and the
-    total size of its parts.
-    """
+    """An image in a registry: manifest, config's digest, labels, and the size of its parts."""
 
     manifest: RegistryManifest
     config: str
@@ -66,9 +64,7 @@ class RegistryImage:
 
 
 def held_image(registry: Registry, repository: str, reference: str) -> RegistryImage | None:
-    """Return an image and its config, whose digests the registry's client has checked. Return None
-    where there is none.
-    """
+    """Return an image and its config, checked by the registry's client; None for none."""
     manifest = registry.manifest(repository, reference)
     if manifest is None:
         return None
@@ -206,9 +202,7 @@ def is_yanked(registry: Registry, path: str, digest: str) -> bool:
 
 
 def target_before(registry: Registry, path: str, alias: str, digest: str) -> str:
-    """Return the last digest that an alias was on before this one, is still there, and was not
-    yanked; "" for none.
-    """
+    """Return an alias's last earlier digest that is there and was not yanked; "" for none."""
     visited = {digest}
     for _ in range(_LONGEST_HISTORY):
         digest = aliases_before(registry, path, digest).get(alias, "")

@@ -19,9 +19,7 @@ _RUN_TIME_LENGTH = len("20261122T120000")
 def not_needed(
     stocks: Iterable[Stock], *, channel: str, now: str, days: int
 ) -> tuple[tuple[Stock, str], ...]:
-    """Return each image that may be deleted, and why. `channel` is the one whose old images may
-    be, "" for none.
-    """
+    """Return the images that may be deleted, and why: old ones of `channel` only ("": none)."""
     stocks = tuple(stocks)
     limit = datetime.fromisoformat(now) - timedelta(days=days)
     ways_back = _ways_back(stocks)

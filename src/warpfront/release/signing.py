@@ -117,9 +117,7 @@ def find_cosign(
     *,
     identity: KeylessIdentity | None = None,
 ) -> Cosign:
-    """Return this machine's cosign, and the public half of `key` in
-    `folder`. Raises `SignatureError`.
-    """
+    """Return this machine's cosign, `key`'s public half in `folder`. Raise `SignatureError`."""
     if which("cosign", path=environment.get("PATH", "")) is None:
         raise SignatureError("cosign: there is no such program", hint=_GET)
     if key == KEYLESS and not any(environment.get(name) for name in _IDENTITIES):
@@ -139,9 +137,7 @@ def find_cosign(
 
 
 def trusting(run: Run, public_key: str, environment: Mapping[str, str]) -> Cosign:
-    """Return the cosign that verifies another party's signatures, by their public key.
-    It cannot sign.
-    """
+    """Return a cosign that verifies signatures by another party's public key. It cannot sign."""
     if not Path(public_key).is_file():
         raise SignatureError(f"{public_key}: no such public key", hint="`cosign public-key` has it")
     _run(run, Command(argv=("cosign", "version"), timeout_seconds=20.0))
@@ -217,9 +213,7 @@ class Signer:
 
 
 def _attested_predicates(envelopes: str, digest: str) -> Iterator[tuple[str, object]]:
-    """Yield (predicate type, predicate) of each DSSE envelope about `digest` that cosign printed as
-    verified, one a line.
-    """
+    """Yield (type, predicate) of each verified DSSE envelope about `digest`, one a line."""
     for line in envelopes.splitlines():
         try:
             statement = json.loads(base64.b64decode(json.loads(line)["payload"]))

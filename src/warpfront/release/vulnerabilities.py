@@ -48,9 +48,7 @@ class Vulnerability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """A scanner's findings in the image of a cell. `undetermined` has a sentence for each part
-    that it could not scan.
-    """
+    """A scanner's findings in a cell's image; `undetermined` has what it could not scan."""
 
     cell_id: str
     scanner: str
@@ -117,9 +115,7 @@ def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
 
 
 def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
-    """Return what `pip-audit -f json` printed, and what it could not audit. Raises
-    `StatementError` for anything else.
-    """
+    """Return what `pip-audit -f json` found, and could not audit. Raises `StatementError`."""
     vulnerabilities: list[Vulnerability] = []
     skipped = []
     for dependency in _objects(_document(text), "dependencies"):

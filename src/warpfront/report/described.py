@@ -112,9 +112,7 @@ ANSWERS = ("accepted", "refused", "silent")
 
 
 def profile_counts(verification: Verification) -> dict[str, Counter[str]]:
-    """Per profile how many tensors it accepted, refused, and has no tolerance for; empty where
-    nothing was compared.
-    """
+    """Return, by profile, how many tensors it accepts, refuses, and has no tolerance for."""
     counts: dict[str, Counter[str]] = {}
     for check in verification.checks:
         profiles = check.details.get("profiles")

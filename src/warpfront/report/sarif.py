@@ -32,9 +32,7 @@ _RANKS: Mapping[Level, int] = {"error": 0, "warning": 1, "note": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SarifRule:
-    """The rule of a finding. `id` is stable (`torch-moved`); `summary` is one sentence; `help` is
-    the remedy in Markdown.
-    """
+    """A finding's rule: a stable `id`, a `summary` of one sentence, `help` in Markdown."""
 
     id: str
     summary: str

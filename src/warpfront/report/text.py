@@ -37,9 +37,7 @@ _COLOURS = {
 
 
 def plain_console(file: IO[str] | None = None, width: int | None = None) -> Console:
-    """Return a console that takes texts as they are: what looks like markup or an emoji's name in
-    them is text.
-    """
+    """Return a console for plain texts: markup and names of emoji in them stay text."""
     return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
@@ -84,9 +82,7 @@ def _plan_of(cell: PlannedCell) -> Iterator[RenderableType]:
 
 @dataclass(frozen=True, slots=True)
 class ReportLines:
-    """Each cell and target with the result of each step, and why it has none. Columns where they
-    fit, else the id and its facts below it.
-    """
+    """Each cell and target with its results: in columns, else the facts below the id."""
 
     rows: tuple[ReportRow, ...]
 

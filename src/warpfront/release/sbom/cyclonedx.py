@@ -111,9 +111,7 @@ def _properties(values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _dependencies(bill: Bill) -> list[dict[str, Any]]:
-    """Return the dependency graph: the image requires its base and its own requirements,
-    wheels require wheels.
-    """
+    """Return the graph: the image requires its base and requirements, wheels require wheels."""
     required: dict[str, set[str]] = {bill.purl: {bill.base.ref}, bill.base.ref: set()}
     required |= {part.ref: set() for part in bill.parts if not part.within}
     for asker, target, _ in bill.asked:
