@@ -108,16 +108,15 @@ def bill_of_cell(chain: tuple[Cell, ...], lock: WheelLock | None, store: Store) 
     labels = labels_seen(verifications, cell)
     if labels.get(LOCK, lock.digest) != lock.digest:
         raise BlockedError(f"{cell.id}: no image was verified that is of its lock", hint=hint)
-    return bill_for(
-        DocumentInputs(
-            cell=cell,
-            chain=chain,
-            lock=lock,
-            built=built,
-            labels=labels,
-            verifications=verifications,
-        )
+    inputs = DocumentInputs(
+        cell=cell,
+        chain=chain,
+        lock=lock,
+        built=built,
+        labels=labels,
+        verifications=verifications,
     )
+    return bill_for(inputs)
 
 
 def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[str, str]:
@@ -158,18 +157,13 @@ def audits(workspace: Workspace, selection: Selection) -> Mapping[str, Audit | B
 
 def require_current(allowed: tuple[AllowedVulnerability, ...], *, today: str) -> None:
     """Raise `MatrixError` for each entry whose last day is over."""
-    problems = tuple(
-        Problem(
-            path=MATRIX_FILE,
-            line=waived.line,
-            message=f"{waived.id} is accepted until {waived.until}, which is over "
-            f"({waived.reason})",
-            hint="decide again: remove the entry, or give it another day and reason",
-        )
-        for waived in expired(allowed, today=today)
-    )
+    problems = []
+    for waived in expired(allowed, today=today):
+        text = f"{waived.id} is accepted until {waived.until}, which is over ({waived.reason})"
+        hint = "decide again: remove the entry, or give it another day and reason"
+        problems.append(Problem(path=MATRIX_FILE, line=waived.line, message=text, hint=hint))
     if problems:
-        raise MatrixError(problems)
+        raise MatrixError(tuple(problems))
 
 
 def audit_bill(bill: Bill, run: Run, variables: Mapping[str, str]) -> Audit:

@@ -84,19 +84,18 @@ def _offline(runners: Iterable[Runner]) -> tuple[dict[str, str], tuple[str, ...]
 
     variables = environment()
     api = forge_api(variables, variables.get("RUNNERS_TOKEN", ""))
-    self_hosted = [
-        runner for runner in runners if runner.trust == "self-hosted" and not runner.scale_set
-    ]
+    if api is None:
+        return {}, ()
+    own = (runner for runner in runners if runner.trust == "self-hosted" and not runner.scale_set)
     offline: dict[str, str] = {}
-    for runner in self_hosted if api else ():
-        labels = ", ".join(runner.labels)
-        assert api is not None
+    for runner in (runner for runner in own if not runner.group):
         try:
-            serves = None if runner.group else api.serves(runner.labels)
+            serves = api.serves(runner.labels)
         except (InputError, UnavailableError) as error:
             return {}, (f"whether machines are online: not determined ({error.message})",)
         if serves is False:
-            offline[runner.name] = f"no machine of the row `{runner.name}` ({labels}) is online"
+            row = f"the row `{runner.name}` ({', '.join(runner.labels)})"
+            offline[runner.name] = f"no machine of {row} is online"
     return offline, ()
 
 
@@ -125,11 +124,10 @@ def fingerprint(cells: Iterable[Cell], material: Material, folders: Folders) -> 
         elif cell.base.unpinned:
             blocked[cell.id] = f"base {cell.base.name} is unpinned: {cell.base.unpinned}"
     locks = usable_locks(states)
-    rendered: dict[str, RenderedImage] = {}
-    for cell_id, item in render_cells([c for c in chain if c.id in locks], locks, material).items():
-        if isinstance(item, RenderedImage):
-            rendered[cell_id] = item
-        else:
+    items = render_cells([cell for cell in chain if cell.id in locks], locks, material)
+    rendered = {id_: item for id_, item in items.items() if isinstance(item, RenderedImage)}
+    for cell_id, item in items.items():
+        if not isinstance(item, RenderedImage):
             blocked.setdefault(cell_id, item.reason)
     files = {
         name: getattr(file, "identity", "")
@@ -160,12 +158,11 @@ def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] 
         try:
             run(Command(argv=add, cwd=root)).check()
             source = tree / "src"
+            has_own = (source / "warpfront").is_dir()
             command = Command(
                 argv=(sys.executable, "-m", "warpfront", "ci", "--fingerprints"),
                 cwd=tree,
-                environment={"PYTHONPATH": str(source)}
-                if (source / "warpfront").is_dir()
-                else None,
+                environment={"PYTHONPATH": str(source)} if has_own else None,
                 timeout_seconds=300,
             )
             try:

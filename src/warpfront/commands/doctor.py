@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -71,20 +72,14 @@ def examine(workspace: Workspace, watch: Watch) -> Iterator[Observation]:
 
 def _examine_engine(engine: Engine) -> Iterator[Observation]:
     features = engine.features()
-    yield _observed(
-        "engine",
-        Outcome.PASSED,
-        f"{engine.name}, version {features.version}, {features.storage}, "
-        f"CDI {'on' if features.cdi else 'off'}",
-    )
+    cdi = f"CDI {'on' if features.cdi else 'off'}"
+    text = f"{engine.name}, version {features.version}, {features.storage}, {cdi}"
+    yield _observed("engine", Outcome.PASSED, text)
     yield _observed("buildx", Outcome.PASSED, " ".join(engine.buildx))
     if not features.named_contexts:
-        yield _observed(
-            "BuildKit",
-            Outcome.FAILED,
-            "the engine's BuildKit has no named contexts",
-            "use Docker 23 or newer, or `warpfront engine start`",
-        )
+        text = "the engine's BuildKit has no named contexts"
+        hint = "use Docker 23 or newer, or `warpfront engine start`"
+        yield _observed("BuildKit", Outcome.FAILED, text, hint)
     free = features.free_bytes
     if free is None:
         hint = "the engine stores images on another machine: look there"
@@ -144,21 +139,17 @@ def examine_drivers(
 
 def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
     """Yield this machine's accelerators as their drivers report them."""
-    kinds: dict[tuple[str, str, str], list[Accelerator]] = {}
-    for accelerator in hardware.accelerators:
-        kind = accelerator.vendor, accelerator.arch, accelerator.name
-        kinds.setdefault(kind, []).append(accelerator)
+    kinds = defaultdict[tuple[str, str, str], list[Accelerator]](list)
+    for found in hardware.accelerators:
+        kinds[found.vendor, found.arch, found.name].append(found)
     for (vendor, arch, name), devices in kinds.items():
         words = " ".join((name or "unnamed", f"({arch or 'unknown arch'})"))
         memory = devices[0].memory_bytes
         size = f", {readable_size(memory)} each" if memory else ""
         driver = ", ".join(f"{key} {value}" for key, value in hardware.drivers.items())
-        yield _available(
-            f"hardware of {vendor}",
-            f"{len(devices)} x {words}{size}, driver {driver or 'unknown'}",
-            "its device nodes may not be opened here",
-            is_here=all(device.usable for device in devices),
-        )
+        text = f"{len(devices)} x {words}{size}, driver {driver or 'unknown'}"
+        hint, usable = "its device nodes may not be opened here", [d.usable for d in devices]
+        yield _available(f"hardware of {vendor}", text, hint, is_here=all(usable))
     for problem in hardware.problems:
         hint = "`python -m warpfront_checks detect` shows every source that was asked"
         yield _observed("hardware", Outcome.UNAVAILABLE, problem, hint)

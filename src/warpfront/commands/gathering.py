@@ -76,23 +76,23 @@ def judge_run(
     channel = demands_of(planned.scope, planned.channel, matrix.channels)
     relaxed = {row.cell_id: row.relaxed for row in rows}
     chosen = {cell for cell, _ in planned.selected}
+    evidence = {
+        cell.id: _evidence(cell, store, jobs, relaxed.get(cell.id, ()))
+        for cell in matrix.cells
+        if cell.id in chosen
+    }
     standings = (kept_standing(store, *timed_cell) for timed_cell in planned.timed)
     # The jobs without evidence: of a kind together where the state of each is not known.
     kinds = (*planned.build.values(), *planned.bench.values(), planned.publish)
     works = (work for kind in kinds for work in kind)
-    states = None if jobs is None else jobs.get
+    ended = forge.ended
+    if jobs is not None:
+        ended = tuple(jobs.get(work.name, "no job in this run") for work in works)
     end = RunEnd(
         now=now,
         planned=forge.planned,
-        jobs=tuple(states(work.name, "no job in this run") for work in works)
-        if states
-        else forge.ended,
-        evidence={
-            cell.id: evidence
-            for cell in matrix.cells
-            if cell.id in chosen
-            and (evidence := _evidence(cell, store, jobs, relaxed.get(cell.id, ())))
-        },
+        jobs=ended,
+        evidence={cell: found for cell, found in evidence.items() if found},
         publications={cell: publication_of(cell, store) for cell in planned.publishing},
         standings=tuple(filter(None, standings)),
     )
@@ -119,16 +119,12 @@ def _evidence(
     if not isinstance(built, BuiltImage):
         return None
     verifications, unread = kept_verifications(cell, store)
+    labels = {CONTENT_HASH: built.content_hash, BASE_SOURCE: built.base.source}
+    identities = (name for file in files if file for name in file.identities)
     return Evidence(
         cell=cell,
-        labels={
-            CONTENT_HASH: built.content_hash,
-            BASE_SOURCE: built.base.source,
-            RELAXED: ",".join(relaxed),
-        },
-        identities=frozenset(
-            {built.image_id, *(name for file in files if file for name in file.identities)}
-        ),
+        labels={**labels, RELAXED: ",".join(relaxed)},
+        identities=frozenset({built.image_id, *identities}),
         verifications=verifications,
         unread=unread,
         jobs=states_by_target(cell, jobs),

@@ -53,11 +53,9 @@ class House:
             listed = ", ".join(f"{named.name}@{part}" for part in parts.values())
             message = f"{reference} is an index of several machines: {', '.join(parts)}"
             raise InputError(message, hint=f"take back each image that is wrong: {listed}")
-        name = run_name(self.now)
-        yanked = yank_image(
-            self.registry, named.name, digest, reason=reason, run=name, dry_run=dry_run
-        )
-        path = named.repository
+        name, path = run_name(self.now), named.repository
+        how = {"reason": reason, "run": name}
+        yanked = yank_image(self.registry, named.name, digest, **how, dry_run=dry_run)
         for tag in listed_in(self.registry, path, heads_of(self.registry, path)).get(digest, ()):
             why = "an index of several machines lists it; publish what is to be there instead"
             yanked = dataclasses.replace(yanked, kept={**yanked.kept, tag: why})
@@ -79,10 +77,8 @@ class House:
             )
         host = f"{self.registry.host}/"
         paths = (stock.repository.removeprefix(host) for stock, _ in unneeded)
-        repositories = tuple(dict.fromkeys(paths))
-        deleter = deleter_for(self.registry, repositories, environment(), run)
-        removed: list[Removed] = []
-        failed: list[RegistryError] = []
+        deleter = deleter_for(self.registry, tuple(dict.fromkeys(paths)), environment(), run)
+        removed, failed = list[Removed](), list[RegistryError]()
         try:
             for stock, reason in unneeded:
                 try:

@@ -27,12 +27,11 @@ def model_types() -> tuple[frozenset[str], str]:
     else those of the releases that this warpfront has read.
     """
     with contextlib.suppress(LibraryError):
-        return frozenset(
-            architecture.name for architecture in architectures()
-        ), f"transformers {library_version()}"
+        names = frozenset(architecture.name for architecture in architectures())
+        return names, f"transformers {library_version()}"
     lines = packaged_text("model-types.txt").splitlines()
-    names = (name for line in lines if not line.startswith("#") for name in line.split())
-    return frozenset(names), "transformers 4.57.6 to 5.24.0"
+    listed = (name for line in lines if not line.startswith("#") for name in line.split())
+    return frozenset(listed), "transformers 4.57.6 to 5.24.0"
 
 
 def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool = False) -> Path:
@@ -67,6 +66,8 @@ def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool 
 
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.py")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+# What the head calls the parts of an architecture's exception.
+_EXCEPTIONS = {"default": "default", "changed": "values"}
 
 
 def model_test_text(
@@ -85,19 +86,14 @@ def model_test_text(
         )
     if not _FILE.fullmatch(file):
         raise InputError(f"{file!r} is no name of a test", hint="test_qwen3.py, say")
-    exception = next(
-        (exception for exception in exceptions if exception["name"] == architecture), {}
-    )
-    head = parts["head"]
-    values = {"architecture": architecture, "file": file}
+    exception = next((each for each in exceptions if each["name"] == architecture), {})
+    head = parts["head"].replace("{architecture}", architecture).replace("{file}", file)
+    values: dict[str, object] = {"architecture": architecture, "file": file}
+    values |= {name: dict(exception.get(key, {})) for name, key in _EXCEPTIONS.items()}
     for name, value in values.items():
-        head = head.replace(f"{{{name}}}", value).replace(f"{{{name}!r}}", repr(value))
-    for name, key in (("default", "default"), ("changed", "values")):
-        head = head.replace(f"{{{name}!r}}", repr(dict(exception.get(key, {}))))
-    sections = (
-        ("How small a configuration is made", _body(parts["shrinking"])),
-        ("What a model is fed", _body(parts["feeding"])),
-    )
+        head = head.replace(f"{{{name}!r}}", repr(value))
+    titles = {"shrinking": "How small a configuration is made", "feeding": "What a model is fed"}
+    sections = ((title, _body(parts[name])) for name, title in titles.items())
     middle = "\n\n".join(f"# {title}.\n\n{text.strip()}\n" for title, text in sections)
     return f"{head.rstrip()}\n\n\n{middle}\n\n{parts['tests'].strip()}\n"
 

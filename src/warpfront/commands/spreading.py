@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from warpfront.ci.changes import CellState
@@ -17,6 +18,7 @@ from warpfront.ci.handover import merge
 from warpfront.ci.pool import Load, Pool, make_pool
 from warpfront.commands.dispatching import fingerprint
 from warpfront.errors import EngineError, InputError
+from warpfront.images.baking import Built
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine import connect
 from warpfront.matrix.cell import Cell, Selection
@@ -36,6 +38,7 @@ _LAYERS_TO_UNPACKED = 3
 PLACED = "build-placed"
 """Its file in build/<cell>/, which goes where the build's own goes."""
 Answers = Callable[[BuildNode], bool]
+Results = dict[str, Built]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,7 @@ class Placed:
 
 def spread(
     workspace: Workspace, selection: Selection, watch: Watch, *, answers: Answers | None = None
-) -> Mapping[str, BuiltImage | Blocked | Failed]:
+) -> Mapping[str, Built]:
     """Build cells and parents, each on one of the builders. `answers` tests its engine."""
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     nodes, answers = matrix.nodes, answers or answering
@@ -109,8 +112,8 @@ class _Spreading:
     answers: Answers
     run: Run = run
 
-    def all(self, pool: Pool) -> Mapping[str, BuiltImage | Blocked | Failed]:
-        results: dict[str, BuiltImage | Blocked | Failed] = {}
+    def all(self, pool: Pool) -> Results:
+        results: Results = {}
         slots = sum(node.slots for node in pool.nodes)
         with ThreadPoolExecutor(slots, thread_name_prefix="builder") as threads:
             going: dict[Future[Completed], tuple[Load, BuildNode]] = {}
@@ -133,12 +136,7 @@ class _Spreading:
         return results
 
     def _after(
-        self,
-        end: Completed,
-        load: Load,
-        node: BuildNode,
-        pool: Pool,
-        results: dict[str, BuiltImage | Blocked | Failed],
+        self, end: Completed, load: Load, node: BuildNode, pool: Pool, results: Results
     ) -> Pool:
         """Process the end of a child. The load of a lost engine goes back to the pool."""
         if node.name in pool.lost:
@@ -174,22 +172,13 @@ class _Spreading:
             if (root / name).exists():
                 (folder / name).symlink_to(root / name)
         words = ("job", "--step", "build", "--name", load.name, "--cells", " ".join(load.cells))
-        return self.run(
-            Command(
-                argv=(sys.executable, "-m", "invoke", *words, "--retries", "0"),
-                cwd=folder,
-                environment=dict(node.environment),
-            )
-        )
+        argv = (sys.executable, "-m", "invoke", *words, "--retries", "0")
+        return self.run(Command(argv=argv, cwd=folder, environment=dict(node.environment)))
 
     def _folder(self, load: Load, node: BuildNode) -> Path:
         return self.folders.store.folder / _FOLDER / node.name / load.name
 
 
-def _failed(
-    load: Load, reason: str, code: int, hint: str = ""
-) -> dict[str, BuiltImage | Blocked | Failed]:
-    return {
-        cell: Failed(cell_id=cell, step="build", reason=reason, hint=hint, exit_code=code)
-        for cell in load.cells
-    }
+def _failed(load: Load, reason: str, code: int, hint: str = "") -> Results:
+    failed = partial(Failed, step="build", reason=reason, hint=hint, exit_code=code)
+    return {cell: failed(cell_id=cell) for cell in load.cells}

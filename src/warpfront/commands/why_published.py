@@ -18,11 +18,7 @@ from warpfront.images.labels import CELL, LOCK
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.selection import with_parents
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.evidence import (
-    DOCUMENT,
-    VERIFICATION_TYPE,
-    read_attached,
-)
+from warpfront.release.evidence import DOCUMENT, VERIFICATION_TYPE, read_attached
 from warpfront.release.publication import RegistryImage, held_image, is_yanked
 from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.contract import Descriptor, Registry
@@ -61,9 +57,8 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
 
     named, variables = read_reference(reference), environment()
-    signer = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
     with client.connect(named.host, variables, run) as registry:
-        part = _part(registry, named)
+        part, signer = _part(registry, named), _signer(trust, variables)
         explanation, requires = explained(registry, named.repository, part, signer=signer)
     cell = next((cell for cell in matrix.cells if cell.id == explanation.labels.get(CELL)), None)
     chain = with_parents((cell,), matrix.cells) if cell else ()
@@ -75,10 +70,7 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     roots = roots_of(chain, lock.wheels)
     edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
     names = {wheel.name for wheel in lock.wheels}
-    return dataclasses.replace(
-        explanation,
-        asked=tuple(requirement for requirement in edges if requirement[1] in names),
-    )
+    return dataclasses.replace(explanation, asked=tuple(e for e in edges if e[1] in names))
 
 
 def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifference:
@@ -89,13 +81,16 @@ def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifferenc
 
     named, variables = read_reference(reference), environment()
     whole = other if "/" in other else f"{named.name}{'@' if ':' in other else ':'}{other}"
-    contents = []
-    signer = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
+    contents, signer = [], _signer(trust, variables)
     for image in (read_reference(whole), named):
         with client.connect(image.host, variables, run) as registry:
             part = _part(registry, image)
             contents.append(read_tag_contents(registry, image.repository, part, signer=signer))
     return difference(*contents)
+
+
+def _signer(trust: str, variables: Mapping[str, str]) -> Signer | None:
+    return Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
 
 
 def _part(registry: Registry, image: Reference) -> str:
@@ -117,11 +112,11 @@ def explained(
     attached = _Attached(registry, path, image, tuple(registry.referrers(path, image.digest)))
     verifications: list[Verification] = []
     making, proof, unread = attached.statements()
-    for document in attached.documents:
-        if document.artifact_type == VERIFICATION_TYPE:
-            verifications_read = read_attached(registry, path, document.digest)
-            verifications += verifications_read
-            unread += [f"{document.digest}: it cannot be read"] if not verifications_read else []
+    kinds = {document.digest: document.artifact_type for document in attached.documents}
+    for digest in (digest for digest, kind in kinds.items() if kind == VERIFICATION_TYPE):
+        read = read_attached(registry, path, digest)
+        verifications += read
+        unread += [] if read else [f"{digest}: it cannot be read"]
     for verification in verifications:
         of = f"the verification on {verification.target}"
         unread += [] if is_sealed(verification) else [f"{of} was changed"]

@@ -9,22 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from warpfront.ci.actions import (
-    kept_pins,
-    pinned_actions,
-    pinned_images,
-    templates,
-)
+from warpfront.ci.actions import kept_pins, pinned_actions, pinned_images, templates
 from warpfront.ci.flow import Flow, PublishingRefs, make_flow, packaged_limits
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
 from warpfront.ci.schedule import SCOPES
-from warpfront.ci.template_files import (
-    kubernetes_files,
-    machine_scripts,
-    robot_files,
-    scripts,
-)
+from warpfront.ci.template_files import kubernetes_files, machine_scripts, robot_files, scripts
 from warpfront.errors import InputError, LockError
 from warpfront.matrix.language import InstallText
 from warpfront.matrix.reading import Matrix
@@ -59,11 +49,8 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     # A robot may have moved the pins of the committed workflows.
     committed = sorted((root / FOLDER).glob(f"{MAIN}*.yml"))
     actions = kept_pins(pinned_actions(), [read_text(path) or "" for path in committed])
-    files: dict[str, str | None] = {
-        **workflows(flow, actions, limits, texts),
-        **gitlab_files(flow, texts),
-    }
-    files |= scripts(flow, texts)
+    files: dict[str, str | None] = {**workflows(flow, actions, limits, texts)}
+    files |= {**gitlab_files(flow, texts), **scripts(flow, texts)}
     install = install_of(matrix, root)
     path = requirements_path(install)
     if path == REQUIREMENTS:
@@ -157,10 +144,8 @@ def require_hashes(path: str, text: str) -> None:
     open_ones = [demand.split()[0] for demand in demands if "--hash=sha256:" not in demand]
     if open_ones or not any(demand.startswith("warpfront") for demand in demands):
         reason = f"no hash for {open_ones[0]}" if open_ones else "no line for warpfront"
-        raise InputError(
-            f"{path}: {reason}",
-            hint="`uv pip compile --generate-hashes` writes such a file",
-        )
+        hint = "`uv pip compile --generate-hashes` writes such a file"
+        raise InputError(f"{path}: {reason}", hint=hint)
 
 
 def locked_requirements(install: InstallText | None, root: Path, lock: Lock | None) -> str:
