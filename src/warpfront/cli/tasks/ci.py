@@ -46,10 +46,7 @@ if TYPE_CHECKING:
     from warpfront_checks.check_options import CheckOptions
 
 
-ci_group = Group(
-    name="ci",
-    help="Workflows for GitHub and GitLab, and the jobs that they run.",
-)
+ci_group = Group(name="ci", help="Workflows for GitHub and GitLab, and the jobs that they run.")
 
 
 @command("ci write", example="ci write")
@@ -179,9 +176,8 @@ def queue(display: Display) -> None:
 
     api = forge_api(environment())
     if not isinstance(api, GitHubApi):
-        raise InputError(
-            "no run of GitHub's, or no API_TOKEN", hint="docs/admission.md, After the merge"
-        )
+        hint = "docs/admission.md, After the merge"
+        raise InputError("no run of GitHub's, or no API_TOKEN", hint=hint)
     hours = workspace_here().matrix.ci.queue_hours
     for line in end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
         display.say(line)
@@ -218,11 +214,9 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
 
     api = forge_api(environment())
     states, unknown = job_states(api)
-    checked = (
-        isinstance(api, GitHubApi)
-        and states is not None
-        and bool(forge.head)
-        and api.succeeded(f"{LABELLED}.yml", forge.head, forge.since)
+    can_ask = states is not None and forge.head
+    checked = isinstance(api, GitHubApi) and bool(
+        can_ask and api.succeeded(f"{LABELLED}.yml", forge.head, forge.since)
     )
     judgement = judge_run(
         workspace.folders.root,
@@ -306,9 +300,10 @@ def job(
     )
     row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
     publishing = partial(_published, workspace, display=display, channel=channel, dry_run=dry_run)
+    act = _act(workspace, job_request, display, publishing, effort=effort, to=to, row=row)
     outcome = work(
         job_request,
-        _act(workspace, job_request, display, publishing, effort=effort, to=to, row=row),
+        act,
         workspace.folders,
         watch=display,
         prepare=lambda: ready(row, display) if row else None,
@@ -379,11 +374,9 @@ def _leave_images(
     from warpfront.commands.candidates import leave_images
     from warpfront.images.engine import connect
 
-    if not cells:
-        return
-    folder, store = workspace.folders.root / IMAGES, workspace.folders.store
-    engine = connect(environment())
-    leave_images(cells, results, name, folder, store, engine=engine)
+    if cells:
+        folder, store = workspace.folders.root / IMAGES, workspace.folders.store
+        leave_images(cells, results, name, folder, store, engine=connect(environment()))
 
 
 def _published(
@@ -397,21 +390,13 @@ def _published(
     states, unknown = job_states(None if dry_run else forge_api(variables))
     if unknown:
         display.say(unknown)
-    chosen = Selection(only=cell)
-    results = pipeline.publish(
-        workspace, chosen, display, channel=channel, key=key, dry_run=dry_run, jobs=states
-    )
+    chosen, where = Selection(only=cell), {"channel": channel, "key": key}
+    results = pipeline.publish(workspace, chosen, display, **where, dry_run=dry_run, jobs=states)
     return tuple(results.values())
 
 
 @command("ci resume", formerly=("resume",), hidden=True, example="ci resume --dry-run")
-def resume(
-    display: Display,
-    cells: Chosen,
-    *,
-    dry_run: DryRun = False,
-    effort: HowMuch,
-) -> None:
+def resume(display: Display, cells: Chosen, *, dry_run: DryRun = False, effort: HowMuch) -> None:
     """Continue a run: repeat infrastructure failures and jobs that never ran.
 
     Other failures are listed and not repeated.
@@ -419,26 +404,26 @@ def resume(
     from warpfront.ci.retrying import remaining
 
     workspace = workspace_here()
-    remaining_works = remaining(pipeline.report(workspace, cells))
-    for cell, target in [*((cell, "") for cell in remaining_works.build), *remaining_works.verify]:
-        words = f"verify {cell} on {target}" if target else f"build {cell}"
-        display.say(f"{'would ' if dry_run else ''}{words}")
-    for row in remaining_works.refused:
+    works = remaining(pipeline.report(workspace, cells))
+    would = "would " if dry_run else ""
+    for cell in works.build:
+        display.say(f"{would}build {cell}")
+    for cell, target in works.verify:
+        display.say(f"{would}verify {cell} on {target}")
+    for row in works.refused:
         display.say(f"not again: {row.cell_id} on {row.target} ({row.kind}): {row.repeat}")
     if dry_run:
-        display.result(remaining_works)
+        display.result(works)
         return
-    results: list[object] = []
-    for cell in remaining_works.build:
-        results += _built(workspace, cell, display)
+    results = [result for cell in works.build for result in _built(workspace, cell, display)]
     missing = {result.cell_id for result in results if isinstance(result, Failed | Blocked)}
-    for cell, target in remaining_works.verify:
+    for cell, target in works.verify:
         if cell not in missing:
             chosen = Selection(only=cell, target=target)
             results += pipeline.verify(workspace, chosen, display, effort=effort)
     print_report(display, pipeline.report(workspace, cells))
     raise_failure(results)
-    if failed := [f"{row.cell_id} on {row.target}" for row in remaining_works.refused]:
+    if failed := [f"{row.cell_id} on {row.target}" for row in works.refused]:
         raise NotVerifiedError(f"failed before and not tried again: {', '.join(failed)}")
 
 

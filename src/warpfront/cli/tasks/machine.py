@@ -16,6 +16,8 @@ from warpfront.system.sizes import counted
 from warpfront.verify.results import Outcome
 
 CACHE_FOLDERS = ("views", "tools", "toolbox", "layers", "wheelhouse")
+_CACHE = "also empty the cache of wheels and tools that all projects share"
+EmptyCache = Annotated[bool, Option(_CACHE, formerly=("everything",))]
 
 
 @command(example="doctor")
@@ -48,11 +50,8 @@ def print_ready(display: Display, runner: str) -> None:
     display.result({"runner": runner, "ready": True}, f"this machine is ready as runner {runner}\n")
 
 
-engine_group = Group(
-    name="engine",
-    help="The embedded engine, a private dockerd: start, stop, status.",
-    default="status",
-)
+_ENGINE = "The embedded engine, a private dockerd: start, stop, status."
+engine_group = Group(name="engine", help=_ENGINE, default="status")
 
 
 @command("engine start", example="engine start")
@@ -62,7 +61,7 @@ def start(display: Display, *, dry_run: DryRun = False) -> None:
 
     if not dry_run:
         embedded.start(*embedded.folders(environment()), on_line=display.say)
-    _print_status(display)
+    status.body(display)
 
 
 @command("engine stop", example="engine stop")
@@ -72,16 +71,12 @@ def stop(display: Display, *, dry_run: DryRun = False) -> None:
 
     if not dry_run:
         embedded.stop(*embedded.folders(environment()), on_line=display.say)
-    _print_status(display)
+    status.body(display)
 
 
 @command("engine status", example="engine status")
 def status(display: Display) -> None:
     """Print which embedded engine runs, and its DOCKER_HOST."""
-    _print_status(display)
-
-
-def _print_status(display: Display) -> None:
     from warpfront.images.engine import embedded
 
     state = embedded.status(*embedded.folders(environment()))
@@ -94,13 +89,7 @@ def clean(
     cells: Chosen,
     *,
     dry_run: DryRun = False,
-    all_: Annotated[
-        bool,
-        Option(
-            "also empty the cache of wheels and tools that all projects share",
-            formerly=("everything",),
-        ),
-    ] = False,
+    all_: EmptyCache = False,
 ) -> None:
     """Remove build results and images of the selected cells.
 

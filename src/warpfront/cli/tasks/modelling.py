@@ -44,17 +44,13 @@ def models(
     if asked is not None:
         results = pipeline.verify(workspace_here(display), cells, display, library=asked)
         lines: list[str] = []
-        for result in results:
-            if isinstance(result, Verification):
-                lines.append(f"{result.cell_id} on {result.target}, {result.seconds:.0f} s")
-                passed = [check for check in result.checks if check.outcome is Outcome.PASSED]
-                lines += (
-                    f"  {check.name}: {check.outcome.value}: {check.reason}"
-                    for check in result.checks
-                    if check not in passed
-                )
-                counts = (check for check in passed if check.name.startswith("count of "))
-                lines += (f"  {check.name}: {check.reason}" for check in counts)
+        for result in (result for result in results if isinstance(result, Verification)):
+            lines.append(f"{result.cell_id} on {result.target}, {result.seconds:.0f} s")
+            passed = [check for check in result.checks if check.outcome is Outcome.PASSED]
+            rest = (check for check in result.checks if check not in passed)
+            lines += (f"  {check.name}: {check.outcome.value}: {check.reason}" for check in rest)
+            counts = (check for check in passed if check.name.startswith("count of "))
+            lines += (f"  {check.name}: {check.reason}" for check in counts)
         display.result(results, "".join(f"{line}\n" for line in lines))
         print_unfinished(results)
         raise_failure(results)

@@ -73,8 +73,7 @@ def lock(
     if dry_run:
         print_plan(display, pipeline.plan(workspace, cells, display))
         return
-    results = pipeline.lock(workspace, cells, display, locked=locked, refresh=refresh)
-    finish(display, results)
+    finish(display, pipeline.lock(workspace, cells, display, locked=locked, refresh=refresh))
 
 
 @command(example="build-wheels --image devel")
@@ -86,11 +85,7 @@ def build_wheels(display: Display, cells: Chosen) -> None:
 
 @command(example="render --target cpu")
 def render(
-    display: Display,
-    cells: Chosen,
-    *,
-    dry_run: DryRun = False,
-    locked: Locked = False,
+    display: Display, cells: Chosen, *, dry_run: DryRun = False, locked: Locked = False
 ) -> None:
     """Write each cell's build context to build/<cell>/context/."""
 
@@ -117,17 +112,15 @@ def build(
     """Build images, reusing those whose content exists."""
 
     workspace = workspace_here()
-    if spread and not dry_run:
+    if dry_run:
+        print_plan(display, pipeline.plan(workspace, cells, display))
+    elif spread:
         from warpfront.commands.spreading import spread as build_on_all
 
         finish(display, build_on_all(workspace, cells, display))
-        return
-    if dry_run:
-        print_plan(display, pipeline.plan(workspace, cells, display))
-        return
-    locks = complete_locks(workspace, cells, display, locked=locked)
-    results = pipeline.build(workspace, cells, display, locks=locks, layers=layers)
-    finish(display, results)
+    else:
+        locks = complete_locks(workspace, cells, display, locked=locked)
+        finish(display, pipeline.build(workspace, cells, display, locks=locks, layers=layers))
 
 
 @command(example="verify --target cpu")
@@ -203,10 +196,8 @@ def explain(
         message, _, hint = str(error).partition("\nhint: ")
         raise InputError(message, hint=hint) from None
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            f"{result}: {error}",
-            hint="name a SESSION.json below build/<cell>/verify-<target>/results",
-        ) from None
+        hint = "name a SESSION.json below build/<cell>/verify-<target>/results"
+        raise InputError(f"{result}: {error}", hint=hint) from None
 
 
 @dataclass(frozen=True)
@@ -260,7 +251,4 @@ def report(
     rows = pipeline.report(workspace, cells)
     if page.html:
         _write_page(workspace, rows, display, page)
-    if markdown:
-        display.result(rows, report_markdown(rows))
-    else:
-        print_report(display, rows)
+    display.result(rows, report_markdown(rows) if markdown else lambda: draw_report(rows))

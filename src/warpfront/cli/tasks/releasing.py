@@ -22,6 +22,8 @@ from warpfront.determination import require_determined
 from warpfront.errors import InputError
 
 Trust = Annotated[str, COMMON["trust"]]
+OldChannel = Annotated[str, Option("CHANNEL  a channel, or `candidates` alone", place=True)]
+Published = Annotated[str, "the image: REGISTRY/NAME:TAG or @sha256:..."]
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,7 @@ class Signed(Place):
 
 
 @command(example="publish --channel nightly --dry-run")
-def publish(
-    display: Display,
-    cells: Chosen,
-    *,
-    place: Signed,
-    dry_run: DryRun = False,
-) -> None:
+def publish(display: Display, cells: Chosen, *, place: Signed, dry_run: DryRun = False) -> None:
     """Tag proven images, attach the proof, and sign it.
 
     An image that lacks what its channel demands is not sent.
@@ -75,12 +71,7 @@ def list_(display: Display, cells: Chosen, *, place: Place) -> None:
 
 
 @command("release show", example="release show ghcr.io/me/torch:2.13.0-cpu-py3.11")
-def show(
-    display: Display,
-    reference: Annotated[str, "the image: REGISTRY/NAME:TAG or @sha256:..."],
-    *,
-    trust: Trust = "",
-) -> None:
+def show(display: Display, reference: Published, *, trust: Trust = "") -> None:
     """Print what a published image is, and what was proven of it."""
     _explain(display, reference, trust)
 
@@ -98,10 +89,8 @@ def promote(
     """Publish images of one channel in another, by the proof attached to them."""
     from warpfront.commands.promoting import promote
 
-    workspace = workspace_here()
     how = {**vars(place), "trust": trust, "dry_run": dry_run}
-    promoted = promote(workspace, cells, display, source=source, **how)
-    finish(display, promoted)
+    finish(display, promote(workspace_here(), cells, display, source=source, **how))
 
 
 @command("release yank", example="release yank ghcr.io/me/torch:2.13.0-cpu-py3.11 --reason CVE")
@@ -127,9 +116,7 @@ def yank(
 def prune(
     display: Display,
     cells: Chosen,
-    old: Annotated[
-        str, Option("CHANNEL  a channel, or `candidates` alone", place=True)
-    ] = "candidates",
+    old: OldChannel = "candidates",
     *,
     dry_run: DryRun = False,
     days: Annotated[int, "N  age of what is removed (default 14)"] = 14,
@@ -182,7 +169,7 @@ def import_(
 @command(example="why ghcr.io/me/torch:2.13.0-cpu-py3.11")
 def why(
     display: Display,
-    reference: Annotated[str, "the image: REGISTRY/NAME:TAG or @sha256:..."],
+    reference: Published,
     since: Annotated[
         str, Option("OLDER  an older image: list what changed since it", place=True)
     ] = "",
@@ -202,11 +189,9 @@ def why(
 
     tag_difference = compare_tags(reference, since, trust=trust)
     display.result(tag_difference, difference_text(tag_difference))
-    require_determined(
-        tag_difference.undetermined,
-        allow_undetermined=allow_undetermined,
-        hint="publish with this version: its SBOMs list wheels, packages and folders",
-    )
+    hint = "publish with this version: its SBOMs list wheels, packages and folders"
+    unknown = tag_difference.undetermined
+    require_determined(unknown, allow_undetermined=allow_undetermined, hint=hint)
 
 
 def _explain(display: Display, reference: str, trust: str) -> None:

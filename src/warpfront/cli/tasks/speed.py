@@ -32,22 +32,12 @@ def _read_timed(suite: tuple[str, ...], **values: object) -> BenchEffort:
     return read_bench_effort(**{**values, **dict.fromkeys(suite, True)})
 
 
-Timed = Annotated[
-    BenchEffort,
-    Options(
-        {
-            "suite": ((), Option(f"NAME  {', '.join(SUITES)}; several times")),
-            **{
-                option.name: (
-                    option.default,
-                    Option(option.help, hidden=option.name in {*SUITES, "all"}),
-                )
-                for option in BENCH_OPTIONS
-            },
-        },
-        _read_timed,
-    ),
-]
+_TIMED = {
+    option.name: (option.default, Option(option.help, hidden=option.name in {*SUITES, "all"}))
+    for option in BENCH_OPTIONS
+}
+_SUITE = Option(f"NAME  {', '.join(SUITES)}; several times")
+Timed = Annotated[BenchEffort, Options({"suite": ((), _SUITE), **_TIMED}, _read_timed)]
 
 bench_group = Group(
     name="bench",
@@ -69,10 +59,8 @@ def bench(display: Display, cells: Chosen, *, timed: Timed) -> None:
 
     results = tuple(benching.bench(workspace_here(display), cells, display, effort=timed))
     benches = [result for result in results if isinstance(result, Bench)]
-    documents = [bench_document(result) for result in benches]
-    display.result(
-        documents, "\n".join(bench_text(result, width=text_width()) for result in benches)
-    )
+    text = "\n".join(bench_text(result, width=text_width()) for result in benches)
+    display.result([bench_document(result) for result in benches], text)
     print_unfinished(results)
     if failed := sorted({result.cell_id for result in results if isinstance(result, Failed)}):
         raise CommandFailedError(f"not timed: {', '.join(failed)}", hint="the reasons are above")
@@ -106,8 +94,7 @@ def read_log(
     file: Annotated[str, "a log, several separated by commas, a folder, a glob, or -"],
     *,
     fact: Annotated[
-        tuple[str, ...],
-        "NAME=VALUE  gpus=8, nodes, sequence, batch, parameters, model, precision",
+        tuple[str, ...], "NAME=VALUE  gpus=8, nodes, sequence, batch, parameters, model, precision"
     ] = (),
     format: Annotated[  # noqa: A002 - the name of the option
         str, "NAME  format of the log (default: by its lines)"
@@ -146,13 +133,9 @@ def read_log(
 class ComparisonOptions:
     """Options of a comparison, and accepted differences."""
 
-    metric: Annotated[
-        str,
-        "NAME  step_seconds, tokens_per_second_per_device, ...",
-    ] = ""
+    metric: Annotated[str, "NAME  step_seconds, tokens_per_second_per_device, ..."] = ""
     allow: Annotated[
-        tuple[str, ...],
-        "NAME  accept a difference: precision, ...; several times",
+        tuple[str, ...], "NAME  accept a difference: precision, ...; several times"
     ] = ()
     noise: Annotated[str, "SHARE  smallest ratio that is a difference (1%; operations 3%)"] = (
         _NO_NUMBER
@@ -271,19 +254,14 @@ def nights(
         worst = max(slower, key=lambda shift: shift.ratio)
         message = f"{counted(len(slower), 'operation')} slower for good, {worst.case} the most"
         raise SlowerError(message, hint=f"since {worst.at}, image {worst.image_digest or 'none'}")
-    require_determined(
-        too_few_nights(history),
-        allow_undetermined=allow_undetermined,
-        hint="--add records of further nights",
-    )
+    few, hint = too_few_nights(history), "--add records of further nights"
+    require_determined(few, allow_undetermined=allow_undetermined, hint=hint)
 
 
-@command(
-    "bench compare-stacks",
-    formerly=("compare-stacks",),
-    hidden=True,
-    example="bench compare-stacks --folder output",
-)
+_STACKS = "bench compare-stacks"
+
+
+@command(_STACKS, formerly=("compare-stacks",), hidden=True, example=f"{_STACKS} --folder output")
 def compare_stacks(
     display: Display,
     options: ComparisonOptions,
@@ -324,23 +302,17 @@ def _raise(comparison: Comparison, *, allow_undetermined: bool = False) -> None:
     from warpfront.bench.forms import sentence
     from warpfront.bench.records import ComparisonOutcome
 
-    refused = [
-        difference.name
-        for difference in comparison.differences
-        if difference.refused and not difference.allowed
-    ]
     if comparison.verdict in {ComparisonOutcome.NOT_COMPARABLE, ComparisonOutcome.TOO_SHORT}:
-        allow = " ".join(f"--allow {name}" for name in refused)
+        refused = (each for each in comparison.differences if each.refused and not each.allowed)
+        allow = " ".join(f"--allow {each.name}" for each in refused)
         hint = f"{allow} compares them all the same, and says so" if allow else ""
         raise NotComparableError(sentence(comparison), hint=hint)
     if comparison.slower:
         name, ratio = next(iter(comparison.slower.items()))
-        raise SlowerError(
-            f"B is slower than allowed: {name} takes {ratio.low:.3f} to {ratio.high:.3f} times A's "
-            f"time, {comparison.limit:.3f} are allowed",
-            hint="by operation, above" if comparison.cases else "",
-        )
+        takes = f"{name} takes {ratio.low:.3f} to {ratio.high:.3f} times A's time"
+        hint = "by operation, above" if comparison.cases else ""
+        text = f"B is slower than allowed: {takes}, {comparison.limit:.3f} are allowed"
+        raise SlowerError(text, hint=hint)
     if comparison.verdict is ComparisonOutcome.UNDETERMINED:
-        require_determined(
-            comparison.reasons, allow_undetermined=allow_undetermined, hint="more runs a side"
-        )
+        reasons, hint = comparison.reasons, "more runs a side"
+        require_determined(reasons, allow_undetermined=allow_undetermined, hint=hint)
