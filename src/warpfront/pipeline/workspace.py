@@ -65,10 +65,8 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
     path = root / MATRIX_FILE
     text = read_text(path, missing_ok=True)
     if text is None:
-        raise StoreError(
-            f"{path}: no such file",
-            hint="run in a project's folder, or make one with `warpfront init`",
-        )
+        hint = "run in a project's folder, or make one with `warpfront init`"
+        raise StoreError(f"{path}: no such file", hint=hint)
     table = compat_of(root)
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
     lines = {cell.requirements_file: cell.image_line for cell in reversed(matrix.cells)}
@@ -77,13 +75,10 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
         replace(cell, listed=listed[cell.requirements_file]) if cell.requirements_file else cell
         for cell in matrix.cells
     )
+    templates = Templates(read_tree(root / IMAGES_FOLDER))
     return Workspace(
         matrix=replace(matrix, cells=tuple(cells)),
-        material=Material(
-            templates=Templates(read_tree(root / IMAGES_FOLDER)),
-            guard=read_guard(),
-            compat=table,
-        ),
+        material=Material(templates=templates, guard=read_guard(), compat=table),
         folders=Folders(root=root, cache=cache_folder(), store=Store(build or root / BUILD_FOLDER)),
     )
 

@@ -112,18 +112,15 @@ def _syntax(text: str, line: int, problem: str) -> tuple[str, str]:  # noqa: PLR
     bad = lines[line - 1] if 0 < line <= len(lines) else ""
     indent = bad[: len(bad) - len(bad.lstrip())]
     if "\t" in indent:
-        return (
-            "a tab at the start of the line",
-            f"indent with spaces: `{bad.replace(chr(9), '  ')}`",
-        )
+        spaced = bad.replace("\t", "  ")
+        return "a tab at the start of the line", f"indent with spaces: `{spaced}`"
     if "unexpected end of stream" in problem or "quoted scalar" in problem:
         return "a quote is not closed", "close it on the line where it opens"
     if "mapping values are not allowed" in problem:
         key, _, value = bad.strip().partition(": ")
-        quoted = (
-            f'quote the value: {key}: "{value}"' if ": " in value else "give it less indentation"
-        )
-        return "a second `: ` in one line, or a line that is indented too far", quoted
+        quoted = f'quote the value: {key}: "{value}"'
+        hint = quoted if ": " in value else "give it less indentation"
+        return "a second `: ` in one line, or a line that is indented too far", hint
     if "another document" in problem:
         return "a second document begins after `---`", "keep one document in the file"
     if "undefined alias" in problem:
@@ -147,18 +144,14 @@ def _refused(path: str, line: int, message: str, hint: str) -> MatrixError:
 
 def _refuse_unreadable(text: str, path: str) -> None:
     if len(text) > SIZE_LIMIT_CHARACTERS:
-        raise _refused(
-            path,
-            0,
-            f"{len(text)} characters are more than the {SIZE_LIMIT_CHARACTERS} that are read",
-            "use product: and zip: instead of writing every cell out",
-        )
-    match = _CONTROL.search(text.replace("\r\n", "\n"))
-    if match:
-        line = text.replace("\r\n", "\n").count("\n", 0, match.start()) + 1
-        raise _refused(
-            path, line, f"character U+{ord(match.group()):04X}", "save the file as plain UTF-8 text"
-        )
+        message = f"{len(text)} characters are more than the {SIZE_LIMIT_CHARACTERS} that are read"
+        hint = "use product: and zip: instead of writing every cell out"
+        raise _refused(path, 0, message, hint)
+    text = text.replace("\r\n", "\n")
+    if match := _CONTROL.search(text):
+        line = text.count("\n", 0, match.start()) + 1
+        message = f"character U+{ord(match.group()):04X}"
+        raise _refused(path, line, message, "save the file as plain UTF-8 text")
 
 
 def _refuse_bombs(text: str, path: str) -> None:
@@ -191,9 +184,8 @@ class _Reader:
         line = node.start_mark.line + 1
         self.lines.setdefault(where, line)
         if len(self.lines) > NODE_LIMIT:
-            raise _refused(
-                self.path, line, f"more than {NODE_LIMIT} values once aliases expand", _WRITE_OUT
-            )
+            message = f"more than {NODE_LIMIT} values once aliases expand"
+            raise _refused(self.path, line, message, _WRITE_OUT)
         if id(node) in self.open_nodes:
             raise _refused(self.path, line, "an alias (*name) contains itself", _WRITE_OUT)
         self.open_nodes.add(id(node))
@@ -216,10 +208,8 @@ class _Reader:
             if key is None:
                 continue
             if key in mapping:
-                first = self.lines[(*where, key)]
-                self._problem(
-                    key_node, f"duplicate key `{key}` (first on line {first})", "keep one of them"
-                )
+                message = f"duplicate key `{key}` (first on line {self.lines[(*where, key)]})"
+                self._problem(key_node, message, "keep one of them")
                 continue
             self.lines[(*where, key)] = key_node.start_mark.line + 1
             mapping[key] = self.read(value_node, (*where, key))
@@ -273,10 +263,8 @@ def checked(document: Document, into: type[T]) -> T:
             for detail in reversed(error.errors())
             if detail["type"] != "too_short" or not detail.get("input")
         }
-        problems += (
-            document.problem(where, *_words_of(detail, where, into))
-            for where, detail in first.items()
-        )
+        for where, detail in first.items():
+            problems.append(document.problem(where, *_words_of(detail, where, into)))
     raise MatrixError(tuple(sorted(set(problems))))
 
 
@@ -362,10 +350,9 @@ def _as_shape(kind: str, key: str, value: object, *, is_entry: bool) -> tuple[st
 
 def _known_instead(key: str, fields: tuple[dataclasses.Field[Any], ...]) -> str:
     """Return what to write for an unknown `key`. Metadata may have a field's `formerly` name."""
-    for known_field in fields:
-        if known_field.metadata.get("formerly") == key:
-            return f"it is called `{known_field.name}` now: `warpfront migrate` writes it"
-    names = sorted(known_field.name for known_field in fields)
+    if now := {each.metadata.get("formerly"): each.name for each in fields}.get(key):
+        return f"it is called `{now}` now: `warpfront migrate` writes it"
+    names = sorted(each.name for each in fields)
     near = difflib.get_close_matches(key, names, n=1)
     return f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(names)}"
 

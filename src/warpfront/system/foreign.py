@@ -132,10 +132,9 @@ def remove_tree(path: Path) -> None:
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise StoreError(
-            f"{error.filename or path}: cannot be removed: {error.strerror}",
-            hint=f"remove {path} as the user that owns what is in it",
-        ) from error
+        message = f"{error.filename or path}: cannot be removed: {error.strerror}"
+        hint = f"remove {path} as the user that owns what is in it"
+        raise StoreError(message, hint=hint) from error
 
 
 def _open_folders(folder: Path) -> None:

@@ -136,9 +136,8 @@ def _chunks(path: Path) -> Iterator[bytes]:
         start = file.read(3)
         file.seek(0)
         if start[:2] in _MARKS_OF_UTF16:
-            raise InputError(
-                f"{path}: UTF-16 text", hint="iconv -f UTF-16 -t UTF-8 makes it readable"
-            )
+            hint = "iconv -f UTF-16 -t UTF-8 makes it readable"
+            raise InputError(f"{path}: UTF-16 text", hint=hint)
         if start == _MARK_OF_UTF8:
             file.seek(3)
         read: Callable[[], bytes] = functools.partial(file.read, _CHUNK_BYTES)

@@ -42,9 +42,8 @@ def wrong(registry: str, step: str, reason: str, hint: str = "") -> RegistryErro
 
 def refused(registry: str, step: str, reason: str, hint: str) -> RegistryError:
     """Return the error for a failure that lasts until the configuration changes."""
-    return RegistryError(
-        reason, registry=registry, step=step, fault=RegistryFault.REFUSED, hint=hint
-    )
+    fault = RegistryFault.REFUSED
+    return RegistryError(reason, registry=registry, step=step, fault=fault, hint=hint)
 
 
 def by_status(
@@ -70,11 +69,9 @@ def by_exception(
         if any(isinstance(cause, kind) for cause in causes):
             # "No route to host" is more precise than an answer that broke off.
             words = system or usual if kind is requests.RequestException else usual
-            registry_error = RegistryError(
-                words, registry=registry, step=step, fault=fault, hint=hint
-            )
+            failure = RegistryError(words, registry=registry, step=step, fault=fault, hint=hint)
             cost = _COST_OF_SILENCE if fault is RegistryFault.SLOW else 1
-            return registry_error if kind in _LASTING else TransientError(registry_error, cost=cost)
+            return failure if kind in _LASTING else TransientError(failure, cost=cost)
     return TransientError(wrong(registry, step, type(error).__name__))
 
 
@@ -137,15 +134,11 @@ def causes_of(error: BaseException) -> Iterator[BaseException]:
 
 
 _UNREACHABLE, _SLOW, _WRONG = RegistryFault.UNREACHABLE, RegistryFault.SLOW, RegistryFault.WRONG
+_UNTRUSTED = ssl.SSLCertVerificationError
 _CERTIFICATE = "have its certificate authority in REQUESTS_CA_BUNDLE or docker's certs.d"
 _NETWORK = "check the name, the network and HTTPS_PROXY"
 _REASONS: tuple[tuple[type[BaseException], RegistryFault, str, str], ...] = (
-    (
-        ssl.SSLCertVerificationError,
-        _UNREACHABLE,
-        "its certificate is not trusted here",
-        _CERTIFICATE,
-    ),
+    (_UNTRUSTED, _UNREACHABLE, "its certificate is not trusted here", _CERTIFICATE),
     (requests.exceptions.InvalidURL, _WRONG, "an address that is none", _NETWORK),
     (requests.exceptions.ProxyError, _UNREACHABLE, "the proxy does not let us through", _NETWORK),
     (socket.gaierror, _UNREACHABLE, "its name cannot be resolved", _NETWORK),
@@ -157,4 +150,4 @@ _REASONS: tuple[tuple[type[BaseException], RegistryFault, str, str], ...] = (
     (ssl.SSLError, _WRONG, "TLS broke off", _LATER),
     (requests.RequestException, _WRONG, "the answer broke off", _LATER),
 )
-_LASTING = (ssl.SSLCertVerificationError, requests.exceptions.InvalidURL)
+_LASTING = (_UNTRUSTED, requests.exceptions.InvalidURL)

@@ -47,13 +47,8 @@ class Store:
 
     def save(self, cell_id: str, name: str, value: object) -> Path:
         """Write one step's value. `name` is the step, or step and subject (`verify-sm_90`)."""
-        document = {
-            "schema": SCHEMA,
-            "step": name,
-            "kind": type(value).__name__,
-            "value": as_json(value),
-        }
-        path = self.cell_folder(cell_id) / f"{name}.json"
+        kind, path = type(value).__name__, self.cell_folder(cell_id) / f"{name}.json"
+        document = {"schema": SCHEMA, "step": name, "kind": kind, "value": as_json(value)}
         write_json(path, document)
         return path
 
@@ -71,9 +66,8 @@ class Store:
             kind = {kind.__name__: kind for kind in kinds}[document["kind"]]
             return read_as(kind, document["value"])
         except (RecursionError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"{path}: not a result of this version ({error})", hint="run the step again"
-            ) from None
+            message = f"{path}: not a result of this version ({error})"
+            raise StoreError(message, hint="run the step again") from None
 
     def readable(self, cell_id: str, name: str, kinds: tuple[type, ...]) -> Any:
         """Return the value like `load`; None also for a file that cannot be read."""
@@ -281,9 +275,8 @@ def as_json(value: object) -> Any:
     if value is None or type(value) in _PLAIN:  # most are
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
+        names = (field.name for field in dataclasses.fields(value))
+        return {name: as_json(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, tuple | list | set | frozenset):
@@ -300,14 +293,12 @@ def storing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         hint = _HINTS.get(error.errno or 0, f"make {path} writable")
-        raise StoreError(
-            f"{error.filename or path}: {error.strerror or error}", hint=hint
-        ) from error
+        message = f"{error.filename or path}: {error.strerror or error}"
+        raise StoreError(message, hint=hint) from error
 
 
 _HINTS = {
     errno.ENOENT: "",
-    errno.ENOSPC: "free some space, or `warpfront clean`",
-    errno.EDQUOT: "free some space, or `warpfront clean`",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space, or `warpfront clean`"),
     errno.EROFS: "the file system is read-only; choose another folder",
 }

@@ -84,6 +84,7 @@ class _TreeWalk:
     def __init__(self, root: Path, exclude: tuple[str, ...], *, vendored: bool) -> None:
         self._root = root
         self._exclude = exclude
+        self._globs = (*exclude, *(f"{glob.rstrip('/')}/*" for glob in exclude))
         self._vendored = vendored
         self._submodules = frozenset(_SUBMODULE.findall(_text(root, ".gitmodules")))
         self._ignored = _ignored_folders(_text(root, ".gitignore"))
@@ -103,12 +104,7 @@ class _TreeWalk:
                 continue
             for entry in entries:
                 path = f"{prefix}{entry.name}"
-                if any(
-                    fnmatchcase(path, glob)
-                    or fnmatchcase(path, f"{glob.rstrip('/')}/*")
-                    or path == glob
-                    for glob in self._exclude
-                ):
+                if path in self._exclude or any(fnmatchcase(path, glob) for glob in self._globs):
                     continue
                 if not entry.is_dir(follow_symlinks=False):
                     yield from _regular(entry, path)

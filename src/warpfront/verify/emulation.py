@@ -84,9 +84,8 @@ def find_emulator(folder: Path, vendor: str, target: str) -> Emulator:
     """
     version = VENDORS[vendor].emulated_version(target)
     if version is None:
-        raise InputError(
-            f"--emulate: there is no emulator for {target}", hint="AMD's targets have: gfx942"
-        )
+        hint = "AMD's targets have: gfx942"
+        raise InputError(f"--emulate: there is no emulator for {target}", hint=hint)
     root = folder.resolve()
     launcher = next((name for name in _LAUNCHERS if (root / "bin" / name).is_file()), None)
     libraries = [root / place / name for place in ("lib", "lib64") for name in _LIBRARIES]
@@ -166,26 +165,22 @@ class DispatchLog:
         elif self.races:
             outcome = Outcome.FAILED
             reason = f"{LEAD}: {counted(len(self.races), 'race')}, the first in {self.races[0]}"
+        details = {"dispatches": self.dispatches, "races": self.races[:20]}
         return CheckResult(
             session=session,
             name="emulation",
             outcome=outcome,
             reason=reason,
-            details={
-                **emulator.document(),
-                "dispatches": self.dispatches,
-                "races": self.races[:20],
-            },
+            details={**emulator.document(), **details},
         )
 
 
 def as_leads(checks: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     """Return the checks with failures called leads."""
     # An emulator may be wrong by itself: ROCm/rocm-systems#5709, #6053.
-    wrong = {Outcome.FAILED, Outcome.ERROR}
-    return tuple(
-        dataclasses.replace(check, reason=f"{LEAD}: {check.reason}")
-        if check.outcome in wrong
-        else check
-        for check in checks
-    )
+    leads = []
+    for check in checks:
+        is_wrong = check.outcome in {Outcome.FAILED, Outcome.ERROR}
+        reason = f"{LEAD}: {check.reason}" if is_wrong else check.reason
+        leads.append(dataclasses.replace(check, reason=reason))
+    return tuple(leads)

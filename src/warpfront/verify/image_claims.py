@@ -47,14 +47,12 @@ def image_claims(cell: Cell, lock: WheelLock, policy: Policy, *, target: str) ->
         cell_claims(cell, versions, target=target),
         guard=policy.document(),
         smoke=tuple(smoke_document(trial) for trial in tried(cell)),
-        policies=tuple(
-            {name: getattr(policy, name) for name in ("name", "value", "level", "effect", "source")}
-            for policy in cell.policies
-        ),
-        extensions=tuple(
-            sorted({extension for built in lock.builds for extension in built.extensions})
-        ),
+        policies=tuple({name: getattr(p, name) for name in _POLICY} for p in cell.policies),
+        extensions=tuple(sorted({name for built in lock.builds for name in built.extensions})),
     )
+
+
+_POLICY = ("name", "value", "level", "effect", "source")
 
 
 def tried(cell: Cell) -> tuple[Smoke, ...]:
@@ -95,11 +93,10 @@ def claimed_cell(
     `machine` is the engine's answer. Raise `InputError` for labels of another form.
     """
     if wrong := _wrong_labels(labels):
-        raise InputError(
-            f"its labels do not say what it is: {', '.join(wrong)}",
-            hint="only images that warpfront built can be verified by their digest",
-        )
+        hint = "only images that warpfront built can be verified by their digest"
+        raise InputError(f"its labels do not say what it is: {', '.join(wrong)}", hint=hint)
     python, cell_id = labels[f"{_OURS}.python"], labels[CELL]
+    pins = filter(None, map(readable_requirement, fields.get("stack", ())))
     return Cell(
         id=cell_id,
         project="stranger",
@@ -120,11 +117,7 @@ def claimed_cell(
             glibc="",
         ),
         index=None,
-        stack=tuple(
-            Pin(name=requirement.name, version=specifier.version)
-            for requirement in filter(None, map(readable_requirement, fields.get("stack", ())))
-            for specifier in requirement.specifier
-        ),
+        stack=tuple(Pin(name=pin.name, version=s.version) for pin in pins for s in pin.specifier),
         requirements=(),
         requirements_file=None,
         compiler=None,
