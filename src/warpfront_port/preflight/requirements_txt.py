@@ -38,7 +38,7 @@ _EXTRAS = re.compile(r"^(.*?)(\[[^]]*\])?$")
 def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) -> FileRequirements:
     """Return the file's requirements. Raise `InputError` with file:line where pip refuses too."""
     check_text(text, path=path)
-    declared_requirements: list[DeclaredRequirement] = []
+    declared: list[DeclaredRequirement] = []
     includes: list[Include] = []
     unknown: list[str] = []
     for line in read_lines(text):
@@ -47,16 +47,16 @@ def read_requirements(text: str, *, path: str, kind: Kind = Kind.REQUIREMENT) ->
         else:
             read = _read_line(line.text, line, path=path, kind=kind)
         if isinstance(read, DeclaredRequirement):
-            declared_requirements.append(read)
+            declared.append(read)
         elif isinstance(read, Include):
             includes.append(read)
         elif read:
             unknown.append(f"{path}:{line.start}: {read}")
-        if len(declared_requirements) > MOST_LINES:
+        if len(declared) > MOST_LINES:
             raise InputError(f"{path}:{line.start}: more than {MOST_LINES:,} requirements")
     return FileRequirements(
         path=path,
-        declared=tuple(declared_requirements),
+        declared=tuple(declared),
         includes=tuple(includes),
         unknown=tuple(unknown),
     )
@@ -96,9 +96,8 @@ def _read_line(
         if not name:
             return "an address that does not say what it is was not followed"
         marker = text.partition(";")[2].strip()
-        return _asked(
-            line, f"{name} @ {bare}" + (f" ; {marker}" if marker else ""), path=path, kind=kind
-        )
+        named = f"{name} @ {bare} ; {marker}" if marker else f"{name} @ {bare}"
+        return _asked(line, named, path=path, kind=kind)
     read_requirement(text, where=f"{path}:{line.start}")
     return _asked(line, text, path=path, kind=kind)
 

@@ -44,11 +44,8 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
     lines = text.splitlines()
     declared_requirements: list[DeclaredRequirement] = []
     includes: list[Include] = []
-    options = [
-        ("", kind, parser.get("options", name, fallback=""))
-        for name, kind in _SETUP_ARGUMENTS.items()
-        if kind is Kind.BUILD or name == "install_requires"
-    ]
+    lists = {"install_requires": Kind.REQUIREMENT, "setup_requires": Kind.BUILD}
+    options = [("", kind, parser.get("options", name, fallback="")) for name, kind in lists.items()]
     if parser.has_section("options.extras_require"):
         extras = parser.items("options.extras_require")
         options += [(extra, Kind.REQUIREMENT, values) for extra, values in extras]
@@ -57,20 +54,17 @@ def read_setup_cfg(text: str, *, path: str) -> FileRequirements:
             names = values.strip().removeprefix("file:").split(",")
             includes += [Include(path=name.strip(), line=1, group=group) for name in names]
             continue
-        for value in values.splitlines():
-            requirement = value.partition(" #")[0].strip()
-            if requirement and not requirement.startswith("#"):
-                number = _line_of(requirement, lines)
-                read_requirement(requirement, where=f"{path}:{number}")
-                place = path, number, lines[number - 1]
-                declared = declared_at(*place, requirement, kind=kind, group=group)
-                declared_requirements.append(declared)
-    is_project = parser.has_section("options") or parser.has_section("metadata")
+        bare = (value.partition(" #")[0].strip() for value in values.splitlines())
+        for requirement in (text for text in bare if text and not text.startswith("#")):
+            number = _line_of(requirement, lines)
+            read_requirement(requirement, where=f"{path}:{number}")
+            place = path, number, lines[number - 1]
+            declared_requirements.append(declared_at(*place, requirement, kind=kind, group=group))
     return FileRequirements(
         path=path,
         declared=tuple(declared_requirements),
         includes=tuple(includes),
-        is_project=is_project,
+        is_project=parser.has_section("options") or parser.has_section("metadata"),
     )
 
 
@@ -85,36 +79,30 @@ def read_setup_py(text: str, *, path: str, read: ReadFile = lambda _: None) -> F
     check_text(text, path=path)
     try:
         tree = ast.parse(text)
-    except SyntaxError as error:
-        raise InputError(f"{path}:{error.lineno or 1}: not Python") from None
-    except (ValueError, RecursionError):
-        raise InputError(f"{path}: not Python") from None
-    declared_requirements: list[DeclaredRequirement] = []
+    except (SyntaxError, ValueError, RecursionError) as error:
+        where = f"{path}:{error.lineno or 1}" if isinstance(error, SyntaxError) else path
+        raise InputError(f"{where}: not Python") from None
+    declared: list[DeclaredRequirement | None] = []
     unknown: list[str] = []
-    setup_interpreter = SetupInterpreter(tree, text.splitlines(), read)
-    for call in setup_interpreter.calls:
+    interpreter = SetupInterpreter(tree, text.splitlines(), read)
+    for call in interpreter.calls:
         for argument, (value, line) in call.items():
             if argument == "**":
                 unknown.append(f"{path}:{line}: arguments are computed, and setup.py is not run")
-            elif argument in _SETUP_ARGUMENTS:
+            elif kind := _SETUP_ARGUMENTS.get(argument):
                 texts = tuple(_texts(value))
                 if argument == "install_requires" and any(item is UNKNOWN for _, item in texts):
                     message = f"{argument} is computed, and setup.py is not run"
                     unknown.append(f"{path}:{line}: {message}")
-                kind = _SETUP_ARGUMENTS[argument]
-                declared_requirements += (
-                    declared
-                    for group, item in texts
-                    if (declared := _of_setup(item, kind, group, path=path, line=line))
-                )
-    if not setup_interpreter.calls:
+                declared += (_of_setup(item, kind, of, path=path, line=line) for of, item in texts)
+    if not interpreter.calls:
         unknown.append(f"{path}: no call of setup() was found")
     unset = f"{path}: it reads variables of the environment, which were taken as unset"
     return FileRequirements(
         path=path,
-        declared=tuple(dict.fromkeys(declared_requirements)),
+        declared=tuple(filter(None, dict.fromkeys(declared))),
         unknown=tuple(unknown),
-        notes=(unset,) if setup_interpreter.reads_environment else (),
+        notes=(unset,) if interpreter.reads_environment else (),
     )
 
 

@@ -240,7 +240,7 @@ class SetupInterpreter:
     def _do_expr(self, node: ast.Expr) -> None:
         value = node.value
         if isinstance(value, ast.Yield) and value.value is not None:
-            self._names["yield"].append(self._conditioned([self._of(value.value)])[0])
+            self._names["yield"].append(self._conditioned(self._of(value.value)))
         elif isinstance(value, ast.YieldFrom):
             self._names["yield"].extend(self._conditioned(list(self._of(value.value))))
         else:
@@ -334,9 +334,8 @@ class SetupInterpreter:
         elif isinstance(target, ast.Subscript):
             of, key = self._of(target.value), self._of(target.slice)
             if isinstance(of, dict) and key is not UNKNOWN:
-                is_list = isinstance(value, list)
-                known = UNKNOWN if self._conditions and not is_list else value
-                of[key] = self._conditioned(value) if is_list else known
+                is_known = isinstance(value, list) or not self._conditions
+                of[key] = self._conditioned(value) if is_known else UNKNOWN
             elif isinstance(of, dict | list):
                 _poison(of)
 
@@ -349,15 +348,13 @@ class SetupInterpreter:
         for target, part in zip(targets, values, strict=False):
             self._bind(target.value if isinstance(target, ast.Starred) else target, part)
 
-    def _conditioned(self, values: list[Any]) -> list[Any]:
-        """Return the strings of a list with the condition that they are added under, if any."""
-        if not self._conditions:
-            return values
-        line = self._conditions[-1]
-        return [
-            Placed.located(value, value, condition=line) if isinstance(value, str) else value
-            for value in values
-        ]
+    def _conditioned(self, value: Any) -> Any:
+        """Return a string, or those of a list, with the condition that they are added under."""
+        if isinstance(value, list):
+            return [self._conditioned(item) for item in value]
+        if not (self._conditions and isinstance(value, str)):
+            return value
+        return Placed.located(value, value, condition=self._conditions[-1])
 
     def _of(self, node: ast.expr) -> Any:
         """Return the value of an expression, or `UNKNOWN`."""
@@ -428,16 +425,12 @@ class SetupInterpreter:
             value = first % (tuple(second) if isinstance(second, list) else second)
         return Placed.located(value, first) if isinstance(value, str) else value
 
+    def _of_formattedvalue(self, node: ast.FormattedValue) -> Any:
+        return UNKNOWN if node.format_spec or node.conversion != -1 else self._of(node.value)
+
     def _of_joinedstr(self, node: ast.JoinedStr) -> str:
-        parts = []
-        for part in node.values:
-            value: ast.expr = part
-            if isinstance(part, ast.FormattedValue):
-                if part.format_spec is not None or part.conversion != -1:
-                    raise ValueError
-                value = part.value
-            parts.append(str(self._sure(value)))
-        return self._literal("".join(parts), node.lineno)
+        text = "".join(str(self._sure(part)) for part in node.values)
+        return self._literal(text, node.lineno)
 
     def _literal(self, text: str, line: int) -> Placed:
         return Placed.located(text, None, line=line, source=self._lines[line - 1])
@@ -556,11 +549,7 @@ class SetupInterpreter:
         if name not in _READING and (is_unknown or (self._conditions and not is_growing)):
             _poison(of)
             return UNKNOWN
-        if is_growing:
-            values = [
-                self._conditioned(list(item)) if isinstance(item, list) else item
-                for item in self._conditioned(values)
-            ]
+        values = self._conditioned(values) if is_growing else values
         return _plain(getattr(of, name)(*values, **keywords))
 
     def _of_text(self, of: Any, name: str, values: list[Any], keywords: Values) -> Any:
@@ -593,12 +582,12 @@ class SetupInterpreter:
         """Return what a function of setup.py returns."""
         args = node.args
         names = [argument.arg for argument in (*args.posonlyargs, *args.args)]
+        only = [argument.arg for argument in args.kwonlyargs]
         every = (child for child in ast.walk(args) if isinstance(child, ast.arg))
         local: dict[str, Any] = {child.arg: UNKNOWN for child in every}
-        only = [argument.arg for argument in args.kwonlyargs]
-        defaults = [*zip(reversed(names), reversed(args.defaults), strict=False)]
-        for name, default in (*defaults, *zip(only, args.kw_defaults, strict=True)):
-            local[name] = self._of(default) if default is not None else UNKNOWN
+        defaults = dict(zip(reversed(names), reversed(args.defaults), strict=False))
+        named = {**defaults, **dict(zip(only, args.kw_defaults, strict=True))}
+        local |= {name: self._of(default) for name, default in named.items() if default}
         if args.vararg is not None:
             local[args.vararg.arg] = arguments[len(names) :]
         local |= {**dict(zip(names, arguments, strict=False)), **keywords, "yield": []}
