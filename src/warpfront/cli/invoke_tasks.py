@@ -71,8 +71,8 @@ def tasks_of(declared: Iterable[Command | Group]) -> Collection:
     commands = [value for value in values if isinstance(value, Command)]
     collection = Collection()
     for leaf in commands:
-        names = [*leaf.words, *(old for old in leaf.formerly if "--" not in old)]
-        for name in names if len(leaf.words) == 1 else names[len(leaf.words) :]:
+        olds = [old for old in leaf.formerly if "--" not in old]
+        for name in [*leaf.words, *olds] if len(leaf.words) == 1 else olds:
             doc = leaf.body.__doc__ or ""
             collection.add_task(
                 _Task(name, _options(leaf), lambda options, leaf=leaf: leaf.run(options), doc)
@@ -91,19 +91,12 @@ def _group_task(group: Group, members: list[Command]) -> _Task:
         for verb in (leaf.words[1], *(old.partition("--")[2] for old in leaf.formerly))
         if verb
     }
-    shared_options = {
-        name: pair
-        for leaf in reversed(members)
-        for name, pair in _options(leaf).items()
-        if pair[0] is not REQUIRED and name not in verbs
-    }
-    words = {
-        verb: (
-            "" if leaf.place else False,
-            Option((leaf.body.__doc__ or "").partition("\n")[0], place=bool(leaf.place)),
-        )
-        for verb, leaf in verbs.items()
-    }
+    pairs = (pair for leaf in reversed(members) for pair in _options(leaf).items())
+    shared = {n: of for n, of in pairs if of[0] is not REQUIRED and n not in verbs}
+    words: dict[str, tuple[Any, Option]] = {}
+    for verb, leaf in verbs.items():
+        says = (leaf.body.__doc__ or "").partition("\n")[0]
+        words[verb] = "" if leaf.place else False, Option(says, place=bool(leaf.place))
 
     def run(selected: Mapping[str, Any]) -> None:
         chosen = [verb for verb in verbs if selected.get(verb)] or [group.default]
@@ -116,4 +109,4 @@ def _group_task(group: Group, members: list[Command]) -> _Task:
             values[leaf.place] = selected[chosen[0]]
         leaf.run(values)
 
-    return _Task(group.name, {**shared_options, **words}, run, group.help)
+    return _Task(group.name, {**shared, **words}, run, group.help)

@@ -58,13 +58,9 @@ def _parameters(declared: Command) -> Iterator[click.Parameter]:
             dashes = [dashed(name), f"{name}{OLD}", *([f"-{name}"] if len(name) == 1 else [])]
             yield click.Option(dashes, hidden=True, metavar=metavar)
             continue
+        short = [f"-{option.short}"] if option.short else []
         yield click.Option(
-            [
-                name,
-                *([f"-{option.short}"] if option.short else []),
-                dashed(name),
-                *(f"--{old}" for old in option.formerly),
-            ],
+            [name, *short, dashed(name), *(f"--{old}" for old in option.formerly)],
             help=option.help,
             hidden=option.hidden,
             metavar=None if isinstance(default, bool) else metavar,
@@ -160,8 +156,8 @@ class _Leaf(click.Command):
             o.metavar(n) if each[n][0] is REQUIRED else f"[{o.metavar(n)}]"
             for n, o in places.items()
         ]
-        formatter.write(f"usage: {' '.join((ctx.command_path, *words))} [OPTIONS]\n")
         rows = [(option.metavar(name), option.help) for name, option in places.items()]
+        formatter.write(f"usage: {' '.join((ctx.command_path, *words))} [OPTIONS]\n")
         rows += [
             (_names_of(name, default, option), option.help)
             for name, (default, option) in each.items()
@@ -196,12 +192,10 @@ class _Family(click.Group):
         )
         self.declared = group
         self.example = next(member.example for member in members if not member.hidden)
-        self.verbs = {member.words[1]: member.words[1] for member in members} | {
-            old.partition("--")[2]: member.words[1]
-            for member in members
-            for old in member.formerly
-            if "--" in old
-        }
+        self.verbs = {member.words[1]: member.words[1] for member in members}
+        for member in members:
+            olds = (old.partition("--")[2] for old in member.formerly if "--" in old)
+            self.verbs |= dict.fromkeys(olds, member.words[1])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, args if ctx.resilient_parsing else self._current(args))

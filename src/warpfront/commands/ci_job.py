@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from warpfront.ci.flow import HANDOVER, LEFT
 from warpfront.ci.handover import demand, handed_over, leave, merge
@@ -19,6 +20,7 @@ from warpfront.verify.results import Verification
 from warpfront.verify.verdict import sealed
 from warpfront.wheels.project_folders import Folders
 
+Pause = Callable[[float], None]
 Act = Callable[[str], Sequence[object]]
 """A step of one cell: what it made of it, and of the cells that it stands on."""
 
@@ -64,7 +66,7 @@ def work(
     prepare: Callable[[], object] = lambda: None,
     finish: Callable[[Sequence[object]], object] = lambda _results: None,
     retries: int = RETRIES,
-    pause: Callable[[float], None] = time.sleep,
+    pause: Pause = time.sleep,
 ) -> Done:
     """Take what was handed over, `prepare` the machine, do the step for each cell, `finish` with
     the results, and hand over what there is. What failed for its infrastructure is tried again, so
@@ -87,14 +89,15 @@ def work(
             if error.kind is FailureKind.INPUT:  # a mistake of the call
                 raise
             hindrance = error
+        tried = partial(
+            _tried, act, step=job_request.step, retries=retries, watch=watch, pause=pause
+        )
         for cell in cells:
             cell_results: Sequence[object]
             if hindrance is not None:
                 cell_results, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
             else:
-                cell_results, tries[cell] = _tried(
-                    act, cell, job_request.step, retries=retries, watch=watch, pause=pause
-                )
+                cell_results, tries[cell] = tried(cell)
             _keep_reason(cell_results, job_request, store)
             results += [_judged_again(result, before[cell], store) for result in cell_results]
         finish(results)
@@ -106,13 +109,7 @@ def work(
 
 
 def _tried(
-    act: Act,
-    cell: str,
-    step: StepName,
-    *,
-    retries: int,
-    watch: Watch,
-    pause: Callable[[float], None],
+    act: Act, cell: str, *, step: StepName, retries: int, watch: Watch, pause: Pause
 ) -> tuple[Sequence[object], int]:
     """Return the results of one cell, after retries of infrastructure failures."""
     tries = 0

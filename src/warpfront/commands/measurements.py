@@ -157,13 +157,11 @@ def _document(path: Path) -> str | None:
 def _events_as_table(path: Path) -> str:
     """Return the scalars of an event file as CSV: a row a step, a column a tag."""
     try:
-        from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415
-            EventAccumulator,
-        )
+        from tensorboard.backend.event_processing import event_accumulator  # noqa: PLC0415
     except ModuleNotFoundError:
         hint = "pip install 'warpfront[tensorboard]', or export the scalars as CSV"
         raise InputError(f"{path}: TensorBoard's events need its reader", hint=hint) from None
-    events = EventAccumulator(str(path), size_guidance={"scalars": 0})
+    events = event_accumulator.EventAccumulator(str(path), size_guidance={"scalars": 0})
     events.Reload()
     tags = events.Tags()["scalars"]
     rows: dict[int, dict[str, float]] = {}
@@ -188,18 +186,16 @@ def _format(path: Path, label: str, document: str | None, name: str) -> tuple[Fo
         for line in read_lines(path):
             if not choice.look(line.number, line.text):
                 break
-    reader = choice.made()
-    if reader is None:
-        near = "\n".join(f"    {number}: {text}" for number, text in choice.near)
-        hint = f"lines that look nearly right:\n{near}" if near else f"known: {', '.join(FORMATS)}"
-        raise InputError(f"{label}: no line of any known format", hint=hint)
-    return reader
+    if reader := choice.made():
+        return reader
+    near = "\n".join(f"    {number}: {text}" for number, text in choice.near)
+    hint = f"lines that look nearly right:\n{near}" if near else f"known: {', '.join(FORMATS)}"
+    raise InputError(f"{label}: no line of any known format", hint=hint)
 
 
 def _watched(path: Path, name: str, watch: Watch) -> Iterator[Line]:
-    """Lines of a long log, as someone watches."""
-    progress, size = 0, max(length_of(path), 1)
-    is_long = False
+    """Yield the lines of a log, and report progress of a long one."""
+    progress, size, is_long = 0, max(length_of(path), 1), False
     try:
         for line in read_lines(path):
             progress += len(line.text) + 1

@@ -48,27 +48,17 @@ def with_image(text: str, name: str, *, parent: str, requirements: str) -> Edit:
     if parent not in images:
         raise InputError(f"--parent {parent}: no such image", hint=nearest(parent, images))
     folder = f"{IMAGES_FOLDER}/{name}"
-    lines = [
-        f"{name}:",
-        f"  parent: {parent}",
-        f"  template: {name}",
-        f"  title: {name} on PyTorch",
-        f"  requirements: {folder}/requirements.txt",
-    ]
+    entry = {"parent": parent, "template": name, "title": f"{name} on PyTorch"}
+    entry["requirements"] = f"{folder}/requirements.txt"
+    lines = [f"{name}:", *(f"  {key}: {value}" for key, value in entry.items())]
     text = editing.with_entry(text, ("images",), lines)
     if "images" in document.get("defaults", {}):
         text = editing.with_item(text, ("defaults", "images"), name)
     rows = editing.rows_with(text, "images")
-    return Edit(
-        files={
-            MATRIX_FILE: text,
-            f"{folder}/Dockerfile.j2": _TEMPLATE,
-            f"{folder}/requirements.txt": requirements,
-        },
-        notes=tuple(
-            f"matrix.yaml:{line}: this row lists its images: add {name} there" for line in rows
-        ),
-    )
+    files = {f"{folder}/Dockerfile.j2": _TEMPLATE, f"{folder}/requirements.txt": requirements}
+    listed = f"this row lists its images: add {name} there"
+    notes = tuple(f"matrix.yaml:{line}: {listed}" for line in rows)
+    return Edit(files={MATRIX_FILE: text, **files}, notes=notes)
 
 
 def project_from(
@@ -138,8 +128,10 @@ def _matrix(root: Path) -> str:
 
 
 _CONTINUED = re.compile(r"\\\s*\n")
-_CUDA = re.compile(r"cuda:?-?(\d+\.\d+)")
-_ROCM = re.compile(r"rocm[\w./-]*?:?-?(\d+\.\d+)")
+_TOOLKITS = {
+    "nvidia": re.compile(r"cuda:?-?(\d+\.\d+)"),
+    "amd": re.compile(r"rocm[\w./-]*?:?-?(\d+\.\d+)"),
+}
 _STACK = {"torch", "torchvision", "torchaudio"}
 # Instructions that only say how a container starts, which an image of a matrix keeps for its user.
 _IGNORED = {"ARG", "LABEL", "MAINTAINER", "SHELL", "WORKDIR", "EXPOSE", "STOPSIGNAL"}
@@ -164,17 +156,15 @@ def read_dockerfile(text: str) -> Proposal:
     for number, line in _instructions(text):
         word, _, rest = line.partition(" ")
         instruction = word.upper()
+        is_copy = instruction in {"COPY", "ADD"} and "requirements" in rest
         if instruction == "FROM":
             row = _row_of(rest) or row
         elif instruction == "RUN":
-            for command in re.split(r"&&|;", rest):
-                wheels = _installed(command.strip(), files)
-                if wheels is None:
-                    unread.append(f"{number}: RUN {command.strip()}")
+            for command in map(str.strip, re.split(r"&&|;", rest)):
+                wheels = _installed(command, files)
+                unread += [f"{number}: RUN {command}"] if wheels is None else []
                 requirements += wheels or ()
-        elif instruction not in _IGNORED and not (
-            instruction in {"COPY", "ADD"} and "requirements" in rest
-        ):
+        elif instruction not in _IGNORED and not is_copy:
             unread.append(f"{number}: {line}")
     stack = [x for x in requirements if re.split(r"[\[=<>!~ ;@]", x)[0].lower() in _STACK]
     return Proposal(
@@ -199,11 +189,8 @@ def _instructions(text: str) -> list[tuple[int, str]]:
 
 
 def _row_of(image: str) -> str:
-    if match := _CUDA.search(image):
-        return f"nvidia:{match[1]}"
-    if match := _ROCM.search(image):
-        return f"amd:{match[1]}"
-    return ""
+    found = ((vendor, pattern.search(image)) for vendor, pattern in _TOOLKITS.items())
+    return next((f"{vendor}:{match[1]}" for vendor, match in found if match), "")
 
 
 def _installed(command: str, files: list[str]) -> tuple[str, ...] | None:

@@ -25,21 +25,16 @@ from warpfront_port.scan.python_fixes import fix_python
 
 def fixes_of(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False) -> tuple[Fix, ...]:
     """Return the fixes that put code below `root` behind gates, in order of paths."""
-    tree = list_tree(root, exclude=exclude, vendored=vendored)
-    paths = ((PurePosixPath(file.path), file) for file in tree.files)
-    read = (
-        (path, read_text(root, file))
-        for path, file in paths
-        if cuda.reads(path) or python.reads(path)
-    )
-    sources = (SourceText(path=path, text=text) for path, text in read if isinstance(text, str))
-    fixes = (
-        fix_python(source)
-        if python.reads(source.path)
-        else fix_source(source, cuda.rule_matches(source, Context()))
-        for source in sources
-    )
-    return tuple(fix for fix in fixes if fix is not None)
+    fixes: list[Fix | None] = []
+    for file in list_tree(root, exclude=exclude, vendored=vendored).files:
+        path = PurePosixPath(file.path)
+        is_python = python.reads(path)
+        text = read_text(root, file) if is_python or cuda.reads(path) else None
+        if isinstance(text, str):
+            source = SourceText(path=path, text=text)
+            matches = () if is_python else cuda.rule_matches(source, Context())
+            fixes.append(fix_python(source) if is_python else fix_source(source, matches))
+    return tuple(filter(None, fixes))
 
 
 def compiled_fixes(
@@ -71,15 +66,10 @@ def _errors(scan: Scan) -> Counter[tuple[str, str]]:
     return Counter((f.path, f.message) for f in scan.findings if f.rule == REFUSED)
 
 
-def write_fixes(root: Path, fixes: Iterable[Fix]) -> int:
-    """Write the edited files in place and return their number."""
-    count = 0
-    for fix in fixes:
-        path = root / fix.path
+def write_fixes(root: Path, fixes: Iterable[Fix]) -> None:
+    """Write the edited files in place."""
+    for path, text in ((root / fix.path, fix.after) for fix in fixes):
         with storing(path):
             mode = path.stat().st_mode
-        write_text(path, fix.after)
-        with storing(path):
+            write_text(path, text)
             path.chmod(mode)
-        count += 1
-    return count

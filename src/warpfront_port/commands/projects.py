@@ -44,11 +44,10 @@ def with_project_checked(
     # The scanner calls every machine without an accelerator `cpu`.
     target = "cpu" if cell.vendor == "cpu" else verification.target
     if has_rules(target):
-        checks = (_scanned(folders.root, cell.tree, target, watch),)
-        verification = _extended(verification, STATIC, checks)
-    call = VENDORS[cell.vendor].compiler_call(verification.target)
+        scanned = _scanned(folders.root, cell.tree, target, watch)
+        verification = _extended(verification, STATIC, (scanned,))
+    tree, call = cell.tree, VENDORS[cell.vendor].compiler_call(verification.target)
     if cell.compiler is not None and call is not None:
-        tree = cell.tree
         request = CompileRequest(
             repo=folders.root / tree.path,
             target=verification.target,
@@ -56,8 +55,7 @@ def with_project_checked(
             include=tree.include,
             flags=tree.flags,
         )
-        place = cell_place(cell, built)
-        compiled = compile_at(place, request, folders.store, engine, watch)
+        compiled = compile_at(cell_place(cell, built), request, folders.store, engine, watch)
         if compiled is not None:
             verification = _extended(verification, COMPILE, compiled.verification.checks)
     return verification
@@ -111,8 +109,5 @@ def _said(finding: ScanFinding) -> str:
 def _extended(
     verification: Verification, session: str, checks: tuple[CheckResult, ...]
 ) -> Verification:
-    return dataclasses.replace(
-        verification,
-        sessions=(*verification.sessions, session),
-        checks=(*verification.checks, *checks),
-    )
+    sessions, every = (*verification.sessions, session), (*verification.checks, *checks)
+    return dataclasses.replace(verification, sessions=sessions, checks=every)

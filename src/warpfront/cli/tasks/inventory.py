@@ -41,9 +41,8 @@ def sbom(
     finish(display, lines)
     edges = [edge for edge in dependents.values() if not isinstance(edge, Blocked | Failed)]
     if name not in {required for of_cell in edges for _, required, _ in of_cell}:
-        raise InputError(
-            f"no lock of the selected cells has {name}", hint="warpfront sbom lists them"
-        )
+        message = f"no lock of the selected cells has {name}"
+        raise InputError(message, hint="warpfront sbom lists them")
 
 
 @command(example="audit --target cpu --gate")
