@@ -7,7 +7,6 @@ Needs no torch: the command line reads it before torch is imported. Every CLI ma
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import secrets
 import sys
@@ -15,20 +14,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
+
+from warpfront_checks.documents import packaged
 
 STRICT = "strict"
 # The run whose seeds are 0, 1, 2 ...: bounds were set on them, and faults are seeded with them.
 DEVELOPMENT = "0"
 OPTIONS_KEY = "check_options"
 """The key of the options in the environment of a result."""
-
-
-def _document(name: str) -> dict[str, Any]:
-    text = Path(__file__).with_name(f"{name}.json").read_text(encoding="utf-8")
-    document: dict[str, Any] = json.loads(text)
-    return document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +44,7 @@ class CheckSession:
 
 
 CHECK_SESSIONS: Mapping[str, CheckSession] = {
-    name: CheckSession(**row) for name, row in _document("sessions")["sessions"].items()
+    name: CheckSession(**row) for name, row in packaged("sessions.json")["sessions"].items()
 }
 SESSIONS = tuple(name for name, session in CHECK_SESSIONS.items() if not session.asked_for)
 
@@ -192,7 +186,7 @@ def tolerances() -> Mapping[str, Mapping[str, tuple[float, float]]]:
     """Return relative and absolute tolerance of each profile but strict, by the dtype's name."""
     return {
         name: {dtype: (pair[0], pair[1]) for dtype, pair in entry["tolerances"].items()}
-        for name, entry in _document("profiles")["profiles"].items()
+        for name, entry in packaged("profiles.json")["profiles"].items()
     }
 
 
@@ -216,7 +210,7 @@ EFFORT_OPTIONS = (
 
 def current_profile(name: str) -> str:
     """Return a profile's name of today: older results and commands may have its old one."""
-    profiles: Mapping[str, Mapping[str, object]] = _document("profiles")["profiles"]
+    profiles: Mapping[str, Mapping[str, object]] = packaged("profiles.json")["profiles"]
     return next((new for new, entry in profiles.items() if entry.get("formerly") == name), name)
 
 

@@ -199,19 +199,20 @@ class _ChildAtWork:
     def __init__(self, begin: Callable[..., Child], work: str, items: Sequence[Any]) -> None:
         self.is_through = False
         self._items, self._kept, self._start = items, b"", START_SECONDS
-        self._stack = contextlib.ExitStack()
-        folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        paths = {pipe: folder / pipe for pipe in _PIPES}
-        for path in paths.values():
-            os.mkfifo(path)
-        # Read and write, so that opening does not wait for the child, and its end is seen by it.
-        self._writing, self._reading = (
-            self._stack.enter_context(path.open("r+b", buffering=0)) for path in paths.values()
-        )
-        (folder / "job").write_bytes(pickle.dumps({"work": work, "items": items, **paths}))
-        self._log = self._stack.enter_context((folder / "said").open("w+b"))
-        self._child = begin(folder / "job", self._log)
-        self._stack.callback(_end_group, self._child)
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            paths = {pipe: folder / pipe for pipe in _PIPES}
+            for path in paths.values():
+                os.mkfifo(path)
+            # Read and write, so that opening does not wait for the child, and it sees their end.
+            self._writing, self._reading = (
+                stack.enter_context(path.open("r+b", buffering=0)) for path in paths.values()
+            )
+            (folder / "job").write_bytes(pickle.dumps({"work": work, "items": items, **paths}))
+            self._log = stack.enter_context((folder / "said").open("w+b"))
+            self._child = begin(folder / "job", self._log)
+            stack.callback(_end_group, self._child)
+            self._stack = stack.pop_all()
 
     def end(self) -> None:
         self._stack.close()

@@ -91,7 +91,9 @@ def detect(reader: Machine, *, with_torch: bool = True) -> Detection:
             missing = f"{type(error).__name__}: {error}"
         else:
             facts, environment = read_facts(torch), environment_of(torch)
-            dtypes = _probe(facts)
+            # It imports torch at its top, which detection must do without.
+            precision = importlib.import_module("warpfront_checks.precision")
+            dtypes = precision.probe_dtypes(_DEVICE_TYPES[facts.build] if facts.devices else "cpu")
     return Detection(
         hardware=hardware,
         facts=facts,
@@ -158,13 +160,6 @@ def main(arguments: list[str]) -> int:
     else:
         sys.stdout.write(_text(detection))
     return 0
-
-
-def _probe(facts: TorchFacts) -> dict[str, str]:
-    # Imports torch at its top, which detection must do without.
-    from warpfront_checks.precision import probe_dtypes  # noqa: PLC0415
-
-    return probe_dtypes(_DEVICE_TYPES[facts.build] if facts.devices else "cpu")
 
 
 def _text(detection: Detection) -> str:

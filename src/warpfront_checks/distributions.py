@@ -72,14 +72,11 @@ def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
         if len(installed.versions.get(name, ())) > 1
     ]
     present = [name for name in TRITON_NAMES if name in installed.versions]
-    owners = [name for name in present if not _stands_for(name, present, installed)]
+    # A guard's shim owns nothing, and requires the real owner.
+    real = tuple(f"{name}=" for name in present)
+    requires = {name: installed.requirements.get(name, ()) for name in present}
+    owners = [n for n in present if not any(line.startswith(real) for line in requires[n])]
     return problems + ([f"{' and '.join(owners)} both own triton/"] if len(owners) > 1 else [])
-
-
-def _stands_for(name: str, rivals: Iterable[str], installed: Installed) -> bool:
-    """Return whether `name` is a guard's shim: it owns nothing, and requires the real owner."""
-    lines = installed.requirements.get(name, ())
-    return any(line.startswith(f"{other}=") for line in lines for other in rivals)
 
 
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:

@@ -4,6 +4,7 @@ text, and nothing of another form is let in. Pure.
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
@@ -14,6 +15,12 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 _T = TypeVar("_T")
 _SCALARS = {str: "a string", bool: "true or false", int: "a whole number", float: "a number"}
 _hints = cache(get_type_hints)
+
+
+@cache
+def packaged(path: str) -> Any:
+    """Return a JSON file of this package, by its path below it."""
+    return json.loads((Path(__file__).parent / path).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,13 +15,7 @@ from warpfront_checks.cases.axes import RECONCILED, axes_of, build
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.check_options import OPTIONS_KEY, stored_options
 from warpfront_checks.claims import DEVICES
-from warpfront_checks.results import (
-    FAILED,
-    CheckRecord,
-    ResultsError,
-    read_results,
-    surroundings,
-)
+from warpfront_checks.results import FAILED, CheckRecord, ResultsError, read_results, surroundings
 
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 _SHOWN, _FAULTS = 500, 3

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import warpfront_checks.guard
 from warpfront_checks.guard.channels import given_environment
+from warpfront_checks.guard.fast_path import NAME
 from warpfront_checks.guard.imports import read_start
 from warpfront_checks.guard.measuring import installed
 from warpfront_checks.guard.needs import needs_of
@@ -16,8 +17,6 @@ from warpfront_checks.guard.places import Places, places_of_this_python
 from warpfront_checks.guard.policy import GuardError, Policy, policy_from, read_policy
 from warpfront_checks.guard.verification import sentence, verify
 from warpfront_checks.results import CheckFinding, failed, judged_by_all
-
-PACKAGE = "warpfront_guard"
 
 
 def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
@@ -31,7 +30,13 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
     distributions = installed(places.site_packages)
     if policy.needs != needs_of(distributions, policy.protected):
         wrong.append("the policy's needs are not what the sealed distributions ask for")
-    wrong += _foreign_files(places)
+    ours, theirs = Path(warpfront_checks.guard.__file__).parent, places.library / NAME
+    files = {path.name for path in [*ours.iterdir(), *theirs.glob("*")] if path.is_file()}
+    wrong += [
+        f"the guard's {name} is not the one this image was built with"
+        for name in sorted(files)
+        if _bytes(ours / name) != _bytes(theirs / name)
+    ]
     start = read_start(places)
     wrong += [str(finding) for finding in verify(places, given_environment(), start=start)]
     details = {"protected": policy.pinned(), "relaxed": dict(policy.relaxed), "findings": wrong}
@@ -57,18 +62,6 @@ def policy_differences(policy: Policy, claimed: Policy) -> list[str]:
         f"the policy's {name} is {theirs[name]!r}, claimed is {ours[name]!r}"
         for name in ours
         if ours[name] != theirs[name]
-    ]
-
-
-def _foreign_files(places: Places) -> list[str]:
-    """Return the guard's files in the image that are not this warpfront's."""
-    ours = Path(warpfront_checks.guard.__file__).parent
-    theirs = places.library / PACKAGE
-    names = sorted({path.name for path in [*ours.iterdir(), *theirs.glob("*")] if path.is_file()})
-    return [
-        f"the guard's {name} is not the one this image was built with"
-        for name in names
-        if _bytes(ours / name) != _bytes(theirs / name)
     ]
 
 

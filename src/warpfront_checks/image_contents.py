@@ -28,7 +28,6 @@ MOST_PARTS = 20_000
 LONGEST = 2_000
 _FILE_LIMIT_BYTES = 16 * 2**20
 _COPYRIGHT_LIMIT_BYTES = 2 * 2**20
-_WANTED = ("package", "status", "version", "architecture", "source")
 _BILL = re.compile(r"[^/]*\.(cdx|cyclonedx)\.json\Z")
 _CARRIED_METADATA = re.compile(r".+/[^/]+\.dist-info/METADATA\Z")
 # https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
@@ -106,8 +105,13 @@ def read_contents(root: Path = Path("/")) -> Contents:
     status = _text(dpkg / "status", _FILE_LIMIT_BYTES)
     parts = sorted((dpkg / "status.d").glob("*")) if (dpkg / "status.d").is_dir() else []
     texts = [status, *(_text(part, _COPYRIGHT_LIMIT_BYTES) for part in parts)]
+    found = (
+        found_in(each.read_text("METADATA") or each.read_text("PKG-INFO") or "", _inside(each))
+        for each in importlib.metadata.distributions()
+    )
+    named = [distribution for distribution in found if distribution is not None]
     return Contents(
-        distributions=tuple(sorted(_distributions(), key=attrgetter("name", "version"))),
+        distributions=tuple(sorted(named, key=attrgetter("name", "version"))),
         packages=tuple(
             with_licences(package, _copyright(root, package.name))
             for text in texts
@@ -163,18 +167,14 @@ def packages_in(status: str) -> Iterator[Package]:
     """Yield the installed packages of dpkg's status file (deb-control(5)), each once."""
     listed = set()
     for block in re.split(r"\n[ \t]*\n", status):
-        fields = _control_fields(block)
-        if fields.get("status", "install ok installed").split()[-1:] != ["installed"]:
-            continue
-        if not fields.get("package") or not fields.get("version"):
-            continue
-        package = Package(
-            name=_short(fields["package"]),
-            version=_short(fields["version"]),
-            architecture=_short(fields.get("architecture", "")),
-            source=_short(fields.get("source", "")),
+        fields = HeaderParser().parsestr(block.strip("\n"))
+        name, version, architecture, source = (
+            _short(str(fields.get(field, "")).strip())
+            for field in ("Package", "Version", "Architecture", "Source")
         )
-        if package not in listed:
+        package = Package(name=name, version=version, architecture=architecture, source=source)
+        is_installed = str(fields.get("Status", "installed")).split()[-1:] == ["installed"]
+        if is_installed and name and version and package not in listed:
             listed.add(package)
             yield package
 
@@ -240,16 +240,6 @@ def contents_from(document: object) -> Contents:
 _READER = Reader(error=ContentsError, longest=LONGEST, most=MOST_PARTS)
 
 
-def _distributions() -> Iterator[FoundDistribution]:
-    for distribution in importlib.metadata.distributions():
-        found_distribution = found_in(
-            distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or "",
-            _inside(distribution),
-        )
-        if found_distribution is not None:
-            yield found_distribution
-
-
 def _inside(distribution: importlib.metadata.Distribution) -> Iterator[EmbeddedComponent]:
     """Yield vendored distributions, and the CycloneDX documents that came along (PEP 770)."""
     for file in distribution.files or ():
@@ -262,16 +252,6 @@ def _inside(distribution: importlib.metadata.Distribution) -> Iterator[EmbeddedC
             inner = found_in(_text(Path(str(file.locate())), _COPYRIGHT_LIMIT_BYTES))
             if inner is not None:
                 yield EmbeddedComponent(kind="pypi", name=inner.name, version=inner.version)
-
-
-def _control_fields(block: str) -> dict[str, str]:
-    """Return the wanted fields of a paragraph: the first of each, without continued lines."""
-    fields: dict[str, str] = {}
-    for line in block.split("\n"):
-        name, colon, value = line.partition(":")
-        if colon and name.lower() in _WANTED:
-            fields.setdefault(name.lower(), value.strip())
-    return fields
 
 
 def _copyright(root: Path, name: str) -> str:

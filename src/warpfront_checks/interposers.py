@@ -84,6 +84,12 @@ def read_answering(vendor: str, kernel: KernelView) -> Answering:
     maps = sorted(loaded_files())  # of every process there are some
     definers = dict(_definers(vendor, maps))
     foreign, doubtful = entry_points(vendor, definers, preloaded)
+    answers = {name: _file_of(ctypes.CDLL(None), name) for name in _CALLS}
+    calls = [
+        f"{name} is answered by {file}"
+        for name, file in answers.items()
+        if file and not _LIBC.match(Path(file).name) and not _is_this_program(file)
+    ]
     apart, why = kernel_apart(vendor, environment)
     has_topology = any(board.startswith("kfd ") for board in kernel.boards)
     topology = ("/sys/class/kfd/kfd/topology/nodes",) if has_topology else ()
@@ -92,7 +98,7 @@ def read_answering(vendor: str, kernel: KernelView) -> Answering:
         preloaded=preloaded,
         emulators=tuple(emulators(environment, (*preloaded, *maps))),
         foreign=foreign,
-        calls=(*_foreign_calls(), *doubtful),
+        calls=(*calls, *doubtful),
         invented=tuple(path for path in paths if not known_to_kernel(path)),
         apart=apart,
         unread=(*(() if maps else ("/proc/self/maps cannot be read",)), *why),
@@ -188,14 +194,6 @@ def _definers(vendor: str, maps: Iterable[str]) -> Iterator[tuple[str, str]]:
         for symbol in ENTRY_POINTS[vendor][0]:
             if file := _file_of(handle, symbol):
                 yield file, symbol
-
-
-def _foreign_calls() -> Iterator[str]:
-    everything = ctypes.CDLL(None)
-    for name in _CALLS:
-        file = _file_of(everything, name)
-        if file and not _LIBC.match(Path(file).name) and not _is_this_program(file):
-            yield f"{name} is answered by {file}"
 
 
 def _is_this_program(file: str) -> bool:

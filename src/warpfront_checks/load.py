@@ -45,11 +45,7 @@ from warpfront_checks.results import (
 )
 from warpfront_checks.stack.device_code import DeviceCode, read_device_code
 from warpfront_checks.stack.elf_symbols import dynamic_of
-from warpfront_checks.stack.installed_code import (
-    added_to,
-    find_lacking_libraries,
-    find_other_numpy,
-)
+from warpfront_checks.stack.installed_code import added_to, find_lacking_libraries, find_other_numpy
 from warpfront_checks.torch_devices import environment_of, read_arch_list, rocm_release
 
 _ALL_CANDIDATES = (10, 1)
@@ -67,10 +63,13 @@ def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUA
     installed, environment = read_installed(), recorder.environment
     environment.update(python=platform.python_version(), executable=sys.executable)
     extension = partial(import_extension, archs=claims.archs)
+    # The claimed ones of the stack; in the current Python, those that are installed.
+    names = [*claims.stack, *claims.versions] if claims.image else [*installed.versions]
+    companions = [name for name in IMPORT_NAMES if name in map(normalized, names)]
     rows: list[Row] = [
         ("torch imports", "", partial(import_torch, environment)),
         *_claimed_checks(claims, installed),
-        *((f"{n} works", "", partial(use_companion, n)) for n in _companions(claims, installed)),
+        *((f"{name} works", "", partial(use_companion, name)) for name in companions),
         *((f"{name} imports", "", partial(extension, name)) for name in claims.extensions),
         ("facts", "", partial(record_facts, installed, environment)),
         *([("contents", "", partial(record_contents, environment))] if claims.image else []),
@@ -375,13 +374,6 @@ def use_companion(name: str) -> CheckFinding:
         importlib.import_module("triton.language")
         importlib.import_module("triton._C.libtriton")
     return passed(version, version=version, file=str(module.__file__))
-
-
-def _companions(claims: Claims, installed: Installed) -> list[str]:
-    """Return the claimed ones of the stack; in the current Python, those that are installed."""
-    claimed = [normalized(name) for name in (*claims.stack, *claims.versions)]
-    names = claimed if claims.image else list(installed.versions)
-    return [name for name in IMPORT_NAMES if name in names]
 
 
 def check_user() -> CheckFinding:

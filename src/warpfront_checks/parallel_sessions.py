@@ -36,7 +36,6 @@ _DRIVERS = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/dxg")
 # More would only wait for one device, where each has a context. A Gaudi is one process's own.
 _ON_A_DEVICE, _ON_A_GAUDI = 6, 1
 _SESSION_BYTES = 2 * 2**30
-_MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _DIE_WITH_PARENT = 1
 _PROGRESS_SECONDS = 30.0
 
@@ -54,13 +53,15 @@ def run_side_by_side(
     are the options with which this module's package runs one session. With the folder of their
     `results`, a line of counts every 30 s.
     """
+    # The command line reads this module, and no hardware.
+    hardware = importlib.import_module("warpfront_checks.hardware.processor")
     row = CHECK_SESSIONS
     compiler = _COMPILER.get(device, ())
     waiting = sorted(
         sessions, key=lambda x: (row[x].last, bool(compiler) and row[x].compiles, -row[x].seconds)
     )
     cores = len(os.sched_getaffinity(0))
-    most = places(cores, _memory_bytes(), device)
+    most = places(cores, hardware.memory_bytes(hardware.Machine()) or 0, device)
     running: dict[int, tuple[str, float]] = {}
     codes: dict[str, int] = {}
 
@@ -158,29 +159,17 @@ def _unusable(torch: Any) -> bool:
     """Return whether the parent touched a driver, which no fork of it can use: torch knows it
     of itself; an open device file shows it of any library.
     """
-    forked = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
-    return bool(forked and forked()) or any(name.startswith(_DRIVERS) for name in _open_files())
-
-
-def _open_files() -> Iterator[str]:
-    """Yield the names of this process's open files."""
     for descriptor in Path("/proc/self/fd").glob("*"):
         with contextlib.suppress(OSError):  # the folder's own is closed by now
-            yield str(descriptor.readlink())
+            if str(descriptor.readlink()).startswith(_DRIVERS):
+                return True
+    forked = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", None)
+    return bool(forked and forked())
 
 
 def _begin_anew(name: str, alone: Sequence[str]) -> NoReturn:
     argv = [sys.executable, "-m", "warpfront_checks", name, *alone]
     os.execv(sys.executable, argv)  # noqa: S606 - this Python, without a shell
-
-
-def _memory_bytes() -> int:
-    """Return the bytes that this process may use: its group's limit, or the machine's memory."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in _MEMORY_LIMITS:
-        with contextlib.suppress(OSError, ValueError):
-            return min(machine, int(Path(path).read_text(encoding="ascii")))
-    return machine
 
 
 def _say(name: str, code: int, seconds: float, used: Any) -> None:
@@ -202,7 +191,11 @@ def shared_byte_code(package: str = "torch") -> Iterator[None]:
     """Give this Python and its children a temporary folder for byte code, removed at exit. Do
     nothing if the package has its byte code, or gets it in `__pycache__`.
     """
-    if not _is_compiled_each_time(package):
+    spec = find_spec(package)
+    is_compiled = spec is None or not spec.cached or Path(spec.cached).exists()
+    # The folder of `__pycache__`: the module's, or one below a prefix.
+    beside = Path(spec.cached).parent.parent if spec and spec.cached else Path()
+    if is_compiled or not (sys.dont_write_bytecode or not os.access(beside, os.W_OK)):
         yield
         return
     before = {name: os.environ.pop(name, None) for name in (_DO_NOT_WRITE, _PREFIX)}
@@ -216,13 +209,3 @@ def shared_byte_code(package: str = "torch") -> Iterator[None]:
             sys.dont_write_bytecode, sys.pycache_prefix = previous
             del os.environ[_PREFIX]
             os.environ.update({name: value for name, value in before.items() if value is not None})
-
-
-def _is_compiled_each_time(package: str) -> bool:
-    """Return whether the package has no byte code, and Python could not write it there."""
-    spec = find_spec(package)
-    if spec is None or not spec.cached or Path(spec.cached).exists():
-        return False
-    # The folder of `__pycache__`: the module's, or one below a prefix.
-    beside = Path(spec.cached).parent.parent
-    return sys.dont_write_bytecode or not os.access(beside, os.W_OK)

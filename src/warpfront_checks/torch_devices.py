@@ -180,7 +180,13 @@ def _cuda_device(torch: Any, index: int) -> Device:
         arch = str(getattr(properties, "gcnArchName", "")).split(":")[0]
     else:
         arch = f"sm_{properties.major}{properties.minor}"
-    wave, lanes = _lanes(arch)
+    # Threads in step and fp32 lanes of torch's multiprocessor; 0 where unknown.
+    table, family = device_table(), gfx_family(arch)
+    nvidia, amd = table["nvidia"], table["amd"]
+    wave, lanes = amd["wave"].get(family, 0), amd["lanes"].get(family, 0)
+    lanes *= amd["units_per_multiprocessor"].get(family, 1)
+    if arch.startswith("sm_"):
+        wave, lanes = nvidia["wave"], nvidia["lanes"].get(arch, 0)
     return Device(
         index=index,
         name=properties.name,
@@ -191,17 +197,6 @@ def _cuda_device(torch: Any, index: int) -> Device:
         cores=int(properties.multi_processor_count) * lanes,
         capability=f"{properties.major}.{properties.minor}",
     )
-
-
-def _lanes(arch: str) -> tuple[int, int]:
-    """Return threads in step and fp32 lanes of torch's multiprocessor; 0 where unknown."""
-    table, family = device_table(), gfx_family(arch)
-    if not family:
-        nvidia = table["nvidia"]
-        return (nvidia["wave"], nvidia["lanes"].get(arch, 0)) if arch[:3] == "sm_" else (0, 0)
-    amd = table["amd"]
-    units = amd["units_per_multiprocessor"].get(family, 1)
-    return amd["wave"].get(family, 0), amd["lanes"].get(family, 0) * units
 
 
 def _current_accelerator(torch: Any) -> str:

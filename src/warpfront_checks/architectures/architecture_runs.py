@@ -14,7 +14,8 @@ from torch import Tensor
 from warpfront_checks.architectures.feeding import feeds
 from warpfront_checks.architectures.float64_mode import float64_region
 from warpfront_checks.architectures.roster import Architecture
-from warpfront_checks.architectures.small_models import Built, NotBuiltError, ways_to_build
+from warpfront_checks.architectures.shrinking import MANNERS
+from warpfront_checks.architectures.small_models import Built, NotBuiltError, build
 from warpfront_checks.architectures.watched import Answering, Layers, observed_layers
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.models.replaying import first_line, judge_ends, judge_layers, judge_places
@@ -53,9 +54,11 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
     indices: dict[str, int] = {}
     # Processor seconds: wall time on a loaded machine does not measure a model.
     until = time.process_time() + patience
-    for built in ways_to_build(architecture, seed):
-        if isinstance(built, Exception):
-            indices[first_line(built)] = len(indices)
+    for manner in MANNERS:
+        try:
+            built = build(architecture, manner, seed)
+        except Exception as error:  # noqa: BLE001 - any refusal; the next manner is tried
+            indices[first_line(error)] = len(indices)
             continue
         for feed in feeds(built.model, built.config, seed):
             if time.process_time() > until:

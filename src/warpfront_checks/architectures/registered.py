@@ -116,9 +116,11 @@ def _begin(
     for title, reason in left_out.items():
         recorder.note_unclaimed(title, reason)
     run = [each for each in architectures_chosen if each.title not in left_out]
+    common: dict[str, Any] = {"device": claims.device, "modes": list(library.modes), "seed": seed}
+    common["patience"] = library.limit_seconds * _SHARE_OF_PATIENCE
     workers = begin_beside(
         WORKER,
-        [_item(architecture, claims, library, seed) for architecture in run],
+        [{"architecture": architecture, **common} for architecture in run],
         lanes=library.workers or min(os.cpu_count() or 1, _MOST_WORKERS),
         seconds=library.limit_seconds,
         environment={**QUIET, "OMP_NUM_THREADS": "1"},
@@ -141,18 +143,6 @@ def _children_seconds() -> float:
     """Return processor seconds of ended children: wall time on a loaded machine measures little."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _item(
-    architecture: Architecture, claims: Claims, library: Library, seed: int
-) -> dict[str, Any]:
-    return {
-        "architecture": architecture,
-        "device": claims.device,
-        "modes": list(library.modes),
-        "seed": seed,
-        "patience": library.limit_seconds * _SHARE_OF_PATIENCE,
-    }
 
 
 def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Check:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-TABLES: Mapping[str, Sequence[str]] = json.loads(
-    Path(__file__).with_name("tables.json").read_text(encoding="utf-8")
-)["tables"]
+from warpfront_checks.documents import packaged
+
+TABLES: Mapping[str, Sequence[str]] = packaged("architectures/tables.json")["tables"]
 KINDS = tuple(TABLES)
 _SUFFIX = "_MAPPING_NAMES"
 
@@ -47,11 +46,14 @@ def architectures() -> tuple[Architecture, ...]:
     s). Raise `LibraryError` for missing tables, or tables of another form.
     """
     tables = _assigned("models/auto/modeling_auto.py", _SUFFIX)
-    return tuple(
-        Architecture(name=name, kind=kind, model=model)
-        for kind in KINDS
-        for name, model in _of_kind(tables, kind).items()
-    )
+    named: dict[tuple[str, str], Architecture] = {}
+    for kind in KINDS:
+        for name, model in (
+            row for t in TABLES[kind] for row in tables.get(t + _SUFFIX, {}).items()
+        ):
+            first = model if isinstance(model, str) else model[0]
+            named.setdefault((kind, name), Architecture(name=name, kind=kind, model=first))
+    return tuple(named.values())
 
 
 def _assigned(path: str, suffix: str) -> Mapping[str, Any]:
@@ -90,11 +92,3 @@ def chosen(
     matching = tuple(architecture for architecture in of_kind if architecture.name in names)
     present = {each.name for each in matching}
     return matching, tuple(name for name in names if name not in present)
-
-
-def _of_kind(tables: Mapping[str, Any], kind: str) -> Mapping[str, str]:
-    models: dict[str, str] = {}
-    for table in TABLES[kind]:
-        for name, model in tables.get(table + _SUFFIX, {}).items():
-            models.setdefault(name, model if isinstance(model, str) else model[0])
-    return models

@@ -205,28 +205,21 @@ class _Shrinking:
 
     def _size(self, name: str, value: int) -> Any:
         if _DEPTH.search(name) and not _NO_DEPTH.search(name):
-            return self._count_of_layers(value)
+            small = len(self.layers) if value == self.depth else min(value, self.manner.layers)
+            return _SAME if value in self._lengths else small
         if _SOME_LAYERS.search(name):
-            return self._count_of_some_layers(name, value)
+            shared = _SHARED.search(name) and self.depth
+            return value * len(self.layers) // self.depth if shared else min(value, 1)
         if not self.manner.wide and "vocab" not in name:
             return _SAME
         if _HEAD.search(name):
-            return self._in_head(value)
+            divided = max(2, value * self.manner.head // self._head)
+            return min(value, divided if self.manner.exact else self.manner.head)
         if _is_heads(name):
             return self._count(name, value)
         limits = (limit for pattern, limit in _LIMITS if pattern.search(name))
         limit = next(limits, None)
         return self._width_for(name, value) if limit is None else min(value, limit)
-
-    def _count_of_layers(self, value: int) -> Any:
-        if value in self._lengths:
-            return _SAME
-        return len(self.layers) if value == self.depth else min(value, self.manner.layers)
-
-    def _count_of_some_layers(self, name: str, value: int) -> int:
-        if _SHARED.search(name) and self.depth:
-            return value * len(self.layers) // self.depth
-        return min(value, 1)
 
     def _width_for(self, name: str, value: int) -> Any:
         if not (_WIDTH.search(name) or _WIDE.search(name) or value == self._width > VOCABULARY):
@@ -243,11 +236,6 @@ class _Shrinking:
         if _GROUPED.search(name) and self._heads > value > 1:
             return max(1, self.manner.heads // 2)
         return min(value, self.manner.heads)
-
-    def _in_head(self, value: int) -> int:
-        if self.manner.exact:
-            return min(value, max(2, value * self.manner.head // self._head))
-        return min(value, self.manner.head)
 
 
 def chosen_layers(settings: Mapping[str, Any], depth: int, manner: Manner) -> list[int]:

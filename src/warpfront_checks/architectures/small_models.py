@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import importlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from warpfront_checks.architectures.roster import Architecture
-from warpfront_checks.architectures.shrinking import MANNERS, Manner, small_values
+from warpfront_checks.architectures.shrinking import Manner, small_values
+from warpfront_checks.documents import packaged
 
-EXCEPTIONS = Path(__file__).with_name("exceptions.json")
 # Larger than this, a model was not made small.
 MOST_PARAMETERS = 30_000_000
 # What a library adds to weights that it begins at 0 or 1, so that no branch is closed by its gate.
@@ -39,24 +37,12 @@ class Built:
 
 def exceptions() -> Mapping[str, Any]:
     """Return the data file: values by type, exclusions with reasons, and how many have to run."""
-    document: Mapping[str, Any] = json.loads(EXCEPTIONS.read_text(encoding="utf-8"))
+    document: Mapping[str, Any] = packaged("architectures/exceptions.json")
     return document
 
 
-def ways_to_build(architecture: Architecture, seed: int) -> Iterator[Built | Exception]:
-    """Return a model for each manner in which the library accepts the sizes, else its message."""
-    for manner in MANNERS:
-        yield _attempted(architecture, manner, seed)
-
-
-def _attempted(architecture: Architecture, manner: Manner, seed: int) -> Built | Exception:
-    try:
-        return _build(architecture, manner, seed)
-    except Exception as error:  # noqa: BLE001 - whatever a library refuses with; the next is tried
-        return error
-
-
-def _build(architecture: Architecture, manner: Manner, seed: int) -> Built:
+def build(architecture: Architecture, manner: Manner, seed: int) -> Built:
+    """Return a model made small in a manner. Raise whatever the library refuses the sizes with."""
     library: Any = importlib.import_module("transformers")
     model_class = getattr(library, architecture.model)
     config = small_config(architecture, model_class, manner)
@@ -67,7 +53,12 @@ def _build(architecture: Architecture, manner: Manner, seed: int) -> Built:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model: nn.Module = model_class(config)
-        _stir(model)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                # Zeros and ones that a library begins with would hide what is behind them.
+                flat = parameter.is_floating_point() and parameter.numel() > 1
+                if flat and float(parameter.std()) == 0.0:
+                    parameter.add_(torch.randn_like(parameter), alpha=_STIRRED)
     return Built(
         architecture=architecture,
         model=model.float().eval(),
@@ -113,12 +104,3 @@ def _merged(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, 
         else:
             merged[name] = value
     return merged
-
-
-def _stir(model: nn.Module) -> None:
-    """Zeros and ones that a library begins with would hide what is behind them."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            flat = parameter.is_floating_point() and parameter.numel() > 1
-            if flat and float(parameter.std()) == 0.0:
-                parameter.add_(torch.randn_like(parameter), alpha=_STIRRED)

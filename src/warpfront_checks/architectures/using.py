@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -134,15 +133,26 @@ def _rms(values: Tensor) -> float:
 
 
 def spread(fed_model: FedModel, device: str) -> CheckFinding:
-    """Saved, and loaded with `device_map="auto"`: in one place, and then in two."""
+    """Saved, and loaded with `device_map="auto"` in one place, and then in two: devices, else the
+    device and the host, or the host and the disk.
+    """
     if find_spec("accelerate") is None:
         return unavailable("accelerate is not installed")
-    reference = _answer(fed_model, copy.deepcopy(fed_model.specimen.model.body).to(device), device)
+    body: Any = fed_model.specimen.model.body
+    reference = _answer(fed_model, copy.deepcopy(body).to(device), device)
+    half, several = (
+        2 * fed_model.built.parameters,
+        device == "cuda" and torch.cuda.device_count() > 1,
+    )
+    memory = {"cpu": half} if device == "cpu" else {0: half, 1 if several else "cpu": 8 * half}
     details: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
-        fed_model.specimen.model.body.save_pretrained(name)
-        for count, memory in ((1, None), (2, _two_places(fed_model, device))):
-            model = _loaded(fed_model, name, memory)
+        body.save_pretrained(name)
+        for count in (1, 2):
+            options = {"device_map": "auto", "local_files_only": True, "dtype": torch.float32}
+            if count == 2:
+                options |= {"max_memory": memory, "offload_folder": f"{name}/offload"}
+            model = type(body).from_pretrained(name, **options).eval()
             spread_over = getattr(model, "hf_device_map", None) or {"": device}
             places = sorted({str(place) for place in spread_over.values()})
             details[f"places {count}"] = places
@@ -152,24 +162,6 @@ def spread(fed_model: FedModel, device: str) -> CheckFinding:
             if row:
                 return failed(row, **details)
     return passed(**details)
-
-
-def _two_places(fed_model: FedModel, device: str) -> dict[int | str, int]:
-    """Return two devices; else the device and the host, or the host and the disk."""
-    half = 2 * fed_model.built.parameters
-    if device == "cpu":
-        return {"cpu": half}
-    many = torch.cuda.device_count() if device == "cuda" else 1
-    return {0: half, 1: 8 * half} if many > 1 else {0: half, "cpu": 8 * half}
-
-
-def _loaded(fed_model: FedModel, folder: str, memory: dict[int | str, int] | None) -> Any:
-    model_class: Any = type(fed_model.specimen.model.body)
-    options: dict[str, Any] = {"device_map": "auto", "local_files_only": True}
-    if memory:
-        offload = Path(folder) / "offload"
-        options |= {"max_memory": memory, "offload_folder": str(offload)}
-    return model_class.from_pretrained(folder, dtype=torch.float32, **options).eval()
 
 
 def _answer(fed_model: FedModel, model: Any, device: str) -> Tensor:

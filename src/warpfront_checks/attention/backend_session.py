@@ -170,9 +170,7 @@ def _find_tier(tier: Tier, returned: Iterator[Returned], runs_by_tier: Runs) -> 
 def _children(
     device: str, items: Sequence[Any], seconds: float, lanes: int = 1
 ) -> Iterator[Returned]:
-    """Where a device is for several processes, children that begin now, for most of their time is
-    their start.
-    """
+    """Begin children at once where a device is for several: most of their time is their start."""
     if device != "cuda":
         return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET)
     lanes = max(1, min(lanes, lanes_for(device)))

@@ -6,18 +6,18 @@ on a device and on the CPU.
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from warpfront_checks.documents import packaged
 
 MASKS = ("none", "causal", "mask")
 
@@ -113,7 +113,7 @@ def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Ten
     return compiled(q, k, v, score_mod=change, enable_gqa=q.shape[1] != k.shape[1])
 
 
-_ROWS = json.loads(Path(__file__).with_name("backends.json").read_text(encoding="utf-8"))["tiers"]
+_ROWS = packaged("attention/backends.json")["tiers"]
 TIERS: Mapping[str, Tier] = {
     row["name"]: Tier(**{**row, "devices": tuple(row.get("devices", ("cuda",)))}) for row in _ROWS
 }

@@ -74,6 +74,7 @@ def ran(
         most = f"--fsize={LARGEST_FILE_BYTES}"
         limits = ("prlimit", f"--as={memory_bytes}", most, "--core=0", "--")
     before = adopt() if grace_seconds is not None else frozenset()
+    returncode: int | None = None
     outliving: tuple[str, ...] = ()
     started = time.monotonic()
     with tempfile.TemporaryFile(dir=cwd) as output:
@@ -88,7 +89,11 @@ def ran(
             pass_fds=hears,
         )
         try:
-            returncode = _waited(child, given, seconds)
+            if child.stdin is not None:
+                with contextlib.suppress(BrokenPipeError), child.stdin as words:
+                    words.write(given)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                returncode = child.wait(seconds)
             ran_seconds = time.monotonic() - started
             if grace_seconds is not None and returncode is not None:
                 outliving = end_left(before, grace_seconds)
@@ -96,21 +101,15 @@ def ran(
             _end_group(child)
             if grace_seconds is not None:
                 end_left(before, 0.0)
-        text = _ends_of(output.fileno())
+        size, file = os.fstat(output.fileno()).st_size, output.fileno()
+        head = os.pread(file, HEAD_BYTES, 0)
+        tail = os.pread(file, TAIL_BYTES, max(HEAD_BYTES, size - TAIL_BYTES))
+    left_out = size - len(head) - len(tail)
+    middle = f"\n[{left_out} bytes left out]\n".encode() if left_out else b""
+    text = (head + middle + tail).decode("utf-8", "replace")
     return Ended(
         argv=tuple(argv), returncode=returncode, output=text, seconds=ran_seconds, left=outliving
     )
-
-
-def _waited(child: subprocess.Popen[bytes], stdin: bytes, seconds: float) -> int | None:
-    """Return how it ended; None if it did not in its time."""
-    if child.stdin is not None:
-        with contextlib.suppress(BrokenPipeError), child.stdin as words:
-            words.write(stdin)
-    try:
-        return child.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return None
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
@@ -120,15 +119,6 @@ def _end_group(child: subprocess.Popen[bytes]) -> None:
         return
     finally:
         child.wait()
-
-
-def _ends_of(handle: int) -> str:
-    size = os.fstat(handle).st_size
-    head = os.pread(handle, HEAD_BYTES, 0)
-    tail = os.pread(handle, TAIL_BYTES, max(HEAD_BYTES, size - TAIL_BYTES))
-    left_out = size - len(head) - len(tail)
-    middle = f"\n[{left_out} bytes left out]\n".encode() if left_out else b""
-    return (head + middle + tail).decode("utf-8", "replace")
 
 
 _SET_CHILD_SUBREAPER = 36

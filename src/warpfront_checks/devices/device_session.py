@@ -142,7 +142,8 @@ def _record_collectives(claims: Claims, recorder: Recorder, count: int) -> None:
     if world < 2:
         recorder.note_unclaimed("collectives", "one device is visible, and they need two")
         return
-    if not _has_backend(backend):
+    present: Any = getattr(torch.distributed, f"is_{backend}_available", lambda: True)
+    if not torch.distributed.is_available() or not present():
         reason = f"this torch has no {backend}"
         if stand_in:
             recorder.note_unclaimed("collectives", reason)
@@ -163,15 +164,6 @@ def _record_collectives(claims: Claims, recorder: Recorder, count: int) -> None:
 
 def _exchanged(device: str, world: int, operation: str) -> CheckFinding:
     return exchange(device, world).finding(operation, BACKENDS[device])
-
-
-def _has_backend(backend: str) -> bool:
-    if not torch.distributed.is_available():
-        return False
-    present = {
-        name: getattr(torch.distributed, f"is_{name}_available") for name in ("nccl", "gloo")
-    }
-    return present[backend]() if backend in present else True
 
 
 @dataclass(frozen=True, kw_only=True)

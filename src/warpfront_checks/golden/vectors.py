@@ -16,13 +16,7 @@ from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims
-from warpfront_checks.golden.files import (
-    Golden,
-    GoldenError,
-    make_golden,
-    read_golden,
-    shipped,
-)
+from warpfront_checks.golden.files import Golden, GoldenError, make_golden, read_golden, shipped
 from warpfront_checks.golden.suite import BY_NAME, CASES, Compute, Tensors, compute
 from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.precision import (
@@ -188,13 +182,23 @@ def check_case(
     inputs, cotangent = golden.inputs(case_name, dtype)
     ours = case.expect(inputs, cotangent)
     vectors, stored = (golden.part(case_name, dtype, kind) for kind in ("made", "ref64"))
-    _require_same_tensors(golden.name, ours, vectors, stored)
+    for part in (vectors, stored):
+        if missing := sorted({*ours} ^ {*part}):
+            raise GoldenError(f"{golden.name}: {missing[0]} is missing or not known")
     computed = run(case.operation, inputs, cotangent, device)
     faults = list(_reference_faults(ours, stored))
     faults += _placement_faults(computed, vectors, device)
     pairs = {} if faults else {n: (computed[n], vectors[n]) for n in ours}
     ways = {name: _ways(*ours[name], *pair) for name, pair in pairs.items()}
-    faults += [fault for name, three in ways.items() for fault in _faults_of(name, three, golden)]
+    # The two against float64 decide. Apart by more than both bounds while each is within its own
+    # cannot be: the sum is the triangle's.
+    sides = {"here": "this device", "maker": f"the maker ({golden.vendor} {golden.arch})"}
+    faults += [
+        f"{name}: {who} is off by {three[way].used:.3g} times its bound"
+        for name, three in ways.items()
+        for way, who in sides.items()
+        if three[way].fault
+    ]
     shares = {n: {w: float(f"{v.used:.4g}") for w, v in three.items()} for n, three in ways.items()}
     details: dict[str, object] = {
         "maker": f"{golden.vendor} {golden.arch}",
@@ -219,13 +223,6 @@ def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
             cells = [f"{number:.3f}" for number in numbers]
             lines.append(f"{name + ' ' + tensor:<36}{cells[0]:>20}{cells[1]:>14}{cells[2]:>22}")
     return "\n".join(lines) + "\n"
-
-
-def _require_same_tensors(name: str, ours: Expected, *parts: dict[str, Tensor]) -> None:
-    for part in parts:
-        missing = sorted(set(ours) ^ set(part))
-        if missing:
-            raise GoldenError(f"{name}: {missing[0]} is missing or not known")
 
 
 def _reference_faults(ours: Expected, stored: dict[str, Tensor]) -> Iterator[str]:
@@ -261,14 +258,3 @@ def _ways(exact: Tensor, bound: Bound, computed: Tensor, vector: Tensor) -> dict
         "here": replace(here, profiles=profiles),
         "apart": judge(local, maker, replace(bound, slack=2 * bound.slack, rms=2 * bound.rms)),
     }
-
-
-def _faults_of(name: str, three: Mapping[str, Verdict], golden: Golden) -> Iterator[str]:
-    """The two against float64 decide. Apart by more than both bounds while each is within its own
-    cannot be: the sum is the triangle's.
-    """
-    if three["here"].fault:
-        yield f"{name}: this device is off by {three['here'].used:.3g} times its bound"
-    if three["maker"].fault:
-        maker, share = f"{golden.vendor} {golden.arch}", three["maker"].used
-        yield f"{name}: the maker ({maker}) is off by {share:.3g} times its bound"

@@ -9,45 +9,40 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from .fast_path import CORE, GROUPS, groups_of, metadata_in, name_and_version
 from .manifest import Manifest
-from .policy import Policy
+from .policy import Policy, Problems
 
 # auditwheel puts a hash of the content into the names of libraries that a wheel brings along, and
 # of two wheels that bring the same one the first is taken: not another library.
 _NAMED_BY_CONTENT = re.compile(r"\.libs/lib[^/]*-[0-9a-f]{8}[^/]*\.so[^/]*\Z")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shadow:
-    """`sealed` is a library of the stack, `other` the file in its place, "" where none is known."""
-
-    sealed: str
-    other: str
-
-    def words(self, environment: Mapping[str, str]) -> str:
-        if not self.other:
-            return f"{self.sealed} is not what was loaded: another has its place"
-        return f"{self.other} is loaded in the place of {self.sealed}: {self._why(environment)}"
-
-    def _why(self, environment: Mapping[str, str]) -> str:
-        name = os.path.basename(self.other)  # noqa: PTH119 - at every import of torch
-        preloaded = environment.get("LD_PRELOAD", "").replace(":", " ").split()
-        if any(os.path.realpath(library) == self.other for library in preloaded):
-            return "LD_PRELOAD names it"
-        for folder in filter(None, environment.get("LD_LIBRARY_PATH", "").split(":")):
-            if os.path.realpath(f"{folder}/{name}") == self.other:
-                return f"LD_LIBRARY_PATH has {folder}"
-        return "by an RPATH, /etc/ld.so.preload or /etc/ld.so.conf, or something loaded it before"
+def shadow_words(sealed: str, other: str, environment: Mapping[str, str]) -> str:
+    """Return what `other` is to a library of the stack, and why; "" where it is not known."""
+    if not other:
+        return f"{sealed} is not what was loaded: another has its place"
+    why = "by an RPATH, /etc/ld.so.preload or /etc/ld.so.conf, or something loaded it before"
+    name = os.path.basename(other)  # noqa: PTH119 - at every import of torch
+    for folder in reversed(environment.get("LD_LIBRARY_PATH", "").split(":")):
+        if folder and os.path.realpath(f"{folder}/{name}") == other:
+            why = f"LD_LIBRARY_PATH has {folder}"
+    preloaded = environment.get("LD_PRELOAD", "").replace(":", " ").split()
+    if any(os.path.realpath(library) == other for library in preloaded):
+        why = "LD_PRELOAD names it"
+    return f"{other} is loaded in the place of {sealed}: {why}"
 
 
 def shadows(
-    sealed: Mapping[str, list[str]], loaded: Iterable[str], *, with_torch: bool = True
-) -> Iterator[Shadow]:
-    """Return the files of `loaded` that take the place of a sealed library. If torch is loaded,
-    return also those of its own that are not. `loaded` are real paths.
+    sealed: Mapping[str, list[str]],
+    loaded: Iterable[str],
+    environment: Mapping[str, str],
+    *,
+    with_torch: bool = True,
+) -> Problems:
+    """Return (library, fault) for the files of `loaded` that take the place of a sealed library. If
+    torch is loaded, also for those of its own that are not. `loaded` are real paths.
     """
     real_paths = set(loaded)
     named = set()
@@ -56,11 +51,11 @@ def shadows(
         ours = [os.path.realpath(candidate) for candidate in sealed.get(file, ())]
         if ours and path not in ours and not _NAMED_BY_CONTENT.search(path):
             named.add(file)
-            yield Shadow(sealed=ours[0], other=path)
+            yield ours[0], shadow_words(ours[0], path, environment)
     for file in CORE if with_torch else ():
         ours = [os.path.realpath(candidate) for candidate in sealed.get(file, ())]
         if ours and file not in named and not real_paths.intersection(ours):
-            yield Shadow(sealed=ours[0], other="")
+            yield ours[0], shadow_words(ours[0], "", environment)
 
 
 def plugins(policy: Policy, manifest: Manifest) -> Iterator[tuple[str, str, str]]:

@@ -106,12 +106,9 @@ def shim_files(shim: Shim) -> dict[str, str]:
         f"Requires-Dist: {shim.requires}\n"
     )
     files = {"METADATA": metadata, "WHEEL": _WHEEL, "INSTALLER": f"{INSTALLER}\n"}
-    record = "".join(f"{folder}/{name},{_hash(text)}\n" for name, text in files.items())
+    record = ""
+    for name, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+        record += f"{folder}/{name},sha256={digest.rstrip(b'=').decode()},{len(text.encode())}\n"
     files["RECORD"] = f"{record}{folder}/RECORD,,\n"
     return {f"{folder}/{name}": text for name, text in files.items()}
-
-
-def _hash(text: str) -> str:
-    data = text.encode()
-    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-    return f"sha256={digest},{len(data)}"

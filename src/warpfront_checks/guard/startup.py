@@ -52,14 +52,6 @@ planted: "set[str]" = set()
 replaced: "list[str]" = []  # of what imports, by the time Python has started
 
 
-def restore_channels() -> None:
-    """Add our files to the variables that name constraints, whatever else they name."""
-    for name, path in _CHANNELS:
-        paths = os.environ.get(name, "").split()
-        if path not in paths and os.path.exists(path):  # noqa: PTH110 - as above
-            os.environ[name] = " ".join((*paths, path))
-
-
 class WrappedLoader:
     """A loader that does what another does, and more."""
 
@@ -251,7 +243,11 @@ def start(packages: str = "") -> None:
         is_served = site is not None and sys.base_prefix in site.PREFIXES
         if is_served and sys.prefix != sys.base_prefix and packages not in sys.path:
             sys.path.append(packages)
-    restore_channels()
+    # Our files are added to the variables that name constraints, whatever else they name.
+    for variable, path in _CHANNELS:
+        paths = os.environ.get(variable, "").split()
+        if path not in paths and os.path.exists(path):  # noqa: PTH110 - as above
+            os.environ[variable] = " ".join((*paths, path))
     for name in WATCHED & sys.modules.keys() - _executed:
         # Not by its import: the next one finds it, and names it.
         planted.add(name)

@@ -252,8 +252,7 @@ def traced_shadows(
     for path in manifest.files.get("torch", ()):
         if loader and path.startswith("torch/_C.") and path.endswith(".so"):
             loaded = _traced(loader, f"{manifest.location}/{path}", environment)
-            for shadow in shadows(sealed, loaded) if loaded else ():
-                yield shadow.sealed, shadow.words(environment)
+            yield from shadows(sealed, loaded, environment) if loaded else ()
 
 
 def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[str]:

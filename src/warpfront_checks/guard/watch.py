@@ -75,8 +75,8 @@ def look_after(name: str, *, home: str) -> None:
         return
     # triton is imported without torch, too.
     with_torch = name == "torch" or "torch._C" in sys.modules
-    intruders = shadows(_libraries, mapped(), with_torch=with_torch)
-    shadowing = [intruder.words(os.environ) for intruder in intruders]
+    intruders = shadows(_libraries, mapped(), os.environ, with_torch=with_torch)
+    shadowing = [words for _, words in intruders]
     if shadowing:
         fault = "runs other code"
         _shadowed[name] = _refusal(name, _shortened(shadowing), "", fault=fault, back=_UNSHADOWED)

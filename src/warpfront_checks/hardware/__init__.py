@@ -13,17 +13,10 @@ from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.nvidia_devices import read_nvidia
 from warpfront_checks.hardware.processor import read_processor
 from warpfront_checks.hardware.recording import Recording
-from warpfront_checks.hardware.values import Accelerator, Hardware, Processor, Visibility
+from warpfront_checks.hardware.values import Hardware
 from warpfront_checks.hardware.visibility import resolve_visibility
 
-__all__ = [
-    "Accelerator",
-    "Hardware",
-    "Machine",
-    "Processor",
-    "Visibility",
-    "read_hardware",
-]
+__all__ = ["Hardware", "Machine", "read_hardware"]
 
 _VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi, "intel": read_intel}
 

@@ -25,7 +25,11 @@ def read_amd(reader: Machine) -> Detected:
     """Return devices in the kernel's order, which is the runtime's; without KFD, the tools'."""
     nodes = enumerate(kfd_nodes(reader))
     devices = tuple(_kfd_device(reader, *node, index) for index, node in nodes)
-    source, named = _ask_tools(reader)
+    source, named = "", tuple[Accelerator, ...]()
+    for argv, read in _TOOLS.items():
+        if not named:  # later ones, being slow, do not run
+            source, rows = argv[0], read(reader.run(argv).text)
+            named = tuple(_named(index, *row) for index, row in enumerate(rows))
     problems = []
     if devices and named and len(devices) != len(named):
         problems.append(f"KFD shows {len(devices)} GPUs, {source} {len(named)}")
@@ -59,7 +63,13 @@ def _kfd_device(
     arch = decode_gfx(properties["gfx_target_version"])
     per_unit = properties.get("simd_per_cu", 0)
     units = properties["simd_count"] // per_unit if per_unit else 0
-    memory = _bank_bytes(reader, node) or properties.get("local_mem_size", 0)
+    folder = f"{KFD}/{node}/mem_banks"
+    files = (reader.text(f"{folder}/{bank}/properties") or "" for bank in reader.names(folder))
+    own = [bank for bank in map(read_properties, files) if bank.get("heap_type") in _DEVICE_HEAPS]
+    # Newer kernels have 0 for `local_mem_size`.
+    memory = sum(bank.get("size_in_bytes", 0) for bank in own) or properties.get(
+        "local_mem_size", 0
+    )
     device = _named(index, arch, "", memory, units)
     render = f"/dev/dri/renderD{properties.get('drm_render_minor', 0)}"
     return replace(
@@ -69,17 +79,6 @@ def _kfd_device(
     )
 
 
-def _bank_bytes(reader: Machine, node: str) -> int:
-    """Return the device's own memory. `local_mem_size` is 0 in newer kernels."""
-    total = 0
-    for bank in reader.names(f"{KFD}/{node}/mem_banks"):
-        text = reader.text(f"{KFD}/{node}/mem_banks/{bank}/properties") or ""
-        properties = read_properties(text)
-        if properties.get("heap_type") in _DEVICE_HEAPS:
-            total += properties.get("size_in_bytes", 0)
-    return total
-
-
 def _locked_out(reader: Machine) -> str:
     if reader.access("/dev/kfd") is None:
         why = "there is no /dev/kfd here: the container was given none"
@@ -87,18 +86,6 @@ def _locked_out(reader: Machine) -> str:
     if not reader.access("/dev/kfd"):
         return "/dev/kfd may not be opened by this user: add its owning group"
     return "a render node below /dev/dri is missing or may not be opened by this user"
-
-
-def _ask_tools(reader: Machine) -> tuple[str, tuple[Accelerator, ...]]:
-    """Return the devices of the first tool that lists any: later ones, being slow, do not run."""
-    source = ""
-    devices: tuple[Accelerator, ...] = ()
-    for argv, read in _TOOLS.items():
-        source, rows = argv[0], read(reader.run(argv).text)
-        devices = tuple(_named(index, *row) for index, row in enumerate(rows))
-        if devices:
-            break
-    return source, devices
 
 
 # Of a device: architecture, name, bytes of memory, compute units; unknown values are empty or 0.

@@ -117,11 +117,18 @@ def read_kernel(reader: Machine, vendor: str) -> KernelView:
     places = _PLACES[vendor]
     paths = [f"{folder}/{name}" for folder in places.listed for name in reader.names(folder)]
     nodes = [path for path in paths if re.fullmatch(places.nodes, path)]
+
+    def pci(place: str, name: str) -> str:
+        return (reader.text(f"{_PCI}/{place}/{name}") or "").strip()
+
+    listed = [place for place in reader.names(_PCI) if pci(place, "vendor") == places.pci]
+    listed = [place for place in listed if pci(place, "class").startswith(_PCI_CLASSES)]
+    boards = (f"pci {place} {places.pci}:{pci(place, 'device')}" for place in listed)
     return KernelView(
         nodes=tuple(node for node in nodes if reader.access(node) is not None),
         shared=tuple(path for path in ("/dev/dxg",) if reader.access(path) is not None),
         drivers=tuple(p for p in places.drivers if reader.names(p) or reader.text(p) is not None),
-        boards=(*places.boards(reader), *_pci_boards(reader, places.pci)),
+        boards=(*places.boards(reader), *boards),
         unseen=tuple(path for path in ("/dev", "/sys/bus", "/proc") if not reader.names(path)),
         lists_pci=bool(reader.names(_PCI)),
     )
@@ -131,15 +138,6 @@ def view_of(document: Mapping[str, Any]) -> KernelView:
     """Return the view that `document` describes."""
     texts = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
     return KernelView(**texts, lists_pci=document["lists_pci"] is True)
-
-
-def _pci_boards(reader: Machine, vendor: str) -> Iterator[str]:
-    for place in reader.names(_PCI):
-        kind = (reader.text(f"{_PCI}/{place}/class") or "").strip()
-        vendor_id = (reader.text(f"{_PCI}/{place}/vendor") or "").strip()
-        if vendor_id == vendor and kind.startswith(_PCI_CLASSES):
-            device = (reader.text(f"{_PCI}/{place}/device") or "").strip()
-            yield f"pci {place} {vendor_id}:{device}"
 
 
 def main(vendor: str) -> None:

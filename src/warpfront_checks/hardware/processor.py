@@ -12,6 +12,7 @@ _FEATURES = (
     *("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_bf16", "amx_fp16"),
     *("amx_int8", "bf16", "fphp", "asimdhp", "sve"),
 )
+_MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def read_processor(reader: Machine) -> Processor:
@@ -19,30 +20,26 @@ def read_processor(reader: Machine) -> Processor:
     name = re.search(r"(?m)^model name\s*:\s*(.*)$", text)
     flags = re.search(r"(?m)^(?:flags|Features)\s*:\s*(.*)$", text)
     listed = set(flags[1].split()) if flags else set()
+    # Listed threads, at most those this process is bound to and its quota.
+    threads = len(re.findall(r"(?m)^processor\s*:", text))
+    bound = _length(reader.text("/proc/self/status") or "")
+    quota = (reader.text("/sys/fs/cgroup/cpu.max") or "max 1").split()
+    allowed = max(1, int(quota[0]) // int(quota[1])) if quota[0].isdecimal() else threads
     return Processor(
         name=name[1].strip() if name else "",
         machine=reader.run(("uname", "-m")).text.strip(),
-        threads=_threads(reader, text),
-        memory_bytes=_memory_bytes(reader),
+        threads=min((number for number in (threads, bound, allowed) if number), default=1),
+        memory_bytes=memory_bytes(reader),
         features=tuple(feature for feature in _FEATURES if feature in listed),
     )
 
 
-def _threads(reader: Machine, cpuinfo: str) -> int:
-    """Return the number of listed threads, at most those this process is bound to and its quota."""
-    listed = len(re.findall(r"(?m)^processor\s*:", cpuinfo))
-    bound = _length(reader.text("/proc/self/status") or "")
-    quota = (reader.text("/sys/fs/cgroup/cpu.max") or "max 1").split()
-    allowed = max(1, int(quota[0]) // int(quota[1])) if quota[0].isdecimal() else listed
-    return min((number for number in (listed, bound, allowed) if number), default=1)
-
-
-def _memory_bytes(reader: Machine) -> int | None:
+def memory_bytes(reader: Machine) -> int | None:
+    """Return what this process may use: its group's limit, or the machine's memory."""
     total = re.search(r"(?m)^MemTotal:\s*(\d+) kB", reader.text("/proc/meminfo") or "")
-    limit = (reader.text("/sys/fs/cgroup/memory.max") or "").strip()
+    limits = [(reader.text(path) or "").strip() for path in _MEMORY_LIMITS]
     sizes = [int(total[1]) * 1024] if total else []
-    sizes += [int(limit)] if limit.isdecimal() else []
-    return min(sizes, default=None)
+    return min([*sizes, *(int(limit) for limit in limits if limit.isdecimal())], default=None)
 
 
 def _length(status: str) -> int:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
+from warpfront_checks.documents import packaged
 from warpfront_checks.hardware.kernel_view import KernelView
 from warpfront_checks.hardware.recording import ProbeRecord
 
@@ -93,11 +91,9 @@ class Hardware:
         return asdict(self)
 
 
-@functools.lru_cache(maxsize=1)
 def device_table() -> Mapping[str, Any]:
     """Return facts that an architecture decides and sources lack: devices.json."""
-    text = Path(__file__).with_name("devices.json").read_text(encoding="utf-8")
-    table: Mapping[str, Any] = json.loads(text)
+    table: Mapping[str, Any] = packaged("hardware/devices.json")
     return table
 
 

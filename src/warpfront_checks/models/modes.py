@@ -19,12 +19,7 @@ from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.check_options import STRICT, USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.models.families import FAMILIES, NETWORKS, Family
-from warpfront_checks.models.replaying import (
-    first_over,
-    judge_ends,
-    judge_layers,
-    judge_places,
-)
+from warpfront_checks.models.replaying import first_over, judge_ends, judge_layers, judge_places
 from warpfront_checks.models.specimens import Precision, Specimen, make_specimen
 from warpfront_checks.models.training import judge_training
 from warpfront_checks.models.watching import Pass, layers_of, run_plainly, watch

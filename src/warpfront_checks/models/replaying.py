@@ -134,8 +134,15 @@ def _judge_call(
     exact = _replay(layer, call, gradient, torch.float64, specimen)
     cpu = _replay(layer, call, gradient, None, specimen)
     assert call.output is not None
-    parameter_gradients = {f"gradient of {name}" for name, _ in layer.named_parameters()}
-    device = {"output": call.output, **(_gradients_found(call, layer, passed) if once else {})}
+    of_parameters = [name for name, _ in layer.named_parameters()]
+    parameter_gradients = {f"gradient of {name}" for name in of_parameters}
+    device = {"output": call.output}
+    if once:
+        device |= {f"gradient of {name}": tensor for name, tensor in call.gradients_in.items()}
+        computed = {name: passed.gradients.get(f"{call.layer}.{name}") for name in of_parameters}
+        device |= {
+            f"gradient of {n}": tensor for n, tensor in computed.items() if tensor is not None
+        }
     for name, reference in exact.items():
         verdict = Verdict.failed(name, "missing")
         if name in device:
@@ -143,16 +150,6 @@ def _judge_call(
             settings: dict[str, Any] = {"summed": summed, "layer": layer, "precision": precision}
             verdict = _judge_tensor(device[name], reference, cpu[name], **settings)
         yield replace(verdict, name=name, layer=call.layer, kind=kind)
-
-
-def _gradients_found(call: Call, layer: nn.Module, passed: Pass) -> dict[str, Tensor]:
-    """Return the device's gradients of a layer's inputs and parameters, as `_replay` names them."""
-    gradients = {f"gradient of {name}": gradient for name, gradient in call.gradients_in.items()}
-    for name, _ in layer.named_parameters():
-        gradient = passed.gradients.get(f"{call.layer}.{name}")
-        if gradient is not None:
-            gradients[f"gradient of {name}"] = gradient
-    return gradients
 
 
 def _replay(

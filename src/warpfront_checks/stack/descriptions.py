@@ -4,15 +4,14 @@ the signs of that. The table is a data file, dated and with sources.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-TABLE = Path(__file__).with_name("descriptions.json")
+from warpfront_checks.documents import packaged
+
+TABLE = "stack/descriptions.json"
 EVERY = "every"
 
 
@@ -49,24 +48,19 @@ class Description:
     not_for: str = ""
 
 
-@cache
-def _document() -> Mapping[str, Mapping[str, Any]]:
-    document: Mapping[str, Mapping[str, Any]] = json.loads(TABLE.read_text(encoding="utf-8"))
-    return document
-
-
 def table() -> Mapping[str, Any]:
-    return _document()["packages"]
+    packages: Mapping[str, Any] = packaged(TABLE)["packages"]
+    return packages
 
 
 def starts() -> Mapping[str, str]:
     """Return known files that run code at every start of Python, each with its pattern."""
-    return {name: str(entry["text"]) for name, entry in _document()["starts"].items()}
+    return {name: str(entry["text"]) for name, entry in packaged(TABLE)["starts"].items()}
 
 
 def optional_files(vendor: str, smoke: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return patterns of compiled files that need not load on a vendor's devices."""
-    entries = _document()["optional"].items()
+    entries = packaged(TABLE)["optional"].items()
     patterns = (name for name, entry in entries if vendor in entry.get("vendors", (vendor,)))
     return (*patterns, *(str(pattern) for entry in smoke for pattern in entry.get("optional", ())))
 

@@ -9,6 +9,7 @@ a file lists where ld.so(8) would look, so it also serves for plug-ins that a pa
 from __future__ import annotations
 
 import ast
+import contextlib
 import ctypes
 import functools
 import glob
@@ -20,6 +21,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 _SHT_DYNSYM, _STB_GLOBAL = 11, 1
 _PT_LOAD, _PT_DYNAMIC = 1, 2
@@ -30,6 +32,7 @@ _CAUGHT = frozenset({"ImportError", "Exception", "BaseException"})
 _LONGEST_SOURCE_BYTES = 1 << 20
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 UNREADABLE = "unreadable"
+_SHOWN = 300
 _ALTERNATIVE = re.compile(
     r"(?<=[_-])(cpu|cuda|rocm|hip|xpu|sycl|tensorrt|openvino|dnnl|migraphx)[\d_]*(?=[a-z.-])"
 )
@@ -38,15 +41,6 @@ _CACHE = Path("/etc/ld.so.cache")
 DRIVERS: Mapping[str, str] = {"nvidia": r"lib(cuda|nvcuvid|cudadebugger|nvidia-[\w-]+)\.so\.1"}
 _NAME_LIMIT_BYTES = 1 << 16
 _MAPS = Path("/proc/self/maps")
-
-
-@dataclass(frozen=True, kw_only=True)
-class MissingLibraries:
-    """Libraries and symbols that a file lacks: with the loader's error, "" if it loads."""
-
-    said: str
-    libraries: tuple[str, ...] = ()
-    symbols: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,19 +54,25 @@ class Section:
     link: int
 
 
-def lacking(path: Path, demangle: Callable[[str], str] = str) -> MissingLibraries:
-    """Load a file as an import would, with every symbol bound; what was missing."""
+def lacking(path: Path, demangle: Callable[[str], str] = str) -> dict[str, Any]:
+    """Load a file as an import would, with every symbol bound. Return what the loader said, ""
+    where it loads, and the libraries and symbols that are missing.
+    """
     try:
         ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
         needed, undefined = read_elf(path.read_bytes())
-        gone = tuple(name for name in needed if not _opens(name))
-        handles = [ctypes.CDLL(None), *(ctypes.CDLL(_place(n)) for n in needed if n not in gone)]
+        opened = {}
+        for name in needed:
+            with contextlib.suppress(OSError):
+                opened[name] = ctypes.CDLL(_place(name))
+        gone = tuple(name for name in needed if name not in opened)
+        handles = [ctypes.CDLL(None), *opened.values()]
         symbols = sorted({n for n in undefined if not any(hasattr(h, n) for h in handles)})
         # What a missing library would bring is not missing for itself.
-        lacks = () if gone else tuple(map(demangle, symbols))
-        return MissingLibraries(said=str(error), libraries=gone, symbols=lacks)
-    return MissingLibraries(said="")
+        lacks = [] if gone else [demangle(name)[:_SHOWN] for name in symbols]
+        return {"said": str(error)[:_SHOWN], "libraries": [*gone], "symbols": lacks}
+    return {"said": "", "libraries": [], "symbols": []}
 
 
 def loaded_files() -> frozenset[str]:
@@ -346,14 +346,6 @@ def _text(data: bytes | mmap.mmap, position: int) -> str:
     if position < 0 or end < 0:
         raise ValueError(f"no text at {position}")
     return data[position:end].decode("utf-8", "replace")
-
-
-def _opens(library: str) -> bool:
-    try:
-        ctypes.CDLL(_place(library))
-    except OSError:
-        return False
-    return True
 
 
 def _place(library: str) -> str:

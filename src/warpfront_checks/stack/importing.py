@@ -162,20 +162,18 @@ def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[
     missing_files = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
     named = [path for path in missing_files if path.name.count(".") > 1 or path.name[0] == "_"]
     named = [path for path in named if not any(path.match(pattern) for pattern in optional)]
+    unserved: Mapping[Path, tuple[str, ...]] = {}
+    if diagnose:
+        owners = importlib.metadata.distributions()
+        every = (file for owner in owners for file in _shared_objects(owner))
+        paths = _symbols().loader_paths(every, request["vendor"])
+        unserved = _symbols().lacking_libraries(files, paths, optional)
     return {
         "loaded": sorted(map(str, loaded)),
         "others": sorted(str(path) for path in files if path not in loaded),
         "lacking": {str(path): lacking(path) for path in named} if diagnose else {},
-        "unserved": _unserved(files, request) if diagnose else {},
+        "unserved": {str(path): list(names) for path, names in unserved.items()},
     }
-
-
-def _unserved(files: list[Path], request: Mapping[str, Any]) -> dict[str, list[str]]:
-    owners = importlib.metadata.distributions()
-    every = (file for owner in owners for file in _shared_objects(owner))
-    paths = _symbols().loader_paths(every, request["vendor"])
-    unserved = _symbols().lacking_libraries(files, paths, request["optional"])
-    return {str(path): list(names) for path, names in unserved.items()}
 
 
 def _files(imports: list[str]) -> list[Path]:
@@ -194,12 +192,8 @@ def _shared_objects(distribution: importlib.metadata.Distribution) -> list[Path]
 def _lacking(path: Path) -> dict[str, object]:
     torch: Any = importlib.import_module("torch")
     demangle = getattr(torch._C, "_demangle", str)  # noqa: SLF001 - the only demangler here
-    problem = _symbols().lacking(path, demangle)
-    return {
-        "said": problem.said[:_SHOWN],
-        "libraries": list(problem.libraries),
-        "symbols": [name[:_SHOWN] for name in problem.symbols],
-    }
+    problem: dict[str, object] = _symbols().lacking(path, demangle)
+    return problem
 
 
 def _symbols() -> Any:

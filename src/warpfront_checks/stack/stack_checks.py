@@ -40,12 +40,7 @@ from warpfront_checks.results import (
     passed,
     unavailable,
 )
-from warpfront_checks.stack.descriptions import (
-    Description,
-    description,
-    optional_files,
-    starts,
-)
+from warpfront_checks.stack.descriptions import Description, description, optional_files, starts
 from warpfront_checks.stack.installed_code import told_of_numpy
 
 SECONDS = 300.0

@@ -17,7 +17,7 @@ from stand_in_torch import extension_module
 from warpfront_checks.guard import watch
 from warpfront_checks.guard.at_import import libraries
 from warpfront_checks.guard.fast_path import mapped
-from warpfront_checks.guard.intruders import Shadow, shadows
+from warpfront_checks.guard.intruders import shadow_words, shadows
 from warpfront_checks.guard.manifest import Manifest
 from warpfront_checks.guard.sealing import seal
 
@@ -97,14 +97,15 @@ def test_triton_without_torch_loads_nothing_of_torch(monkeypatch: pytest.MonkeyP
 def test_a_library_of_the_stacks_names_from_elsewhere_is_a_shadow(
     loaded: list[str], other: str | None
 ) -> None:
-    assert [one.other for one in shadows(SEALED, loaded)] == ([] if other is None else [other])
+    found = [words.split(" ")[0] for _, words in shadows(SEALED, loaded, {})]
+    assert found == ([] if other is None else [other or OURS])
 
 
 def test_a_library_that_is_named_by_its_content_is_the_same_one_in_every_wheel() -> None:
     name = "libgomp-a34b3233.so.1.0.0"
     sealed = {name: [f"/image/site/torch.libs/{name}"]}
-    assert list(shadows(sealed, [f"/image/site/scikit_learn.libs/{name}"])) == []
-    assert list(shadows(sealed, [f"/opt/evil/{name}"])) != []
+    assert list(shadows(sealed, [f"/image/site/scikit_learn.libs/{name}"], {})) == []
+    assert list(shadows(sealed, [f"/opt/evil/{name}"], {})) != []
 
 
 @pytest.mark.parametrize(
@@ -117,9 +118,9 @@ def test_a_library_that_is_named_by_its_content_is_the_same_one_in_every_wheel()
     ],
 )
 def test_what_brought_a_shadow_is_named(environment: dict[str, str], why: str) -> None:
-    shadow = Shadow(sealed=OURS, other="/opt/libtorch/lib/libc10.so")
-    assert why in shadow.words(environment)
-    assert OURS in shadow.words(environment)
+    words = shadow_words(OURS, "/opt/libtorch/lib/libc10.so", environment)
+    assert why in words
+    assert OURS in words
 
 
 def test_this_process_has_mapped_its_loader_and_its_libc() -> None:

@@ -247,7 +247,7 @@ def test_an_elf_file_says_what_it_needs_and_nothing_else_does() -> None:
     assert "libc.so.6" in needed
     assert "PyUnicode_New" in wanted
     assert read_elf(b"#!/bin/sh\n" * 20) == ((), ())
-    assert lacking(EXTENSION).said == ""
+    assert lacking(EXTENSION)["said"] == ""
 
 
 def test_every_description_is_dated_and_sourced_and_its_patterns_are_patterns() -> None:
