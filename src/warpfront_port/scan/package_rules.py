@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import resources
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from warpfront.wheels.requirement_lines import foreign_requirement
 from warpfront_port.scan.catalogue import rules_by_name
@@ -28,6 +30,27 @@ class Required:
     shift: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorPackage:
+    """Modules of a distribution that is built for CUDA, and its first version for ROCm, if any."""
+
+    modules: tuple[str, ...]
+    for_rocm: Version | None
+
+
+@cache
+def vendor_packages() -> Mapping[str, VendorPackage]:
+    """Return what the files of PyPI show, by distribution (`tools/vendor-packages.py`)."""
+    text = resources.files("warpfront_port").joinpath("data", "vendor-packages.txt").read_text()
+    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+    return {
+        name: VendorPackage(
+            modules=tuple(modules.split()), for_rocm=None if first == "-" else Version(first)
+        )
+        for name, modules, _, first, _ in rows
+    }
+
+
 @cache
 def _packages() -> tuple[Mapping[str, str], tuple[tuple[str, str], ...]]:
     """Return exact names, and beginnings from the longest to the shortest."""
@@ -41,13 +64,17 @@ def rule_of_package(name: str) -> str:
     """Return the rule about a distribution; "" for none."""
     exact, prefixes = _packages()
     normal = canonicalize_name(name)
-    if normal not in exact and _NAMED_BY_CUDA.search(normal):
+    package = vendor_packages().get(normal)
+    if normal not in exact and (
+        _NAMED_BY_CUDA.search(normal) or (package and not package.for_rocm)
+    ):
         return "DP303"
     return exact.get(normal) or next((r for start, r in prefixes if normal.startswith(start)), "")
 
 
 _NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
 """`spconv-cu126`, `somelib-cuda12`: a project's wheels for one CUDA."""
+_NEWEST = Version("999999")
 
 
 def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
@@ -63,11 +90,26 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     rule = rule_of_package(name)
     if name in _JAX and any(option.startswith("cuda") for option in requirement.extras):
         rule = "DP303"
+    if _is_older(requirement, vendor_packages().get(name)):
+        rule = "DP303"
     if not rule or _is_for_other_systems(requirement) or _OTHERS_WHEEL.search(str(requirement)):
         return
     exact = any(clause.operator in {"==", "===", "~="} for clause in requirement.specifier)
     required = _required(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
     yield replace(required, shift=required.shift - (name == "cupy"))  # its source builds for ROCm
+
+
+def _is_older(requirement: Requirement, package: VendorPackage | None) -> bool:
+    """Return true if a requirement takes only versions from before the first one for ROCm."""
+    if package is None or package.for_rocm is None:
+        return False
+    named = [Version(clause.version.removesuffix(".*")) for clause in requirement.specifier]
+    candidates = (package.for_rocm, _NEWEST, *named)
+    return not any(
+        requirement.specifier.contains(version)
+        for version in candidates
+        if version >= package.for_rocm
+    )
 
 
 _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")

@@ -45,8 +45,8 @@ class Product:
     sources, "" for none. `flags` are the options of a source, from compile_commands.json.
     `unreached` are sources that a configured build leaves out. `installs` is true if pip installs
     what the root needs. `modules` are those modules of its packages that importing them or
-    starting their commands runs. `lines` are the lines of every module that decides. `started` are
-    the functions that scripts at the root call.
+    starting their commands runs. `lines` are the lines of every module that decides, `imported` the
+    packages that they need at once. `started` are the functions that scripts at the root call.
     """
 
     code: frozenset[str] | None = None
@@ -58,6 +58,7 @@ class Product:
     installs: bool = False
     modules: frozenset[str] = frozenset()
     lines: Mapping[str, int] = field(default_factory=dict)
+    imported: frozenset[str] = frozenset()
     started: frozenset[str] = frozenset()
 
     def is_aside(self, path: str) -> bool:
@@ -67,6 +68,11 @@ class Product:
     def is_most(self, paths: Iterable[str]) -> bool:
         """Return true if modules make up a third of the lines: what the project is there for."""
         return 3 * sum(self.lines.get(path, 0) for path in paths) >= sum(self.lines.values())
+
+    def needs(self, package: str) -> bool:
+        """Return true if a module that decides imports a package, by the first word of its name."""
+        word = package.lower().partition("-")[0]
+        return any(name.lower().startswith(word) for name in self.imported)
 
     def has(self, path: str) -> bool:
         """Return true if findings at `path` decide for the tree."""
@@ -129,7 +135,8 @@ def read_product(
     }
     scripts = (text for path, text in texts.items() if _SCRIPT.fullmatch(path))
     started = frozenset(name for text in scripts for name in _CALLED.findall(text))
-    plain = replace(plain, lines=lines, started=started)
+    imported = frozenset(name for path in lines for name in _IMPORTED_ROOT.findall(texts[path]))
+    plain = replace(plain, lines=lines, started=started, imported=imported)
     if commands:
         listed, basis = set(commands) & texts.keys(), "compile_commands.json"
     else:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from warpfront_port.commands.scanning import scan_tree, verdict_of
 from warpfront_port.finding_forms import (
@@ -460,3 +464,34 @@ def test_a_source_of_hip_s_own_is_no_cuda_source(
     assert (verdict.answer == "runs as it is") is hips, verdict.line
     language = "HIP" if hips else "CUDA"
     assert f"compiled: none of 1 {language} source" in verdict_text(verdict, found)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "module", "answer"),
+    [
+        ("bitsandbytes==0.40.0", "import bitsandbytes\n", "will fail at run time"),
+        ("bitsandbytes<0.45", "import bitsandbytes\n", "will fail at run time"),
+        ("bitsandbytes>=0.40", "import bitsandbytes\n", "runs as it is"),
+        ("bitsandbytes==0.49.2", "import bitsandbytes\n", "runs as it is"),
+        ("bitsandbytes==0.40.0", "import torch\n", "runs as it is"),
+        ("", "import ctranslate2\n", "will fail at run time"),
+        ("cupy-cuda12x", "import numpy\n", "runs as it is"),
+    ],
+)
+def test_files_on_pypi_show_which_versions_have_libraries_for_rocm(
+    tmp_path: Path, requirement: str, module: str, answer: str
+) -> None:
+    files = {"requirements.txt": requirement, "main.py": module}
+    assert judged(tmp_path, files)[0].answer == answer
+
+
+def test_each_row_of_packages_has_its_evidence() -> None:
+    text = resources.files("warpfront_port").joinpath("data", "vendor-packages.txt").read_text()
+    rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
+    assert rows
+    for name, modules, version, rocm, evidence in rows:
+        assert name == canonicalize_name(name)
+        assert modules
+        assert rocm == "-" or Version(rocm)
+        repository = re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{8}", version)
+        assert repository or (Version(version) and evidence.startswith(("wheel: ", "source: ")))

@@ -7,8 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 from warpfront_port.scan.catalogue import catalogue, rules_by_name
+from warpfront_port.scan.package_rules import vendor_packages
 
-IMPORTS = rules_by_name("imports")
+IMPORTS = {
+    **{m: "PY035" for p in vendor_packages().values() if not p.for_rocm for m in p.modules},
+    **rules_by_name("imports"),
+}
 NAMES = rules_by_name("dotted")
 ENVIRONMENT = rules_by_name("environment")
 EVERY_NAME = frozenset().union(IMPORTS, NAMES, ENVIRONMENT)
