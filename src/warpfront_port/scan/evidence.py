@@ -22,7 +22,6 @@ from warpfront_port.scan.reach import (
     MANIFESTS,
     SOURCE,
     Sources,
-    imports_by_default,
     include_graph,
     named,
     sources_of,
@@ -45,7 +44,6 @@ _ROCM = re.compile(r"(?i)rocm")
 _OF_A_RELEASE = re.compile(r"(?i)rocm|amdgpu[-_]install")
 _BUILDS_ROCM = re.compile(r"(?i)rocm|hipcc")
 _HIPCC = re.compile(r"\bhipcc\b")
-_LOADS = re.compile(r"cpp_extension\.load|import[^\n]*\bload(?:_inline)?\b")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _WORD = re.compile(r"[\w./*%$(){}-]+")
 # Of one digit near the word; of two only next to it: those near may be a distribution's.
@@ -263,35 +261,19 @@ class _Tree:
                 yield path, evidence
 
     def spared(self, project: Project) -> Shown:
-        """Yield the sources that a project's builds go on without, or that no default builds."""
-        off = dict(self._off_by_default())
-        # The root's own build fails with its extension, whoever catches the import.
-        spare = {path for path in project.dispensable if "/" in path}
-        reason = "its build goes on without it"
+        """Yield the sources that a project's builds go on without, or the users of their build."""
+        # The root's own build fails with its extension, whoever goes on without.
+        spare = project.dispensable.difference(MANIFESTS)
         spared: dict[str, Evidence] = {}
         needed: set[str] = set()
         for path, build in self.builds.items():
+            reason = f"its {'users go' if path in spare else 'build goes'} on without it"
             for item in build.sources:
                 evidence = Evidence(kind="optional", path=path, line=item.line, reason=reason)
-                optional = item.optional or path in off or path in spare
                 for source in named(item.name, PurePosixPath(path).parent, self.sources):
-                    spared.setdefault(source, off.get(path, evidence))
-                    needed |= set() if optional else {source}
+                    spared.setdefault(source, evidence)
+                    needed |= set() if item.optional or path in spare else {source}
         yield from ((path, item) for path, item in spared.items() if path not in needed)
-
-    def _off_by_default(self) -> Shown:
-        """Yield the builds at run time that are imported only by an option that is off."""
-        loaders = {path for path in self.builds if _LOADS.search(self.texts[path])}
-        if not loaders:
-            return
-        always, options = imports_by_default(self.texts)
-        imported = {target for _, target, _ in options}.union(*always.values())
-        reached = followed(always.keys() - imported, always)
-        reason = "only an option that is off by default imports its build"
-        for path, target, offset in options:
-            for loader in loaders & followed((target,), always) - reached:
-                if path in reached:
-                    yield loader, self.cite(path, offset, reason, "optional")
 
     def unused(self, project: Project) -> Shown:
         """Yield the headers that no source includes, where sources are what is built."""

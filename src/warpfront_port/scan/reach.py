@@ -168,6 +168,7 @@ _SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
 _BUILD = re.compile(
     r"\A(?:[^/]+/)?(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z"
 )
+_IMPORTED_ROOT = re.compile(r"(?m)^(?:from|import)[ \t]+(\w+)")
 _CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 
 
@@ -255,38 +256,6 @@ _TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
 _ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
 _ENTRY = re.compile(r"([\w.]+):\w+[\"']")
 _VERSION = re.compile(r"(?:version|about)_*\Z")
-
-
-def imports_by_default(
-    texts: Mapping[str, str],
-) -> tuple[Mapping[str, set[str]], list[tuple[str, str, int]]]:
-    """Return the modules that each module imports, by path, and the imports of options.
-
-    An option is `if options.get("name", False):`, off by default. Each of its imports is the
-    importer, the imported module and the offset of the `if`. Examples and tests import nothing.
-    """
-    names = {
-        path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__"): path
-        for path in texts
-        if path.endswith(".py") and not is_aside(PurePosixPath(path))
-    }
-    names = {name.replace("/", "."): path for name, path in names.items()}
-    always: dict[str, set[str]] = {}
-    options: list[tuple[str, str, int]] = []
-    for name, path in names.items():
-        text = texts[path]
-        for option in _OPTION.finditer(text):
-            inner = _imports(option[0], name, path, names, anywhere=True)
-            options += [(path, names[target], option.start()) for target in inner]
-        plain = _imports(_OPTION.sub("", text), name, path, names, anywhere=True)
-        always[path] = {names[target] for target in plain}
-    return always, options
-
-
-_OPTION = re.compile(
-    r"(?m)^([ \t]*)if [^\n]*?(?:\.get|getattr)\([^\n()]*,[ ]*(?:False|None|0)\):[^\n]*\n"
-    r"(?:(?:\1[ \t]+[^\n]*|[ \t]*)\n)+"
-)
 
 
 def _by_default(text: str) -> str:

@@ -171,8 +171,8 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
         return Consequence.CHECK
     units = project.units
     of_a_folder = rule.id.startswith("BL") and path.suffix != ".py"
-    below = f"{path.parent}/" if inside else ""
     of_python = project.product.installs and project.product.code is not None
+    below = f"{path.parent}/" if inside else ""
     without = units and not any(unit.startswith(below) for unit in units)
     if of_a_folder and (of_python or without):
         return Consequence.CHECK

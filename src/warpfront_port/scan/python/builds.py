@@ -56,8 +56,9 @@ def read_build(path: str, text: str) -> PythonBuild | None:
 def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, Mapping[str, bool]]:
     """Return, by build, the modules that import its extensions: true where one goes on without.
 
-    It catches the failure, and imports, defines or assigns something else that does not raise. The
-    modules beside a build in a folder are a part of it.
+    It catches the failure, and imports, defines or assigns something else that does not raise, or
+    it imports for an option that is off by default. The modules beside a build in a folder are a
+    part of it.
     """
     folders = {path: f"{path.rpartition('/')[0]}/" for path in builds if "/" in path}
     names = {path: _names_of(texts, path, folders.get(path, "")) for path in builds}
@@ -77,21 +78,21 @@ def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, 
             used = extensions_used.intersection(_WORD.findall(module.source_of(node)))
             for build in outside if used else ():
                 if not used.isdisjoint(names[build]):
-                    way = ways.setdefault(build, {}).get(path, True)
-                    ways[build][path] = way and _has_another_way(module, node)
+                    way = _has_another_way(module, node) or _is_off_by_default(module, node)
+                    importers = ways.setdefault(build, {})
+                    importers[path] = way and importers.get(path, True)
     return ways
 
 
 def _names_of(texts: Mapping[str, str], build: str, folder: str) -> set[str]:
-    """Return the names of a build's extensions, of a folder of its own, and of its modules."""
-    names = set(_CUDA_EXTENSION.findall(texts[build]))
+    """Return the names of a build's extensions, of its module, and of a folder of its own."""
+    names = {*_CUDA_EXTENSION.findall(texts[build]), PurePosixPath(build).stem}
     if folder:
-        names.add(PurePosixPath(folder).name)
+        names |= {PurePosixPath(folder).name}
         beside = (PurePosixPath(path) for path in texts if path.startswith(folder))
         names |= {p.stem for p in beside if p.suffix == ".py" and f"{p.parent}/" == folder}
-        names.discard("setup")
         names |= {name.partition(".")[0] for name in _EXTENSION.findall(texts[build])}
-    return names
+    return names - {"setup"}
 
 
 _CUDA_EXTENSION = re.compile(r"CUDAExtension\(\s*(?:name\s*=\s*)?[\"'](?:\w+\.)*(\w+)[\"']")
@@ -106,6 +107,22 @@ def _has_another_way(module: Module, node: ast.AST) -> bool:
     inner = [statement for handler in handlers for statement in ast.walk(handler)]
     other = any(isinstance(statement, _OTHER_WAY) for statement in inner)
     return other and not any(isinstance(statement, ast.Raise) for statement in inner)
+
+
+def _is_off_by_default(module: Module, node: ast.AST) -> bool:
+    """Return true below `if options.get("name", False):`, and the like."""
+    tests = (
+        parent.test
+        for parent, child in module.ancestors(node)
+        if isinstance(parent, ast.If) and child in parent.body
+    )
+    asked = (test for test in tests if isinstance(test, ast.Call) and len(test.args) > 1)
+    return any(
+        last_name(call.func) in {"get", "getattr"}
+        and isinstance(call.args[-1], ast.Constant)
+        and not call.args[-1].value
+        for call in asked
+    )
 
 
 def _sources(module: Module, gates: Gates) -> Iterator[ListedSource]:

@@ -11,9 +11,7 @@ _AMD = re.compile(
     r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)|gfx\d|/dev/kfd"
 )
 _NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN|\bcu\d")
-_HIP_ON_NVIDIA = re.compile(
-    r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:(?:STREQUAL|MATCHES)\s+\W*)?(?:nvcc|nvidia)"
-)
+_HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|nvidia)")
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
 _ASKS = re.compile(r"command\s+-v|\bwhich\b|\btype\b|\bhash\b|-[xfed]\s|nvidia-smi|>\s*/dev/null")
 
