@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from warpfront.images.built import BuiltImage, ResolvedBase
-from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
+from warpfront.images.built import CREATED, REVISION, BuiltImage, ResolvedBase
+from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.matrix.cell import Base, BaseSource, Cell, Pin, WheelIndex
 from warpfront.matrix.language import Patch, Project
 from warpfront.matrix.project_values import Channel

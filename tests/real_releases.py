@@ -25,9 +25,9 @@ from projects import Project, copy_project
 from registries import PASSWORD, RealRegistry, real_registry, strangers_program
 from releases import Quiet
 
-from warpfront.images.built import BuiltImage
+from warpfront.images.built import CREATED, BuiltImage
 from warpfront.images.engine import Engine
-from warpfront.images.labels import CONTENT_HASH, CREATED
+from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.selection import with_parents
 from warpfront.pipeline.verifying import CheckPlan, verify_cells

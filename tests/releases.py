@@ -14,7 +14,8 @@ from pathlib import Path
 from builders import FACTS, FULL, a_built_image, a_cell, a_channel, a_check, a_verification
 from fakes import FakeEngine, FakeRegistry
 
-from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, CREATED, RELAXED, REVISION
+from warpfront.images.built import CREATED, REVISION
+from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.project_values import Alias, Channel
 from warpfront.release.evidence import local_evidence

@@ -18,8 +18,9 @@ from warpfront.bench.records import Bench, Comparison
 from warpfront.commands.adopting import as_labelled, pull
 from warpfront.commands.keeping import house_of
 from warpfront.errors import CommandFailedError, EngineError, SlowerError, StoreError
+from warpfront.images.built import CREATED
 from warpfront.images.engine import Engine, connect
-from warpfront.images.labels import CELL, CONTENT_HASH, CREATED
+from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.devices import DeviceAccess

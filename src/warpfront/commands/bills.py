@@ -12,8 +12,8 @@ from shutil import which
 from typing import TypeVar
 
 from warpfront.errors import BlockedError, CommandFailedError, MatrixError, Problem
-from warpfront.images.built import BuiltImage
-from warpfront.images.labels import CREATED, LOCK
+from warpfront.images.built import CREATED, BuiltImage
+from warpfront.images.labels import LOCK
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.project_values import AllowedVulnerability
 from warpfront.matrix.reading import Matrix

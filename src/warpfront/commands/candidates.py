@@ -17,9 +17,9 @@ from warpfront.ci.flow import IMAGES
 from warpfront.commands.adopting import adopt_image, pull, take_in
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.baking import Built
-from warpfront.images.built import BuiltImage
+from warpfront.images.built import CREATED, REVISION, BuiltImage
 from warpfront.images.engine import Engine, StoredImage, connect
-from warpfront.images.labels import CELL, CONTENT_HASH, CREATED, REVISION
+from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix
 from warpfront.release.ledger import CANDIDATE_PREFIX

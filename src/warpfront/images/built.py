@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     # A machine that verifies itself may lack pydantic.
     from warpfront.wheels.lock.values import LockedWheel
 
+CREATED = "org.opencontainers.image.created"
+REVISION = "org.opencontainers.image.revision"
+"""Labels that say when an image was built, and from which commit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedImage:

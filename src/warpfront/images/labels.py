@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from packaging.version import InvalidVersion, Version
 
-from warpfront.images.built import ResolvedBase
+from warpfront.images.built import CREATED, REVISION, ResolvedBase
 from warpfront.matrix.cell import Base, BaseSource, Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.vendors import VENDORS
@@ -25,9 +25,7 @@ PATCHED = "dev.warpfront.patched"
 POLICIES = "dev.warpfront.policies"
 _OCI = "org.opencontainers.image"
 _OURS = "dev.warpfront"
-CREATED = f"{_OCI}.created"
 SOURCE = f"{_OCI}.source"
-REVISION = f"{_OCI}.revision"
 
 Facts = Mapping[str, object]
 """What the session `load` found in an image (`warpfront_checks.load`)."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from warpfront.errors import BlockedError, RenderError
-from warpfront.images.built import RenderedImage, ResolvedBase
+from warpfront.images.built import CREATED, RenderedImage, ResolvedBase
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import find_base, resolve_base
-from warpfront.images.labels import CONTENT_HASH, CREATED
+from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.plan import ContentRecord, content_hash, content_record
 from warpfront.images.protection import guard_files, guard_policy, relaxed_files
 from warpfront.images.render import ContextParts, Material, context_parts, rendered_image

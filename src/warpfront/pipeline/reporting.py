@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 from warpfront.errors import StoreError
@@ -23,22 +24,29 @@ T = TypeVar("T")
 
 def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
     """Return the results of all steps for the selected cells; reads files only."""
-    matrix, store = workspace.matrix, workspace.folders.store
+    matrix, folders = workspace.matrix, workspace.folders
     cells = select(matrix.cells, selection)
     chain = {cell.id: cell for cell in with_parents(cells, matrix.cells)}
-    states = read_locks(chain.values(), workspace.folders)
-
-    def not_locked(cell: Cell) -> Blocked | Failed | None:
-        """Return the error of the last `lock`, of a cell or its nearest parent without a lock."""
-        if not states[cell.id].reason:
-            return None
-        result = _stored(cell.id, "lock", store, WheelLock)
-        if isinstance(result, Blocked | Failed):
-            return result
-        return not_locked(chain[cell.parent]) if cell.parent else None
-
-    facts = (_facts(cell, states[cell.id], store, not_locked(cell)) for cell in cells)
+    states = read_locks(chain.values(), folders)
+    facts = (
+        _facts(
+            cell, states[cell.id], folders.store, _not_locked(cell, chain, states, folders.store)
+        )
+        for cell in cells
+    )
     return report_rows(facts, target=selection.target)
+
+
+def _not_locked(
+    cell: Cell, chain: Mapping[str, Cell], states: Mapping[str, LockState], store: Store
+) -> Blocked | Failed | None:
+    """Return the error of the last `lock`, of a cell or its nearest parent without a lock."""
+    if not states[cell.id].reason:
+        return None
+    result = _stored(cell.id, "lock", store, WheelLock)
+    if isinstance(result, Blocked | Failed):
+        return result
+    return _not_locked(chain[cell.parent], chain, states, store) if cell.parent else None
 
 
 def _facts(

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import BlockedError, NotPublishableError
-from warpfront.images.built import BuiltImage
-from warpfront.images.labels import CREATED, LOCK, REVISION, SOURCE, UV
+from warpfront.images.built import CREATED, REVISION, BuiltImage
+from warpfront.images.labels import LOCK, SOURCE, UV
 from warpfront.matrix.cell import Cell
 from warpfront.release.admission import Evidence
 from warpfront.release.evidence import DOCUMENT

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import RegistryError, TagConflictError
-from warpfront.images.labels import CREATED, REVISION
+from warpfront.images.built import CREATED, REVISION
 from warpfront.release.ledger import CHANNEL_ANNOTATION, Attachment, Publication, Yank
 from warpfront.release.registry.contract import (
     Artifact,

@@ -17,8 +17,8 @@ from warpfront.errors import (
     SignatureError,
     TagConflictError,
 )
+from warpfront.images.built import CREATED
 from warpfront.images.engine import Engine
-from warpfront.images.labels import CREATED
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.project_values import Channel

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from warpfront.images.labels import CREATED
+from warpfront.images.built import CREATED
 from warpfront.release.ledger import CANDIDATE_PREFIX, Stock
 
 _RUN_TIME = "%Y%m%dT%H%M%S"

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
-from warpfront.images.labels import CONTENT_HASH, CREATED, REVISION
+from warpfront.images.built import CREATED, REVISION
+from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.naming import is_tag, joined_targets
 from warpfront.matrix.project_values import Channel

@@ -6,16 +6,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from warpfront.images.labels import (
-    BASE,
-    CELL,
-    CONTENT_HASH,
-    CREATED,
-    LOCK,
-    PATCHED,
-    RELAXED,
-    REVISION,
-)
+from warpfront.images.built import CREATED, REVISION
+from warpfront.images.labels import BASE, CELL, CONTENT_HASH, LOCK, PATCHED, RELAXED
 from warpfront.release.statements.predicates import BuildRecord, Proof
 from warpfront.wheels.resolve.demands import asking_line
 

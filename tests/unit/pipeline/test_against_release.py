@@ -25,8 +25,9 @@ from warpfront.commands.benching import (
     last_release,
 )
 from warpfront.errors import FailureKind, SlowerError
+from warpfront.images.built import CREATED
 from warpfront.images.engine import RunRequest
-from warpfront.images.labels import CELL, CONTENT_HASH, CREATED
+from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import Workspace, open_workspace

@@ -21,8 +21,8 @@ from warpfront.commands.candidates import (
     take_candidate,
 )
 from warpfront.errors import RegistryError, RegistryFault
-from warpfront.images.built import BuiltImage
-from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, REVISION
+from warpfront.images.built import REVISION, BuiltImage
+from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.project_values import Alias, Channel

@@ -26,7 +26,8 @@ from releases import (
 from warpfront.commands.keeping import House
 from warpfront.commands.promoting import CarriedImages, export_image
 from warpfront.errors import InputError
-from warpfront.images.labels import CELL, REVISION
+from warpfront.images.built import REVISION
+from warpfront.images.labels import CELL
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.project_values import Alias, Channel
 from warpfront.release.ledger import Publication, staged_tag

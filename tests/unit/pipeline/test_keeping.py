@@ -36,8 +36,8 @@ from warpfront.errors import (
     RegistryFault,
     TagConflictError,
 )
-from warpfront.images.built import BuiltImage
-from warpfront.images.labels import CELL, CREATED
+from warpfront.images.built import CREATED, BuiltImage
+from warpfront.images.labels import CELL
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.project_values import Alias, Channel
 from warpfront.release.evidence import (

@@ -19,10 +19,10 @@ from warpfront import pipeline
 from warpfront.ci.retrying import worth_another_try
 from warpfront.commands.project_edits import add_image
 from warpfront.errors import BlockedError, EngineError, FailureKind, LockError
-from warpfront.images.built import BuiltImage
+from warpfront.images.built import CREATED, BuiltImage
 from warpfront.images.cell_locks import LockTools, complete_cells, lock_cells, locked_before
 from warpfront.images.engine import RunResult
-from warpfront.images.labels import CONTENT_HASH, CREATED
+from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.preparing import images_by_content, prepare_cells, render_cells
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.images.wheel_builder import Builder
@@ -591,8 +591,8 @@ def test_a_check_that_flips_between_runs_of_one_digest_is_no_pass(
     assert "seed 7: too far off" in flipped[0].reason
     assert len(list((left[0].parent / "again").glob("*.json"))) == 3
     # Each run draws its own seeds; those of development are what they are.
-    runs = [request.command[request.command.index("--run") + 1] for request in engine.requests]
-    assert runs == ["0", "0", "0"]
+    runs = [word for one in engine.requests for word in one.command if word.startswith("--run=")]
+    assert runs == ["--run=0"] * 3
     drawn = read_effort(quick=True, profile="strict", seeds=2, run="ab12")
     assert [drawn.again(number).run for number in range(3)] == ["ab12", "ab12.1", "ab12.2"]
     assert len({drawn.again(number).seeds for number in range(3)}) == 3
