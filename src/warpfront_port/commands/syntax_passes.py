@@ -24,7 +24,12 @@ from warpfront.system.sizes import counted
 from warpfront.system.store import write_json
 from warpfront_port.commands.compiling import CompilerPlace, compiler_place
 from warpfront_port.compile import syntax_job
-from warpfront_port.compile.syntax_pass import read_results, units_to_compile, with_syntax
+from warpfront_port.compile.syntax_pass import (
+    claims_of,
+    read_results,
+    units_to_compile,
+    with_syntax,
+)
 from warpfront_port.finding_forms import Scan
 from warpfront_port.scan.hipify_names import hipify_names
 
@@ -96,6 +101,7 @@ def _job(
         "target": request.target,
         "root": root,
         "units": units,
+        "claims": claims_of(scan),
         "names": dict(hipify_names().twins),
         "headers": dict(hipify_names().headers),
         "torch": syntax_job.torch_headers(),

@@ -7,7 +7,8 @@ of shim headers replaces CUDA's headers: diagnostics have the project's own line
 JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `names` and `headers`
 (hipify's tables, CUDA to HIP), `torch` and `python` (their `include` folders or ""; an image's own
 torch comes first), `jobs`, `seconds` of processor time (the limit of one pass), `cache` (a folder
-or ""), `flags` (options by unit), `modules` (a folder of CMake modules that stand for CUDA's).
+or ""), `claims` (files whose findings the compiler is to judge), `flags` (options by unit),
+`modules` (a folder of CMake modules that stand for CUDA's).
 RESULTS gets one JSON document.
 """
 
@@ -35,6 +36,8 @@ SCHEMA = 1
 LACKS = "warpfront: the environment lacks "
 ABSENT = "warpfront: no environment has "
 _CODE = {".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".in"}
+_SOURCES = {".cu", ".c", ".cc", ".cpp", ".cxx"}
+_MOST_WITNESSES = 20
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
 _STOP = re.compile(r"^[ \t]*#[ \t]*error\b", re.MULTILINE)
@@ -174,19 +177,43 @@ class Tree:
             header for text in self.texts.values() for header in _INCLUDE.findall(text)
         )
 
+    def read_by(self, source: str) -> set[str]:
+        """Return the files of the tree that a source includes by name, and itself."""
+        visited, waiting = {source}, [source]
+        while waiting:
+            for header in _INCLUDE.findall(self.texts.get(waiting.pop(), "")):
+                new = set(self.by_name.get(_last(header), ())) - visited
+                visited |= new
+                waiting += new
+        return visited
+
     def of_torch(self, units: Iterable[str]) -> frozenset[str]:
         """Return the units that include torch's headers, themselves or through the tree's own."""
-        chosen = set()
-        for unit in units:
-            visited, waiting = {unit}, [unit]
-            while waiting and unit not in chosen:
-                for header in _INCLUDE.findall(self.texts.get(waiting.pop(), "")):
-                    if header.startswith(_TORCHS):
-                        chosen.add(unit)
-                    new = set(self.by_name.get(_last(header), ())) - visited
-                    visited |= new
-                    waiting += new
-        return frozenset(chosen)
+        return frozenset(
+            unit
+            for unit in units
+            for path in self.read_by(unit)
+            for header in _INCLUDE.findall(self.texts.get(path, ""))
+            if header.startswith(_TORCHS)
+        )
+
+    def witnesses(self, claims: Iterable[str], units: Iterable[str]) -> list[str]:
+        """Return sources that read the files of `claims` which no unit reads, the first of each."""
+        read = set[str]().union(*map(self.read_by, units))
+        chosen: list[str] = []
+        readers: dict[str, set[str]] = {}
+        for claim in claims:
+            if claim in read:
+                continue
+            if not readers:
+                sources = (path for path in self.texts if Path(path).suffix in _SOURCES)
+                readers = {path: self.read_by(path) for path in sources}
+            reader = next(
+                (path for path in (claim, *readers) if claim in readers.get(path, ())), ""
+            )
+            chosen += [reader] * bool(reader)
+            read |= readers.get(reader, set())
+        return chosen[:_MOST_WITNESSES]
 
     def stops(self) -> list[str]:
         """Return the places of `#error`, as `path:line`."""
@@ -481,7 +508,8 @@ def _folder_of_torch(
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's),
     `build_words` (those of the diagnostics that build files have, too), and `stops` (where the
-    tree has an `#error`: a diagnostic is its text alone).
+    tree has an `#error`: a diagnostic is its text alone). `witnesses` are the results of sources
+    that are no units and read the files of `claims`; `read` has those files by source.
     """
     compiler = find_compiler(job["target"])
     if compiler is None:
@@ -507,6 +535,8 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         argv += own_folders(tree, configured.folders)
         reached = reached_units(units, configured.flags)
         units = reached or units
+        claims = set(job.get("claims") or ())
+        others = tree.witnesses(sorted(claims), units)
         state = _state_of(compiler, tree, argv, scratch, forced)
 
         def passed(unit: str) -> dict[str, object]:
@@ -520,14 +550,16 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
                 ),
             )
 
-        results = list(_all_passes(job, units, passed))
+        results = list(_all_passes(job, [*units, *others], passed))
     hip = {hip: cuda for cuda, hip in names.items() if cuda in tree.words}
     text = "\n".join(str(result["output"]) for result in results)
     unreached = "" if reached or not configured.flags else "its build has none of these sources"
     words = set(_NAME.findall(text))
     used = {word: hip[word] for word in words if word in hip}
     return {
-        "schema": SCHEMA, "compiler": compiler.version, "units": results, "hip": used,
+        "schema": SCHEMA, "compiler": compiler.version, "units": results[: len(units)], "hip": used,
+        "witnesses": results[len(units) :],
+        "read": {unit: sorted(claims & tree.read_by(unit)) for unit in (*units, *others)},
         "build_words": sorted(words & set(_NAME.findall(tree.builds))),
         "unconfigured": configured.reason or unreached, "reached": reached,
         "stops": tree.stops(),

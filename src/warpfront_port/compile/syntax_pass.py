@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +30,7 @@ class SyntaxResult:
     `compiled` are the units that it accepted or refused for a reason of their own. `uncompiled`
     maps the others to the reason why they were not judged. `reached` are the units that the
     project's own build compiles, empty where no build was configured: `unconfigured` is why.
-    `stopped` are units that a fatal error ended: what follows it was not read.
+    `read` are the files that sources read to the end, and no source stopped in or before.
     """
 
     compiler: str
@@ -39,7 +39,7 @@ class SyntaxResult:
     uncompiled: Mapping[str, str]
     reached: frozenset[str] = frozenset()
     unconfigured: str = ""
-    stopped: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
 
 
 def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
@@ -82,12 +82,25 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
         uncompiled=uncompiled,
         reached=frozenset(reached),
         unconfigured=document.get("unconfigured") or "",
-        stopped=frozenset(
-            entry["unit"]
-            for entry in document.get("units") or ()
-            if ": fatal error: " in str(entry["output"])
-        ),
+        read=frozenset(_read(document, root, uncompiled)),
     )
+
+
+def _read(document: Mapping[str, Any], root: str, uncompiled: Iterable[str]) -> set[str]:
+    """Return the files that a source read, and that each source that reads them read to the end.
+
+    What a witness cannot take is no error, and was not read.
+    """
+    read, unread = set[str](), set(uncompiled)
+    for name in ("units", "witnesses"):
+        for entry in document.get(name) or ():
+            files = {entry["unit"], *(document.get("read") or {}).get(entry["unit"], ())}
+            stopped = entry["unit"] in unread or ": fatal error: " in str(entry["output"])
+            (unread if stopped or 124 in entry["codes"] else read).update(files)
+            for diagnostic in read_diagnostics(entry["output"]) if name == "witnesses" else ():
+                if diagnostic.severity == "error" and diagnostic.place:
+                    unread.add(diagnostic.place.path.removeprefix(f"{root}/"))
+    return read - unread
 
 
 def _undefined(
@@ -176,14 +189,19 @@ def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
 
 
 def _is_refuted(finding: ScanFinding, result: SyntaxResult) -> bool:
-    """Return whether a compiler took the line of a rule's finding: no error is in that line.
+    """Return whether a compiler took the line of a rule's finding: no error is in that line."""
+    return _is_claim(finding) and finding.path in result.read
 
-    A header is taken where every source was judged.
-    """
-    if finding.rule not in _CHECKED or finding.severity is Severity.NOTE:
-        return False
-    unread = result.stopped | result.uncompiled.keys()
-    return not unread or (finding.path in result.compiled and finding.path not in unread)
+
+def _is_claim(finding: ScanFinding) -> bool:
+    return finding.rule in _CHECKED and finding.severity is not Severity.NOTE
+
+
+def claims_of(scan: Scan) -> Sequence[str]:
+    """Return the files that decide, with findings that a compiler can refute."""
+    product = scan.project.product
+    claims = {finding.path for finding in scan.findings if _is_claim(finding)}
+    return sorted(path for path in claims if product.has(path) and not product.is_aside(path))
 
 
 def units_to_compile(scan: Scan) -> Sequence[str]:

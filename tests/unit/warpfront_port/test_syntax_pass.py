@@ -12,7 +12,7 @@ import pytest
 from warpfront_port.commands.scanning import scan_tree, verdict_of
 from warpfront_port.commands.syntax_passes import MODULES
 from warpfront_port.compile import syntax_job
-from warpfront_port.compile.syntax_pass import read_results, with_syntax
+from warpfront_port.compile.syntax_pass import claims_of, read_results, with_syntax
 from warpfront_port.finding_forms import verdict_text
 from warpfront_port.scan.targets import read_target
 
@@ -318,6 +318,46 @@ def test_a_build_for_the_cpu_reaches_no_cuda_source() -> None:
     ]
     assert syntax_job.reached_units(["old.cu", "version.cpp"], flags) == []
     assert syntax_job.reached_units(["version.cpp", "other.cpp"], flags) == ["version.cpp"]
+
+
+def test_a_claim_about_a_file_that_no_unit_reads_is_put_to_a_source_that_does(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.cu").write_text('#include "inc/a.h"\n')
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "a.h").touch()
+    (tmp_path / "inc" / "host.h").touch()
+    for name in ("one.cpp", "two.cpp"):
+        (tmp_path / name).write_text('#include "inc/host.h"\n')
+    tree = syntax_job.Tree(tmp_path)
+    assert tree.witnesses(["inc/a.h"], ["a.cu"]) == []
+    assert tree.witnesses(["inc/host.h", "one.cpp"], ["a.cu"]) == ["one.cpp"]
+    assert tree.witnesses(["two.cpp"], ["a.cu"]) == ["two.cpp"]
+
+
+@pytest.mark.parametrize(
+    ("output", "read", "errors"),
+    [
+        ("", {"host.cpp": ["host.h"]}, 0),
+        ("", {"k.cu": []}, 1),
+        ("/src/host.h:9:1: error: bad\n", {"host.cpp": ["host.h"]}, 1),
+        ("/src/other.h:1:10: fatal error: 'x.h' file not found\n", {"host.cpp": ["host.h"]}, 1),
+    ],
+)
+def test_a_header_is_taken_where_a_source_that_reads_it_is(
+    tmp_path: Path, output: str, read: dict[str, list[str]], errors: int
+) -> None:
+    (tmp_path / "k.cu").write_text(KERNEL)
+    (tmp_path / "host.cpp").write_text('#include "host.h"\n')
+    (tmp_path / "host.h").write_text("inline int f() { return cudaLaunchKernelEx(nullptr, g); }\n")
+    scanned = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    assert claims_of(scanned) == ["host.h"]
+    unit = {"unit": "k.cu", "codes": [0, 0], "output": ""}
+    witness = {"unit": "host.cpp", "codes": [bool(output)] * 2, "output": output}
+    document = {"compiler": "c", "units": [unit], "witnesses": [witness], "read": read}
+    judged = with_syntax(scanned, read_results(document, "/src"))
+    assert len([f for f in judged.findings if f.severity == "error"]) == errors
+    assert "not determined" not in verdict_of(judged, judged.findings).line
 
 
 def test_a_fatal_error_refutes_nothing_after_it(tmp_path: Path) -> None:
