@@ -250,11 +250,12 @@ class _Tree:
         evidence = Evidence(kind="aside", path=build, line=1, reason="it builds none of them")
         reached = {*product.modules, *(product.code or ()), *project.units}
         added = set() if product.installs else {folder for *_, folder in self._added()}
+        listed = product.basis.endswith(".py") and bool(project.units)
         for path in self.texts if build else ():
             folder = PurePosixPath(path).parent
             use = f"{folder}/" if self.kinds[path] == "cmake" else path
             if (
-                is_of_use(use)
+                (is_of_use(use) or (listed and SOURCE.search(path)))
                 and path not in reached
                 and added.isdisjoint((folder, *folder.parents))
             ):

@@ -94,7 +94,10 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
         rule = "DP303"
     if not rule or _is_for_other_systems(requirement) or _OTHERS_WHEEL.search(str(requirement)):
         return
-    exact = any(clause.operator in {"==", "===", "~="} for clause in requirement.specifier)
+    operators = {clause.operator for clause in requirement.specifier}
+    exact = not operators.isdisjoint({"==", "===", "~="})
+    if rule == "DP302" and operators <= {">", ">=", "!="}:
+        return  # the torch that is there is kept
     required = _required(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
     yield replace(required, shift=required.shift - (name == "cupy"))  # its source builds for ROCm
 

@@ -182,6 +182,8 @@ def _finding(
     if severity is Severity.NONE or (rule.unless_named and target.name in source.text):
         return None
     softer = _of_path(str(source.path), rule, target)
+    if softer is Gate.AUTOMATION and rule.id.startswith(("DP", "CT")):
+        return None  # the project's CI sets up its own machine
     if softer is not None:
         severity, gate = Severity.NOTE, softer
     line, column = lines.place(rule_match.start)
@@ -240,8 +242,9 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
     # The author of an arm for AMD wrote it for AMD: code that only may be wrong was a decision.
     decided = own_arm and severity is Severity.WARNING
     if rule_match.gate in _SOFTENED:
-        forgiven = decided or (rule_match.gate is Gate.AVAILABILITY and rule.of_a_package)
-        limit = Severity.NOTE if forgiven else _SOFTENED[rule_match.gate]
+        if rule_match.gate is Gate.AVAILABILITY and rule.of_a_package:
+            return Severity.NONE, rule_match.gate  # the code goes on without it
+        limit = Severity.NOTE if decided else _SOFTENED[rule_match.gate]
         return min(severity, limit, key=lambda item: item.level), rule_match.gate
     if own_arm and severity is not Severity.NOTE:
         return Severity.NOTE if decided else severity, Gate.OWN_ARM

@@ -492,6 +492,34 @@ def test_each_row_of_packages_has_its_evidence() -> None:
     for name, modules, version, rocm, evidence in rows:
         assert name == canonicalize_name(name)
         assert modules
-        assert rocm == "-" or Version(rocm)
+        assert rocm == "-" or not Version(rocm).is_prerelease
         repository = re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{8}", version)
-        assert repository or (Version(version) and evidence.startswith(("wheel: ", "source: ")))
+        assert repository or not Version(version).is_prerelease
+        assert evidence.startswith(("wheel: ", "source: ") if not repository else "will not build")
+
+
+def test_what_nobody_acts_on_is_no_finding(tmp_path: Path) -> None:
+    files = {
+        "requirements.txt": "torch>=2.2\ntorchvision\ntorchaudio==2.6.0\n",
+        ".github/workflows/a.yml": "jobs:\n  a:\n    steps:\n    - run: pip install torch==2.1.0\n",
+        "main.py": "try:\n    import flash_attn\nexcept ImportError:\n    flash_attn = None\n",
+    }
+    found = judged(tmp_path, files)[1].findings
+    assert [(one.path, one.line) for one in found] == [("requirements.txt", 3)]
+
+
+def test_a_refusal_of_tensors_that_are_not_on_the_device_names_no_vendor(tmp_path: Path) -> None:
+    module = (
+        "from torch.utils.cpp_extension import load\nk = load('k', ['k.cu'])\n"
+        "def f(a, b):\n    assert a.is_cuda and b.is_cuda, 'must be on CUDA'\n"
+        "    if not a.is_cuda:\n        raise ValueError('must be on CUDA')\n"
+    )
+    found = judged(tmp_path, {"main.py": module, "k.cu": KERNEL})[1].findings
+    assert "BL216" not in {one.rule for one in found}
+
+
+def test_a_source_that_the_listed_ones_do_not_include_is_a_note(tmp_path: Path) -> None:
+    files = {"setup.py": EXTENSION.replace("FLAGS", ""), "k.cu": KERNEL}
+    lanes = "__global__ void k(int* o) { o[0] = __shfl_down_sync(0xffffffff, o[1], 1); }\n"
+    found = judged(tmp_path, {**files, "k_backup.cu": lanes})[1].findings
+    assert {one.severity for one in found if one.path == "k_backup.cu"} == {Severity.NOTE}
