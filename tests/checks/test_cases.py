@@ -302,7 +302,7 @@ def test_exact_sums_in_16_bits_are_short_and_moves_are_not() -> None:
 def test_an_operand_without_axes_has_numbers_that_both_dtypes_have() -> None:
     bare = [
         drawn
-        for seed in range(40)
+        for seed in range(160)
         for drawn in assignments_of(CATALOGUE["mul"], ("float32", "bfloat16"), seed)
         if drawn["mixed"] == "b" and not CATALOGUE["mul"].arguments(drawn["rank"])[1][1]
     ]
@@ -314,7 +314,7 @@ def test_a_kernel_that_is_wrong_for_one_crossing_of_operands_is_seen(crossing: s
     with seeded(WrongKernel("as the first", ("maximum",), read_as_the_first), "cpu"):
         faults = [
             fault
-            for seed in range(3)
+            for seed in range(8)
             for fault in judge_operation(
                 CATALOGUE["maximum"], "cpu", CheckOptions(seeds=(seed,))
             ).faults
@@ -422,6 +422,38 @@ def test_every_size_class_and_option_is_crossed_within_the_budget() -> None:
         (beta, put) for beta in (1, 0, 2) for put in ("", "in place", "out")
     }
     assert {one["gradient"] for one in ones if not one["destination"]} >= {"all", "a", "b", "c"}
+
+
+def test_16_bits_are_drawn_on_the_kind_of_device_that_a_record_names() -> None:
+    operation = replace(CATALOGUE["exp"], halves="cpu")
+    for device in ("cpu", "cuda"):
+        drawn = {case.dtype for case in cases_of(operation, DTYPES, device, 0)}
+        assert (drawn >= {"float16", "bfloat16"}) == (device == "cpu")
+        assert "float32" in drawn
+
+
+def test_a_record_may_have_no_gradients_in_16_bits() -> None:
+    for judged in (True, False):
+        operation = replace(CATALOGUE["addmm"], half_backward=judged)
+        drawn = list(cases_of(operation, DTYPES, "cpu", 0))
+        assert any(case.leaves for case in drawn if case.dtype == "float32")
+        assert any(case.leaves for case in drawn if "float16" in case.dtype) == judged
+
+
+def test_float64_and_operands_of_one_memory_are_drawn_seldom() -> None:
+    for name in ("addcmul", "conv2d"):
+        drawn = [one for seed in range(4) for one in assignments_of(CATALOGUE[name], DTYPES, seed)]
+        few = len(drawn) // 4
+        assert 0 < sum(one["dtype"] == "float64" for one in drawn) < few
+        assert sum(one["dtype"] == "float32" for one in drawn) > few
+        assert sum(bool(one["operands"] or one["mixed"]) for one in drawn) < few
+
+
+def test_a_form_of_memory_is_one_that_the_operand_s_rank_has() -> None:
+    operation = CATALOGUE["linear"]
+    for one in (one for seed in range(4) for one in assignments_of(operation, DTYPES, seed)):
+        dims = len(operation.arguments(one["rank"])[0][1])
+        assert dims > 2 or one["memory a"] not in {"last", "reversed", "some of the last"}
 
 
 @pytest.mark.process

@@ -24,7 +24,7 @@ from warpfront_checks.cases.case import (
     Argument,
     Case,
 )
-from warpfront_checks.cases.operation import HALF_SIZE, WORK, Operation
+from warpfront_checks.cases.operation import HALF_SIZE, HALVES, WORK, Operation
 
 # Size classes: inclusive bounds. Kernels switch at powers of two, so odd sizes lie between them.
 SIZES: Mapping[str, tuple[int, int]] = {
@@ -55,7 +55,6 @@ FORMS = (
     "last",
     "some of the last",
 )
-HALVES = ("float16", "bfloat16")
 # Of operands of 16 bits the call names float32 as the dtype of its result.
 NAMED = "dtype"
 HALF_NUMBERS = 4000
@@ -94,6 +93,11 @@ UNCROSSED = ("lengths", "seed", "wide")
 UNLABELLED = (*UNCROSSED, "scale")
 # Axes of which each two are crossed with every third one.
 DECIDING = ("values", "dtype", "mixed", "gradient", "option ", "memory a", "absent")
+# Drawn once in five times: dtypes whose kernels are those of narrower ones, and axes whose values,
+# but for the first, leave others no choice.
+RARE, RARE_AXES, RARE_SHARE = ("float64", "complex128"), ("mixed", "operands"), 0.2
+# The dtype of half of the draws: only it has each gradient, destination and value.
+PLAIN, PLAIN_SHARE = "float32", 0.5
 # Axes in which two calls of one oracle differ.
 OF_CALLS = ("memory ", "layout", "destination", "gradient", "dtype")
 Assignment = dict[str, Any]
@@ -128,7 +132,8 @@ def cases_of(
     operation: Operation, dtypes: tuple[str, ...], device: str, seed: int, *, quick: bool = False
 ) -> Iterator[Case]:
     """Yield the cases of an operation for one seed."""
-    for assignment in assignments_of(operation, dtypes, seed, quick=quick):
+    claimed = operation.dtypes_on(device, dtypes)
+    for assignment in assignments_of(operation, claimed, seed, quick=quick):
         yield build(operation, assignment, device)
 
 
@@ -207,7 +212,17 @@ def _called_again(
     """Return the choices of another call whose oracle is the same, or nothing where there is none:
     other memory, destination, dtype, or fewer gradients.
     """
-    same = (*HALVES, "float32", "float64") if not assignment["mixed"] else ()
+    lengths, values = assignment["lengths"], assignment["values"]
+    # Of more numbers an exact sum leaves the range in which 16 bits count: CUDA's cumsum and
+    # additions at an index keep it in them.
+    moves = operation.exact and not operation.ulps
+    most = SIZES[LONG][1] if moves else operation.half_size
+    narrow = (
+        max(lengths.values(), default=0) <= most
+        and (operation.exact or _bearable(operation, assignment["rank"], lengths, HALF_NUMBERS))
+        and _narrowed(operation, assignment).get("values", values) == values
+    )
+    same = (*(HALVES if narrow else ()), "float32", "float64") if not assignment["mixed"] else ()
     varied = {axis: [v for v in axes[axis] if v != "expanded"] for axis in axes}
     varied["dtype"] = [v for v in axes["dtype"] if v in same] or [assignment["dtype"]]
     fixed = {
@@ -218,18 +233,7 @@ def _called_again(
         or (axis == "dtype" and value not in same)
         or (axis == "gradient" and value != "all")
     }
-    again = _reconciled(operation, _candidate(varied, fixed, met, draw, 0.0), draw)
-    if again["dtype"] in HALVES:
-        rank, lengths = assignment["rank"], assignment["lengths"]
-        # Of more numbers an exact sum leaves the range in which 16 bits count: CUDA's cumsum and
-        # additions at an index keep it in them.
-        moves = operation.exact and not operation.ulps
-        most = SIZES[LONG][1] if moves else operation.half_size
-        short = max(lengths.values(), default=0) <= most
-        if not (short and (operation.exact or _bearable(operation, rank, lengths, HALF_NUMBERS))):
-            again["dtype"] = assignment["dtype"]
-    if again["values"] != assignment["values"]:
-        again |= {"values": assignment["values"], "dtype": assignment["dtype"]}
+    again = _reconciled(operation, _candidate(operation, varied, fixed, met, draw, 0.0), draw)
     return again if again != assignment else {}
 
 
@@ -247,7 +251,7 @@ def _chosen(
     for number in range(TRIES):
         # What no domain has is never met, so that later tries leave more to chance.
         choices, chance = fixed if 2 * number < TRIES else {}, number * 2 % TRIES / TRIES
-        chosen = _candidate(axes, choices, met, draw, chance)
+        chosen = _candidate(operation, axes, choices, met, draw, chance)
         if "values" in choices:
             # Equal numbers are short, and mostly 0.
             chosen = {a: "contiguous" if v == "expanded" else v for a, v in chosen.items()}
@@ -373,6 +377,7 @@ def _forms(dims: int) -> list[str]:
 
 
 def _candidate(
+    operation: Operation,
     axes: Mapping[str, list[Any]],
     fixed: Assignment,
     met: Crossings,
@@ -380,21 +385,23 @@ def _candidate(
     chance: float,
 ) -> Assignment:
     """Choose for each axis but sizes the value that was crossed with fewest of those chosen before,
-    or by chance. Axes of few values come first, so that all of theirs cross.
+    or by chance. Axes of few values come first, so that all of theirs cross, and before them the
+    rank, which decides what forms of memory there are.
     """
     chosen, crossed, deciding = dict(fixed), 0, list[Value]()
 
-    def place(axis: str) -> tuple[bool, float]:
-        return axis not in fixed, len(axes[axis]) * draw.uniform(1, 2)
+    def place(axis: str) -> tuple[bool, bool, float]:
+        return axis not in fixed, axis != "rank", len(axes[axis]) * draw.uniform(1, 2)
 
     longest = max((SIZES[v][0] for axis, v in fixed.items() if axis.startswith("size ")), default=0)
     if longest:
         crossed |= met.bit(("scale", str(next(most for most in SCALES if longest <= most))))
     for axis in sorted((axis for axis in axes if not axis.startswith("size ")), key=place):
         if axis not in fixed:
-            unmet = [met.unmet((axis, str(value)), crossed) for value in axes[axis]]
+            values = _offered(operation, axis, axes[axis], chosen, draw)
+            unmet = [met.unmet((axis, str(value)), crossed) for value in values]
             most = min(unmet) if draw.random() < chance else max(unmet)
-            best = [v for v, count in zip(axes[axis], unmet, strict=True) if count >= most]
+            best = [v for v, count in zip(values, unmet, strict=True) if count >= most]
             chosen[axis] = draw.choice(best)
         pair = (axis, str(chosen[axis]))
         crossed |= met.bit(pair)
@@ -403,6 +410,22 @@ def _candidate(
                 crossed |= met.bit((min(pair, other), max(pair, other)))
             deciding.append(pair)
     return {axis: chosen[axis] for axis in axes if axis in chosen} | chosen
+
+
+def _offered(
+    operation: Operation, axis: str, values: list[Any], chosen: Assignment, draw: random.Random
+) -> list[Any]:
+    """Return the values of an axis to choose from: forms of memory that the chosen rank has, mostly
+    none of the rare values, and in half of the draws float32.
+    """
+    if axis.startswith("memory "):
+        place = NAMES.index(axis.removeprefix("memory "))
+        forms = _forms(len(operation.arguments(chosen.get("rank", 0))[place][1]))
+        values = [value for value in values if value in forms]
+    common = [value for value in values if value not in RARE]
+    if axis in RARE_AXES or (PLAIN in values and draw.random() < PLAIN_SHARE):
+        common = values[:1]
+    return common if common and draw.random() >= RARE_SHARE else values
 
 
 def _drawn_sizes(
@@ -459,7 +482,8 @@ def _reconciled(operation: Operation, assignment: Assignment, draw: random.Rando
     """Return choices of values, destination and gradient that go together."""
     if assignment["dtype"] in HALVES:
         assignment |= _narrowed(operation, assignment)
-    if assignment["destination"]:
+    slopes = operation.half_backward or assignment["dtype"] not in HALVES
+    if assignment["destination"] or not slopes:
         assignment["gradient"] = "none"
     if assignment["gradient"] in assignment["absent"].split():
         assignment["gradient"] = "all"

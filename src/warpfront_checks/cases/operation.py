@@ -17,6 +17,7 @@ MOVES = ("wide", "non-finite", "small", "equal")
 ROUNDED = ("normal", "quarters", "zeros")
 NUMBERS = 200_000
 WORK = 400_000
+HALVES = ("float16", "bfloat16")
 # The largest size of rounded results in 16 bits: some kernels add up in the dtype itself.
 HALF_SIZE = 127
 # Cases of a seed, those of operations whose kernels are chosen by several sizes, and those of
@@ -41,12 +42,13 @@ class Operation:
     exact, or off by `roundings` of the largest number and of `least` (`half_roundings` in 16 bits,
     whose sums are float32's). `fit` maps drawn numbers into the domain of the call. `kinds` are
     dtypes besides the floating ones, or instead of them where `floats` is False. `changes` means
-    that the call may change `a`. `halves` is False where rounding in 16 bits decides a result,
-    `half_size` is the largest size there. `doubles` is False where torch computes float64 with
-    constants of float32. Operands of an operation that `promotes` may differ in dtype; those in
-    `absent` may be None, alone or together. `unseen` are kinds of device on which right kernels
-    have not passed its cases since its numbers or bound changed: it is not claimed there, though
-    its topic is.
+    that the call may change `a`. `halves` is False where rounding in 16 bits decides a result, or
+    the only kind of device on which 16 bits are claimed; there `half_size` is the largest size, and
+    no gradient is judged where `half_backward` is False. `doubles` is False where torch computes
+    float64 with constants of float32. Operands of an operation that `promotes` may differ in dtype;
+    those in `absent` may be None, alone or together. `unseen` are kinds of device on which right
+    kernels have not passed its cases since its numbers or bound changed: it is not claimed there,
+    though its topic is.
     """
 
     name: str
@@ -67,8 +69,9 @@ class Operation:
     least: float = 0.0
     fit: str = "{x}"
     backward: bool = True
-    halves: bool = True
+    halves: bool | str = True
     half_size: int = HALF_SIZE
+    half_backward: bool = True
     floats: bool = True
     kinds: Sequence[str] = ()
     doubles: bool = True
@@ -121,6 +124,11 @@ class Operation:
         return overloads is None or any(
             argument.name == "dtype" for each in overloads for argument in each._schema.arguments
         )
+
+    def dtypes_on(self, kind: str, dtypes: Sequence[str]) -> tuple[str, ...]:
+        """Return those of a device's floating dtypes that are claimed on its kind."""
+        narrow = self.halves in {True, kind}
+        return tuple(name for name in dtypes if narrow or name not in HALVES)
 
     @property
     def ranks(self) -> int:

@@ -146,7 +146,7 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
     """Judge the cases of an operation. Others are drawn in the place of those that have no oracle
     or no kernel.
     """
-    dtypes = case_dtypes(device, quick=effort.quick)
+    dtypes = operation.dtypes_on(kind_of(device), case_dtypes(device, quick=effort.quick))
     tally, recent = Tally(), Recent()
     for seed in effort.seeds:
         wanted = tally.cases + (QUICK_CASES if effort.quick else operation.cases)

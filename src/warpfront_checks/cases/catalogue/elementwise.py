@@ -21,7 +21,6 @@ _function = partial(
     ulps=16.0,
     roundings=16.0,
     walk=0.0,
-    least=1.0,
 )
 _choice = partial(
     moved,
@@ -313,7 +312,7 @@ ACTIVATIONS = (
         work=WORK // 2,
         fit=POSITIVE,
         values=("eighths",),
-        halves=False,
+        halves="cpu",
     ),
 )
 # Where a function saturates or nearly overflows, and its squares leave the range.
@@ -323,7 +322,7 @@ FAR_CURVES = "exp exp2 expm1 sigmoid tanh atan asinh square reciprocal"
 FAR_ACTIVATIONS = "logsigmoid softplus elu selu silu gelu mish hardswish softsign relu hardtanh"
 # Their arguments end where they have no digits, and where they are nothing.
 _ENDING: Mapping[str, tuple[str, float]] = {
-    "sin cos": ("{x}.clamp(-1e5, 1e5)", 16.0),
+    "sin cos": ("{x}.clamp(-(2**16), 2**16)", 16.0),
     # Its tail is a number of its own.
     "erfc": ("{x}.clamp(-9, 9)", 0.0),
     "erf": ("{x}", 16.0),
@@ -332,7 +331,7 @@ _ENDING: Mapping[str, tuple[str, float]] = {
 }
 FAR = (
     *(
-        _far(f"{n}, far", f"torch.{n}(a)", EACH, fit=fit, halves=False, roundings=bound)
+        _far(f"{n}, far", f"torch.{n}(a)", EACH, fit=fit, halves="cpu", roundings=bound)
         for names, (fit, bound) in _ENDING.items()
         for n in names.split()
     ),
@@ -470,7 +469,7 @@ CAST = tuple(
         # What an integer cannot be has no conversion; of fractions it is the whole part.
         values=("eighths", "small", "wide", *["normal", "far", "non-finite"] * ("float" in kind)),
         kinds=(*INTEGERS, "bool"),
-        halves=False,
+        halves="cpu",
     )
     for kind in ("int32", "int64", "int16", "float16", "bfloat16", "float32", "float64", "bool")
 )
@@ -489,7 +488,7 @@ _EIGHT_BITS: Mapping[str, tuple[int, int, float]] = {
     "float8_e4m3fnuz": (3, -7, 240.0),
     "float8_e5m2fnuz": (2, -15, 57344.0),
 }
-_by_steps: Make = partial(moved, values=("quarters",), cases=FEW_CASES, halves=False)
+_by_steps: Make = partial(moved, values=("quarters",), cases=FEW_CASES, halves="cpu")
 EIGHT_BITS = (
     *(
         moved(
@@ -542,7 +541,7 @@ EIGHT_BITS = (
                 ),
                 "m n, @3 m, @7 m",
                 "*[x[:, None] for x in (2.0 ** -b, ((c - 3) * 0.875).round())]",
-                {"backward": False, "doubles": False},
+                {"backward": False, "doubles": False, "halves": False},
             ),
         )
     ),
@@ -560,6 +559,7 @@ EIGHT_BITS = (
             scale=(0.5, 0.25),
             zero=(3, 0),
             doubles=False,
+            halves=False,
             backward=False,
         )
         for kind, low, high in (("quint8", 0, 255), ("qint8", -128, 127))

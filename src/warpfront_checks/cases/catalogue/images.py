@@ -17,7 +17,7 @@ SIZED: Mapping[str, Any] = {"b": 2, "c": 3, "y": 8, "x": 9, "z": 6}
 ADAPTED = 100_000
 # Windows of which the largest are alone.
 _largest: Make = partial(
-    moved, values=("distinct",), halves=False, roundings=2.0, cases=CASES, **SIZED
+    moved, values=("distinct",), halves="cpu", roundings=2.0, cases=CASES, **SIZED
 )
 _mean: Make = partial(
     rounded,
@@ -163,7 +163,7 @@ POOLS = (
 # In 16 bits gradients are rounded at each addition. Sizes are primes, and the factor is the golden
 # ratio: no place lies between two pixels but for the rounding of its coordinate.
 _resized = partial(
-    _mean, halves=False, roundings=128.0, walk=4.0, work=20_000, cases=28, b=(2, 67), c=(3, 67)
+    _mean, halves="cpu", roundings=128.0, walk=4.0, work=20_000, cases=28, b=(2, 67), c=(3, 67)
 )
 SHRUNK = 0.6180339887498949
 _nearest: Make = partial(
@@ -318,16 +318,14 @@ PADDED = (
 )
 _looked = partial(
     rounded,
-    roundings=256.0,
     least=8.0,
     walk=0.0,
-    halves=False,
+    halves="cpu",
     b=2,
     c=3,
     y=(6, 259),
     x=(7, 259),
     z=(5, 67),
-    values=("quarters", "normal"),
 )
 # Places between 0.15 and 0.4 of the way to the next pixel, of each image: at a pixel the gradient
 # of the grid jumps, and halfway the nearest one changes. Quarters make the floor exact.

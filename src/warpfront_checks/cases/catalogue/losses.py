@@ -14,8 +14,8 @@ REDUCTION: Mapping[str, Any] = {"reduction": ("none", "mean", "sum")}
 PAIR = "m n, m n | n, n | a k b, a k b"
 _loss: Make = partial(rounded, shapes=PAIR, values=("quarters", "normal"), **REDUCTION)
 # Which of two numbers a kink lies between is a rounding's to decide in 16 bits.
-_kinked = partial(_loss, halves=False)
-_classes = partial(_loss, c=(7, 8191), halves=False)
+_kinked = partial(_loss, halves="cpu", half_backward=False)
+_classes = partial(_loss, c=(7, 8191), halves="cpu")
 WEIGHT = "c.abs() + 0.5 if {weighted} else None"
 # A third of the targets.
 IGNORED = "torch.where(b % 3 == 1, {ignored}, b)"
@@ -72,7 +72,7 @@ LOSSES: tuple[Operation, ...] = (
         "binary_cross_entropy",
         "F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype), reduction={reduction})",
         "m n, ?m n | n, ?n",
-        halves=False,
+        halves="cpu",
     ),
     _loss(
         "binary_cross_entropy of certainties",
@@ -85,7 +85,7 @@ LOSSES: tuple[Operation, ...] = (
         "weighted binary_cross_entropy",
         "F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype), c.abs(), reduction={reduction})",
         "m n, ?m n, !m n | m n, ?m n, !n",
-        halves=False,
+        halves="cpu",
     ),
     _loss(
         "binary_cross_entropy_with_logits",
@@ -124,6 +124,7 @@ LOSSES: tuple[Operation, ...] = (
         margin=(-0.5, 0.25),
         fit="{x}.clamp(-2, 2) + 3.0",
         values=("normal",),
+        halves=False,
     ),
     _kinked(
         "triplet_margin_loss",
@@ -144,6 +145,7 @@ LOSSES: tuple[Operation, ...] = (
         "n c, @c n",
         p=(1, 2),
         margin=(0.3, 1.6),
+        half_backward=False,
         # The true class adds up equal numbers.
         walk=0.5,
     ),
@@ -151,6 +153,7 @@ LOSSES: tuple[Operation, ...] = (
         "weighted multi_margin_loss",
         "F.multi_margin_loss(a, b, 1, 0.3, c.abs(), reduction={reduction})",
         "n c, @c n, !c",
+        half_backward=False,
     ),
     _classes(
         "multilabel_margin_loss",
@@ -205,6 +208,7 @@ LOSSES: tuple[Operation, ...] = (
         "F.cross_entropy(a, b, reduction={reduction})",
         "n c, @c n",
         values=("afar",),
+        halves=False,
     ),
     _classes(
         "cross_entropy of shares",

@@ -42,7 +42,8 @@ ROWS_OF_A_GRID = KnownDefect(
     where={"size y": ("past many grids",)},
 )
 HIGH = ("quarters", "normal", "high")
-_channels = partial(_norm, halves=False, c=6, b=3, x=7, y=5, z=3)
+_channels = partial(_norm, halves="cpu", c=6, b=3, x=7, y=5, z=3)
+_affine = partial(_channels, absent=("c", "b c"))
 NORMS: tuple[Operation, ...] = (
     _norm(
         "layer_norm",
@@ -57,7 +58,7 @@ NORMS: tuple[Operation, ...] = (
             call,
             shape,
             values=("away",),
-            halves=False,
+            halves="cpu",
             backward=False,
             # One pass loses a rounding for each deviation that the mean is away, and walks.
             roundings=50_000.0,
@@ -96,12 +97,11 @@ NORMS: tuple[Operation, ...] = (
         g=2,
         c=(5, 8191),
     ),
-    _channels(
+    _affine(
         "group_norm of channels",
         "F.group_norm(a, {groups}, b, c, eps={eps})",
         "b 6 x, 6, 6 | b 6 y x, 6, 6 | b 6 z y x, 6, 6",
         groups=(1, 2, 6),
-        absent=("c", "b c"),
         defects=ONE_OF_TWO,
     ),
     # Squares leave the range of float16.
@@ -117,20 +117,18 @@ NORMS: tuple[Operation, ...] = (
         floats=False,
         kinds=("float16", "bfloat16"),
     ),
-    _channels(
+    _affine(
         "batch_norm",
         # Of strided weights the CPU's gradient reads other memory (2.13), and CUDA misaligns some.
         "F.batch_norm(a, None, None, *[w if w is None else w * 1 for w in (b, c)], training=True,"
         " eps={eps})",
         "b c, c, c | b c x, c, c | b c y x, c, c | b c z y x, c, c",
-        absent=("c", "b c"),
         least_size=2,
     ),
-    _channels(
+    _affine(
         "batch_norm, inferred",
         "F.batch_norm(a, d, e.abs() + 1, b, c, training=False, eps={eps})",
         "b c, c, c, !c, !c | b c x, c, c, !c, !c | b c y x, c, c, !c, !c",
-        absent=("c", "b c"),
         strided=False,
     ),
     _channels(
@@ -144,11 +142,10 @@ NORMS: tuple[Operation, ...] = (
         backward=False,
         least_size=2,
     ),
-    _channels(
+    _affine(
         "instance_norm",
         "F.instance_norm(a, weight=b, bias=c, eps={eps})",
         "b c x, c, c | b c y x, c, c | b c z y x, c, c",
-        absent=("c", "b c"),
         least_size=2,
     ),
     _norm(

@@ -27,13 +27,16 @@ PAST_DIAGONAL = tuple(
 )
 # Numbers of which no two are alike have one largest and one order.
 _order = partial(
-    exact, shapes=LINES, values=("distinct",), ulps=0.0, halves=False, kinds=INTEGERS[:2]
+    exact, shapes=LINES, values=("distinct",), ulps=0.0, halves="cpu", kinds=INTEGERS[:2]
 )
+# In 16 bits numbers are equal.
+_apart = partial(_order, halves=False)
 # Of two numbers and a divisor of 0, rounding decides whether the result is infinite or NaN.
 SPREAD = "not 1 < (math.prod(shape) if dim is None else shape[dim]) <= correction"
 # Of equal numbers the first is documented.
 TIES = ("distinct", "small", "equal", "non-finite")
 _first = partial(_order, values=TIES)
+_found = partial(_first, backward=False)
 _nearly = partial(rounded, shapes=LINES, values=("quarters", "normal", "equal"))
 _boolean = partial(
     exact,
@@ -67,8 +70,9 @@ _multiplied = partial(
     unseen=("cuda",),
     values=("quarters",),
     walk=0.5,
-    halves=False,
+    halves="cpu",
 )
+_distance = partial(rounded, halves="cpu", d=(3, 67))
 REDUCTIONS: tuple[Operation, ...] = (
     _sum("sum", "torch.sum(a, {dim}, keepdim={keepdim})", **KEPT),
     _sum("sum of all", "torch.sum(a)"),
@@ -77,7 +81,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         "sum in float32",
         "torch.sum(a, {dim}, dtype=torch.float64)",
         dim=DIM,
-        halves=False,
+        halves="cpu",
         kinds=(),
     ),
     _sum("nansum", "torch.nansum(a, {dim})", dim=DIM, kinds=INTEGERS),
@@ -132,7 +136,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         dim=DIM,
         correction=(0, 1),
         values=("away",),
-        halves=False,
+        halves="cpu",
         walk=0.0,
         roundings=50_000.0,
         **dict.fromkeys("abcdekmn", (5, 1031)),
@@ -286,7 +290,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     *(
         make(f"{n}'s indices", f"torch.{n}(a, {{dim}})", dim=DIM, backward=False)
         # Of equal numbers a running extreme has the last.
-        for make, names in ((_first, "max min cummax cummin"), (_order, "median nanmedian sort"))
+        for make, names in ((_first, "max min cummax cummin"), (_apart, "median nanmedian sort"))
         for n in names.split()
     ),
     # Its gradient is torch's since 2.12 (pytorch/pytorch#175215).
@@ -330,29 +334,24 @@ REDUCTIONS: tuple[Operation, ...] = (
         halves=False,
     ),
     # What is no number is found behind all numbers.
-    _first(
+    _found(
         "searchsorted",
         "torch.searchsorted(a.nan_to_num().sort(-1).values, b, right={right}, out_int32={narrow})",
         "a k, a n",
-        backward=False,
         right=(False, True),
         narrow=(False, True),
-        values=TIES,
     ),
-    _first(
+    _found(
         "searchsorted by a sorter",
         "torch.searchsorted(a, b, side={side}, sorter=a.argsort(-1))",
         "a k, a n",
-        backward=False,
         side=("left", "right"),
     ),
-    _first(
+    _found(
         "bucketize",
         "torch.bucketize(a, b.nan_to_num().sort().values, right={right})",
         "m n, k",
-        backward=False,
         right=(False, True),
-        values=TIES,
     ),
     *(_boolean(n, f"torch.{n}(a, {{dim}})", dim=DIM) for n in ("all", "any")),
     *(_boolean(f"{n} of all", f"torch.{n}(a)") for n in ("all", "any")),
@@ -399,7 +398,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         values=("ones",),
         m=(3, 31),
         k=(5, 259),
-        halves=False,
+        halves="cpu",
         backward=False,
     ),
     exact(
@@ -420,35 +419,29 @@ REDUCTIONS: tuple[Operation, ...] = (
         values=("small",),
         halves=False,
     ),
-    rounded(
+    _distance(
         "cdist",
         "torch.cdist(a, b + {apart}, p={p})",
         "m d, n d | b m d, b n d",
         apart=(9,),
         p=(0.0, 1.0, 2.0, 3.0, math.inf),
         values=("quarters",),
-        halves=False,
         backward=False,
-        d=(3, 67),
     ),
-    rounded(
+    _distance(
         "cdist's gradient",
         "torch.cdist(a, b + 9, p={p})",
         "m d, n d | b m d, b n d",
         p=(1.0, 2.0, 3.0),
         values=("quarters", "normal"),
-        halves=False,
-        d=(3, 67),
     ),
-    rounded(
+    _distance(
         "pdist",
         "torch.pdist(a + 4 * torch.arange({m}, device=a.device)[:, None])",
         "m d",
-        d=(3, 67),
         m=(3, 600),
         least_size=2,
         values=("quarters",),
-        halves=False,
     ),
     rounded(
         "cosine_similarity",

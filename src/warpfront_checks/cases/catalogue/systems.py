@@ -30,7 +30,6 @@ _system = partial(
     n=(3, 259),
     m=(4, 4099),
     least_size=3,
-    work=400_000,
     numbers=500_000,
     cases=28,
     backward=False,

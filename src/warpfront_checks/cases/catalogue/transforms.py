@@ -18,7 +18,6 @@ _waves = partial(
     doubles=False,
     least=0.25,
     roundings=64.0,
-    walk=1 / 16,
     cases=44,
 )
 # MKL writes past its memory where neither axis of a plane has a stride of 1 (2.13).

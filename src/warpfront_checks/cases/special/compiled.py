@@ -51,7 +51,8 @@ def compile_modes(build: str) -> tuple[str, ...]:
 def _find(name: str, device: str, mode: str, build: str) -> CheckFinding:
     """Judge the plain case alone, in float32, and on accelerators in bfloat16 too."""
     operation = next(operation for operation in COMPILED if operation.name == name)
-    dtypes = ("float32",) if device == "cpu" or not operation.halves else ("float32", "bfloat16")
+    both = ("float32", "bfloat16")
+    dtypes = both[:1] if device == "cpu" else operation.dtypes_on(device, both)
     faults = []
     for dtype in dtypes:
         case = plain_case(operation, dtype, device)
