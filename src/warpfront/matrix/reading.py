@@ -47,7 +47,13 @@ class Matrix:
 def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     """Return `text` as a matrix. Raise `MatrixError` with every problem of it and its line."""
     document = read_document(text, path=path)
-    _refuse_newer(document)
+    schema = document.value.get("schema") if isinstance(document.value, dict) else None
+    if isinstance(schema, int) and schema > SCHEMA:  # by that alone: its keys are not known here
+        message = (
+            f"schema {schema} is newer than schema {SCHEMA}, which warpfront {__version__} reads"
+        )
+        hint = "upgrade: pip install --upgrade warpfront"
+        raise MatrixError((document.problem(("schema",), message, hint),))
     written = checked(document, MatrixText)
     points, problems = expand_points(written, document)
     maker = CellMaker(text=written, document=document, compat=compat)
@@ -89,17 +95,6 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
             ),
         ),
     )
-
-
-def _refuse_newer(document: Document) -> None:
-    """Refuse a matrix of a newer version by that alone: its keys are not known here."""
-    schema = document.value.get("schema") if isinstance(document.value, dict) else None
-    if isinstance(schema, int) and schema > SCHEMA:
-        message = (
-            f"schema {schema} is newer than schema {SCHEMA}, which warpfront {__version__} reads"
-        )
-        hint = "upgrade: pip install --upgrade warpfront"
-        raise MatrixError((document.problem(("schema",), message, hint),))
 
 
 _INSTALL_FORMS = (

@@ -130,9 +130,7 @@ class LineSplitter:
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._parts: list[str] = []
-        self._kept = 0
-        self._cut = 0
+        self._begun, self._length = "", 0
 
     def feed(self, chunk: bytes, *, final: bool = False) -> list[str]:
         """Return the lines that `chunk` completes; with `final` also the unfinished last one."""
@@ -142,21 +140,15 @@ class LineSplitter:
             self._add(end)
             lines.append(self._line())
         self._add(rest)
-        if final and (self._kept or self._cut):
+        if final and self._length:
             lines.append(self._line())
         return lines
 
     def _add(self, text: str) -> None:
-        room = LONGEST_LINE - self._kept
-        head = text[:room]
-        if head:
-            self._parts.append(head)
-        self._kept += len(head)
-        self._cut += len(text) - len(head)
+        self._begun += text[: LONGEST_LINE - len(self._begun)]
+        self._length += len(text)
 
     def _line(self) -> str:
-        line = "".join(self._parts).removesuffix("\r")
-        if self._cut:
-            line += f"... ({self._cut} more characters)"
-        self._parts, self._kept, self._cut = [], 0, 0
-        return line
+        line, cut = self._begun.removesuffix("\r"), self._length - len(self._begun)
+        self._begun, self._length = "", 0
+        return f"{line}... ({cut} more characters)" if cut else line
