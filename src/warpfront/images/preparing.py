@@ -124,15 +124,13 @@ def prepare_cells(
     return results
 
 
-def images_by_content(
-    repositories: Collection[str], engine: Engine, *, created: str | None = None
-) -> Mapping[str, StoredImage]:
+def images_by_content(repositories: Collection[str], engine: Engine) -> Mapping[str, StoredImage]:
     """Return every image of these repositories in the engine by content hash, with one call.
-    With a fixed moment (that of this run, unless given), images of another moment are skipped.
+    With a fixed moment of this run, images of another moment are skipped.
 
     An image built `FROM` one of ours has its labels too, under another name.
     """
-    moment = fixed_moment() if created is None else created
+    moment = fixed_moment()
     return {
         image.labels[CONTENT_HASH]: image
         for image in engine.images(CONTENT_HASH)

@@ -47,10 +47,8 @@ class Transport:
         connect_seconds: float,
         stall_seconds: float,
         page_seconds: float = _PAGE_LIMIT_SECONDS,
-        file_seconds: float = _FILE_SECONDS,
     ) -> None:
         self._site = site
-        self._file_seconds = file_seconds
         self.stall_seconds = stall_seconds
         self._timeout = (connect_seconds, stall_seconds)
         self._page_seconds = page_seconds
@@ -128,7 +126,7 @@ class Transport:
 
     def deadline(self, size_bytes: int) -> float:
         """Return when a file of this size is late, on the clock of `is_over`."""
-        return monotonic() + self._file_seconds + size_bytes / _SLOWEST_BYTES_PER_SECOND
+        return monotonic() + _FILE_SECONDS + size_bytes / _SLOWEST_BYTES_PER_SECOND
 
     def is_over(self, deadline: float) -> bool:
         return monotonic() > deadline

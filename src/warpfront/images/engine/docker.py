@@ -628,8 +628,8 @@ def _host_settings(request: RunRequest) -> dict[str, Any]:
         "ipc_mode": "private",
         "mem_limit": request.memory_bytes,
         "memswap_limit": request.memory_bytes,
-        "pids_limit": request.pids,
-        "shm_size": request.shm_bytes,
+        "pids_limit": 4096,
+        "shm_size": 1 << 30,
         # What is compiled inside (inductor, Triton, extensions) is loaded from there.
         "tmpfs": {"/tmp": "mode=1777,exec"},  # noqa: S108 - inside
         "mounts": [

@@ -72,8 +72,6 @@ class RunRequest:
     command: tuple[str, ...]
     time_limit_seconds: float
     memory_bytes: int | None = None
-    pids: int = 4096
-    shm_bytes: int = 1 << 30
     user: str = ""
     workdir: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
