@@ -20,8 +20,9 @@ from urllib.request import url2pathname
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.errors import without_secrets
+from warpfront.errors import StoreError, without_secrets
 from warpfront.matrix.cell import Pin, WheelIndex
+from warpfront.system.foreign import read_regular
 from warpfront.system.progress import Line
 from warpfront.wheels.core_metadata import FileName, read_file_name
 from warpfront.wheels.lock.values import LockInputs
@@ -143,6 +144,18 @@ def links(
     if isinstance(page, NoAnswer):
         return page
     return read_links(*page, keep=keep)
+
+
+def read_address(url: str, transport: Transport) -> str | NoAnswer:
+    """Return the text at a URL or a path, or why there is none."""
+    local = local_path(url)
+    if local is None:
+        answer = transport.read(url)
+        return answer if isinstance(answer, NoAnswer) else answer[2]
+    try:
+        return read_regular(local, follow=True).decode("utf-8", errors="replace")
+    except (FileNotFoundError, StoreError) as error:
+        return NoAnswer(url=url, reason=str(error), lasting=True)
 
 
 def files_of(

@@ -22,22 +22,20 @@ from packaging.tags import Tag
 from packaging.utils import BuildTag, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from warpfront.errors import LockError, StoreError, WheelError
+from warpfront.errors import LockError, WheelError
 from warpfront.matrix.cell import Variant
-from warpfront.system.foreign import read_regular
 from warpfront.wheels.core_metadata import read_wheel_name, requires_of
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.resolve.index_rules import is_of_the_stack
 from warpfront.wheels.resolve.variants import (
-    LONGEST_TEXT,
     VariantTable,
     asks_by_variant,
     best_label,
     read_variants,
     split_label,
 )
-from warpfront.wheels.sources import Link, NoAnswer, local_path
+from warpfront.wheels.sources import Link, NoAnswer, local_path, read_address
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 if TYPE_CHECKING:
@@ -225,21 +223,10 @@ def _table_of(
                 continue
         except InvalidVersion:
             continue
-        text = _text_of(link, transport)
+        text = read_address(link.url, transport)
+        if isinstance(text, NoAnswer):
+            raise LockError(str(text))
         if link.sha256 and hashlib.sha256(text.encode()).hexdigest() != link.sha256:
             raise LockError(f"{link.filename}: is not what its index says: its hash is another")
         return read_variants(text, link.filename)
     raise LockError(f"its index has no {name}-{version}{_TABLE}")
-
-
-def _text_of(link: Link, transport: Transport) -> str:
-    local = local_path(link.url)
-    if local is None:
-        answer = transport.read(link.url)
-        if isinstance(answer, NoAnswer):
-            raise LockError(str(answer))
-        return answer[2]
-    try:
-        return read_regular(local, LONGEST_TEXT, follow=True).decode("utf-8", errors="replace")
-    except (FileNotFoundError, StoreError) as error:
-        raise LockError(f"{link.filename}: {error}") from error

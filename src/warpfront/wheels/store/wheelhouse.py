@@ -40,7 +40,7 @@ from warpfront.wheels.core_metadata import (
 )
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.rocm import rocm_wheel
-from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path
+from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path, read_address
 
 if TYPE_CHECKING:
     import requests
@@ -311,8 +311,8 @@ class _Fetching:
         if not {"data-core-metadata", "data-dist-info-metadata"} & offered.keys():
             return
         url = f"{link.url}.metadata"
-        text = self._metadata_text(url)
-        if text is None:  # a resolver reads the wheel itself then
+        text = read_address(url, self.transport)
+        if isinstance(text, NoAnswer):  # a resolver reads the wheel itself then
             return
         try:
             served = parse_metadata(text)
@@ -328,13 +328,6 @@ class _Fetching:
             f"{wheel.filename}: its METADATA is not what {without_secrets(url)} says{lines}",
             hint=_TWO_METADATA,
         )
-
-    def _metadata_text(self, url: str) -> str | None:
-        local = local_path(url)
-        if local is not None:
-            return local.read_text("utf-8", errors="replace") if local.is_file() else None
-        answer = self.transport.read(url)
-        return None if isinstance(answer, NoAnswer) else answer[2]
 
     def _offers(
         self, name: str, filename: str, index: str, refused: list[str]
@@ -387,17 +380,14 @@ class _Fetching:
         return None
 
     def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
-        """Try again for as long as bytes keep coming; five times in a row without is enough."""
-        fruitless, until = 0, self.transport.deadline(wheel.size_bytes)
+        """Try again for as long as bytes keep coming; five times without any are enough."""
+        until = self.transport.deadline(wheel.size_bytes)
+        once = partial(self._download_once, wheel, link, part, until)
         while True:
             before = _size(part)
-            failure = self._download_once(wheel, link, part, until)
-            if failure is None or failure.lasting:
+            failure = _retried(once, self._pause)
+            if failure is None or failure.lasting or _size(part) <= before:
                 return failure
-            fruitless = 0 if _size(part) > before else fruitless + 1
-            if fruitless > len(PAUSES_SECONDS):
-                return failure
-            self._pause(max(PAUSES_SECONDS[max(fruitless - 1, 0)], failure.after_seconds))
 
     def _download_once(
         self, wheel: LockedWheel, link: Link, part: FileIO, until: float
