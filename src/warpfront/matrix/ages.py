@@ -16,10 +16,8 @@ def ended_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[s
     """Return a sentence for each toolkit and Python of the cells that is past its end of support,
     and for each toolkit that newer releases of torch have no wheels for.
     """
-    notes: dict[str, None] = {}
-    for cell in cells:
-        notes.update(dict.fromkeys(_ended(cell, compat, today)))
-    return tuple(notes)
+    notes = (note for cell in cells for note in _ended(cell, compat, today))
+    return tuple(dict.fromkeys(notes))
 
 
 def table_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[str, ...]:

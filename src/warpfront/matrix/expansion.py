@@ -80,7 +80,9 @@ class _Expansion:
         products, zips = _given(row.product, _LIST_NAMES), _given(row.zip, _LIST_NAMES)
         before = len(self.problems)
         self._check_lists({"the row": axes, "product:": products, "zip:": zips}, where)
-        fixed = {**self.defaults, **axes, "environment": _environment(self.defaults, axes)}
+        usual = self.defaults.get("environment", {})
+        environment = {**usual, **axes.get("environment", {})}
+        fixed = {**self.defaults, **axes, "environment": environment}
         for name in _REQUIRED:
             if name not in {*fixed, *products, *zips}:
                 hint = "give it in the row or in defaults:"
@@ -137,7 +139,7 @@ class _Expansion:
         changes, matching = _given(change, _AXIS_NAMES), self._matching("include", chosen, where)
         for place in matching:
             point = self.points[place]
-            environment = _environment({"environment": point.environment}, changes)
+            environment = {**point.environment, **changes.get("environment", {})}
             changed = {**changes, "environment": environment}
             self.points[place] = dataclasses.replace(point, **changed)
 
@@ -163,13 +165,6 @@ class _Expansion:
             message = f"this {kind} matches no cell ({words or 'nothing'})"
             self._problem(where, message, hint)
         return matching
-
-
-def _environment(*layers: Mapping[str, Any]) -> dict[str, str]:
-    merged: dict[str, str] = {}
-    for layer in layers:
-        merged.update(layer.get("environment", {}))
-    return merged
 
 
 def _combinations(

@@ -25,11 +25,11 @@ def cell_id(
     """
     parts = [
         vendor,
-        _bare(toolkit),
+        toolkit.replace(".", ""),
         joined_targets(targets),
         "" if machine in targets else machine,
-        f"py{_bare(python)}",
-        f"torch{_bare(torch)}",
+        f"py{python.replace('.', '')}",
+        f"torch{torch.replace('.', '')}",
         image,
     ]
     return "-".join(part for part in parts if part)
@@ -52,11 +52,6 @@ def is_tag(text: str) -> bool:
 def is_id(text: str) -> bool:
     """Return true if `text` can be a file name, a folder and part of a PEP 751 file name."""
     return _ID.match(text) is not None
-
-
-def _bare(text: str) -> str:
-    """Return the text without dots: `cuda13.0` -> `cuda130`."""
-    return text.replace(".", "")
 
 
 def joined_targets(targets: tuple[str, ...]) -> str:
