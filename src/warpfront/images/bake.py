@@ -85,6 +85,4 @@ def _escaped(value: object) -> object:
         return _INTERPOLATION.sub(r"\1\1{", value)
     if isinstance(value, dict):
         return {key: _escaped(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_escaped(item) for item in value]
-    return value
+    return [_escaped(item) for item in value] if isinstance(value, list) else value

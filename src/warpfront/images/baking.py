@@ -246,8 +246,7 @@ class Building:
 
     def environment_contexts(self, item: Prepared) -> dict[str, str]:
         """Return the named contexts of the stage below the wheels of an image without a parent."""
-        tools = str(placed_uv(self._folders.cache))
-        return {**self._base_contexts(item, {}), TOOLS_CONTEXT: tools}
+        return {**self._base_contexts(item, {}), TOOLS_CONTEXT: str(placed_uv(self._folders.cache))}
 
     def secrets(self, item: Prepared) -> tuple[str, ...]:
         """Return the secrets that an image's build needs."""

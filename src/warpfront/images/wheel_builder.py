@@ -71,8 +71,7 @@ class WheelBuilder:
         recipe = next((build for build in self.inputs.builds if build.package == name), None)
         if recipe is not None:
             return self.from_sdist(sdist, recipe)
-        key = ["pure", sdist.sha256]
-        wheel = self._made(key, sdist, name, partial(pure_wheel, site=self.site))
+        wheel = self._made(["pure", sdist.sha256], sdist, name, partial(pure_wheel, site=self.site))
         return (wheel, None) if wheel is not None else self._unbuilt(sdist, name)
 
     def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe | UnbuiltWheel]:
@@ -220,8 +219,7 @@ class WheelBuilder:
         one that is built now; None where nothing is built.
         """
         patched_by = [[patch.sha256, patch.strip, patch.version] for patch in self._patches(name)]
-        digest = digest_of([*key, *patched_by])
-        record = self.cache / "crafted" / f"{digest}.json"
+        record = self.cache / "crafted" / f"{digest_of([*key, *patched_by])}.json"
         text = read_text(record, missing_ok=True)
         if text is not None:
             facts = json.loads(text)

@@ -242,8 +242,7 @@ class CellMaker:
         if python != text.python:
             message = f"compiler `{name}` says python {text.python}, its suite has {python}"
             self._problem((*where, "python"), message, f'python: "{python}"')
-        newest = text.bootstrap.newest_suite
-        compiler = vendor.compiler(toolkit, text.targets, text.python, newest)
+        compiler = vendor.compiler(toolkit, text.targets, text.python, text.bootstrap.newest_suite)
         if isinstance(compiler, str):
             self._problem(where, compiler, "give it another toolkit")
             return

@@ -68,8 +68,7 @@ def dump_contents(contents: Contents) -> str:
     lines += [" },", ' "contradictions": [']
     lines += [f"  {json.dumps(contradiction)}," for contradiction in contents.contradictions]
     lines += [" ]", "}", ""]
-    text = "\n".join(lines)
-    return re.sub(r",(\n\s*[\]}])", r"\1", text)
+    return re.sub(r",(\n\s*[\]}])", r"\1", "\n".join(lines))
 
 
 def names_by_url(table: Table) -> Mapping[str, tuple[str, ...]]:

@@ -211,8 +211,7 @@ def _without_metadata(files: list[_File], newest: int) -> IndexedRelease:
 
 def _level(platform: str) -> tuple[int, ...]:
     legacy = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
-    numbers = tuple(map(int, re.findall(r"\d+", platform)))
-    return legacy.get(platform, numbers or (99,))
+    return legacy.get(platform, tuple(map(int, re.findall(r"\d+", platform))) or (99,))
 
 
 def _representative(files: list[_File], machine: str) -> _File | None:

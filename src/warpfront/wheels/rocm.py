@@ -147,8 +147,7 @@ def refuse_every_device(inputs: LockInputs, site: Site) -> None:
 def _size(inputs: LockInputs, name: str, transport: Transport) -> int:
     """Return the bytes of the newest wheel of a device package, 0 where its index has none."""
     assert inputs.index is not None
-    index_url = inputs.index.url
-    files = files_of(index_url, name, transport, flat=False)
+    files = files_of(inputs.index.url, name, transport, flat=False)
     wheels = {file.version: link for file, link in files if file.tags}
     if not wheels:
         return 0

@@ -141,9 +141,7 @@ def links(
         return _local_links(local if flat else local / canonicalize_name(name))
     url = source if flat else f"{source.rstrip('/')}/{canonicalize_name(name)}/"
     page = transport.read(url)
-    if isinstance(page, NoAnswer):
-        return page
-    return read_links(*page, keep=keep)
+    return page if isinstance(page, NoAnswer) else read_links(*page, keep=keep)
 
 
 def read_address(url: str, transport: Transport) -> str | NoAnswer:

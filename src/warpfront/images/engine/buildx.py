@@ -140,8 +140,7 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
     first = together[request.targets[0]]
     if not first.error or first.engine_gone or len(request.targets) == 1:
         return together
-    leaves = request.leaves or request.targets
-    answers = _bake_each(request, leaves, on_step)
+    answers = _bake_each(request, request.leaves or request.targets, on_step)
     rest = tuple(target for target in request.targets if target not in answers)
     return {**answers, **_bake_each(request, rest, on_step)}
 

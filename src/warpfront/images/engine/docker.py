@@ -590,8 +590,7 @@ def _words(causes: tuple[BaseException, ...]) -> str:
 
 
 def _api_words(error: Exception) -> str:
-    explanation = getattr(error, "explanation", None)
-    return str(explanation or error).strip()
+    return str(getattr(error, "explanation", None) or error).strip()
 
 
 _API_HINTS = {

@@ -225,8 +225,7 @@ def _begin(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
             ),
             place.log,
         )
-        daemon = _await_daemon(place)
-        _write_record(place, replace(record, process=daemon))
+        _write_record(place, replace(record, process=_await_daemon(place)))
     except OSError as error:
         raise EngineError(f"{error.filename or place.state}: {error.strerror}") from error
     except CommandFailedError as error:

@@ -144,8 +144,7 @@ class Amd(Vendor):
 
     def emulated_version(self, target: str) -> int | None:
         """Return the kernel's `gfx_target_version`, which rocJITsu's configurations have."""
-        versions = (gfx.gfx_target_version for gfx in ALL_TARGETS if gfx.name == target)
-        return next(versions, None)
+        return next((gfx.gfx_target_version for gfx in ALL_TARGETS if gfx.name == target), None)
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
         """CDI where the engine knows devices, else /dev/kfd and each render node.

@@ -152,8 +152,7 @@ def _shown(member: str, wheel: Path) -> str:
     inside = _inside(member) if scheme else member
     headers = f"include/{wheel.name.partition('-')[0]}"
     below = {"data": ".", "scripts": "bin", "headers": headers}.get(scheme, _SITE)
-    place = _through_links(posixpath.normpath(f"{below}/{inside}"))
-    return place.removeprefix(f"{_SITE}/")
+    return _through_links(posixpath.normpath(f"{below}/{inside}")).removeprefix(f"{_SITE}/")
 
 
 def _through_links(place: str) -> str:

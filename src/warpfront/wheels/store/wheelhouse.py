@@ -437,8 +437,7 @@ class _Fetching:
                 hint="warpfront lock",
             )
         with tempfile.TemporaryDirectory(dir=self.wheelhouse.root) as folder:
-            sdist = self._fetched_sdist(wheel, Path(folder))
-            built = build(sdist, Path(folder) / "built")
+            built = build(self._fetched_sdist(wheel, Path(folder)), Path(folder) / "built")
             self._copy(wheel, built, part)
         _verify(wheel, part, f"the wheel built from {wheel.sdist}")
 
