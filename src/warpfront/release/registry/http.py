@@ -5,7 +5,6 @@ tried again. Edge.
 from __future__ import annotations
 
 import contextlib
-import socket
 import ssl
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -253,16 +252,11 @@ class Exchange:
 
     def _speaks_tls(self) -> bool:
         """Return whether the registry on this machine speaks TLS: by a handshake alone."""
-        parts = urlsplit(f"//{self.host}")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        seconds = self.patience.connect_seconds
+        parts, seconds = urlsplit(f"//{self.host}"), self.patience.connect_seconds
         try:
-            with socket.create_connection((parts.hostname, parts.port or 443), seconds) as line:
-                try:
-                    context.wrap_socket(line, server_hostname=parts.hostname).close()
-                except (ssl.SSLError, ConnectionError):
-                    return False
+            ssl.get_server_certificate((parts.hostname or "", parts.port or 443), timeout=seconds)
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError):
+            return False
         except OSError as error:
             raise by_exception(self.host, "first contact", error) from error
         return True

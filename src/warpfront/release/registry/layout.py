@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import file_digest, sha256
+from hashlib import file_digest
 from pathlib import Path
 from typing import BinaryIO
 
@@ -43,7 +44,6 @@ from warpfront.system.store import storing, write_text
 
 NAME = "org.opencontainers.image.ref.name"
 _VERSION = '{"imageLayoutVersion":"1.0.0"}'
-_PIECE_BYTES = 1 << 20
 _STEP = "image layout"
 
 
@@ -118,7 +118,8 @@ class LayoutRegistry:
         size = self._require_regular(digest)
         if size_bytes is not None and size != size_bytes:
             raise self._wrong(f"{digest} has {size} of {size_bytes} bytes")
-        self._take(self.blob_path(digest), digest, destination)
+        with self.blob_path(digest).open("rb") as stream:
+            self._take(stream, digest, destination)
 
     def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
         """See `Registry`. A file of the same file system becomes a hard link."""
@@ -227,8 +228,7 @@ class LayoutRegistry:
         path = self.blob_path(digest)
         if not os.path.lexists(path) or self._require_regular(digest) != size_bytes:
             return False
-        with path.open("rb") as file:
-            return f"sha256:{file_digest(file, 'sha256').hexdigest()}" == digest
+        return _digest_of_file(path) == digest
 
     def _require(self, part: Descriptor) -> None:
         if not self._has(part.digest, part.size_bytes):
@@ -245,13 +245,14 @@ class LayoutRegistry:
             raise self._wrong(f"{digest} is {kind}, not a regular file")
         return status.st_size
 
-    def _take(self, source: Path | BinaryIO, digest: str, destination: Path) -> None:
+    def _take(self, source: BinaryIO, digest: str, destination: Path) -> None:
         """Store these bytes, if their digest is right: by hard link where one can be."""
         with storing(destination):
             destination.parent.mkdir(parents=True, exist_ok=True)
             aside = destination.with_name(f".{destination.name}.{os.getpid()}")
             try:
-                if _linked_or_copied(source, aside) != digest:
+                _link_or_copy(source, aside)
+                if _digest_of_file(aside) != digest:
                     raise self._wrong(f"{digest} is damaged")
                 aside.replace(destination)
             finally:
@@ -278,24 +279,19 @@ def _name(descriptor: Descriptor) -> str:
     return descriptor.annotations.get(NAME, "")
 
 
-def _linked_or_copied(source: Path | BinaryIO, target: Path) -> str:
-    """Return the digest of the resulting file. An open file is linked by the name that it was
-    opened by; the bytes that are sealed afterwards are those that were read.
-    """
-    if isinstance(source, Path):
-        with source.open("rb") as stream:
-            return _linked_or_copied(stream, target)
-    named = getattr(source, "name", None)
-    if isinstance(named, str):
+def _link_or_copy(source: BinaryIO, target: Path) -> None:
+    """Link the file that `source` is, by the name that it was opened by, or copy its bytes."""
+    name = getattr(source, "name", None)
+    if isinstance(name, str):
         with contextlib.suppress(OSError):
-            os.link(named, target, follow_symlinks=False)
+            os.link(name, target, follow_symlinks=False)
             if os.path.samestat(target.lstat(), os.fstat(source.fileno())):
-                with target.open("rb") as linked:
-                    return f"sha256:{file_digest(linked, 'sha256').hexdigest()}"
+                return
             target.unlink()
-    digest = sha256()
     with target.open("wb") as file:
-        while piece := source.read(_PIECE_BYTES):
-            digest.update(piece)
-            file.write(piece)
-    return f"sha256:{digest.hexdigest()}"
+        shutil.copyfileobj(source, file)
+
+
+def _digest_of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return f"sha256:{file_digest(file, 'sha256').hexdigest()}"

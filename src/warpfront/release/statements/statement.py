@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from warpfront.release.registry.contract import Predicate
+from warpfront.system.references import is_digest
 from warpfront.system.strict_values import each_once
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
@@ -17,7 +18,6 @@ LIMIT_BYTES = 8 * 2**20
 LONGEST_LIST = 20_000
 LONGEST_TEXT = 4_000
 _TYPE = "https://in-toto.io/Statement/v1"
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}\Z")
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
@@ -32,7 +32,7 @@ def statement_text(
     predicate: Mapping[str, Any], *, name: str, digest: str, predicate_type: str
 ) -> str:
     """Return the statement about the image `name` with `digest`, as canonical JSON."""
-    if not _DIGEST.match(digest):
+    if not is_digest(digest):
         raise StatementError(f"{digest!r} is no digest of an image")
     return _canonical(
         {
