@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from packaging.version import Version
+
 from warpfront.system.packaged import packaged_toml
 from warpfront.system.store import read_text
 
@@ -32,13 +34,9 @@ def kept_pins(
     for text in texts:
         for action, commit, version in _PIN.findall(text):
             name = names.get(action)
-            if name and _numbers(version) > _numbers(pins[name][1]):
+            if name and Version(version) > Version(pins[name][1]):
                 pins[name] = (f"{action}@{commit}", f"v{version}")
     return pins
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.removeprefix("v").split("."))
 
 
 def pinned_images() -> Mapping[str, str]:

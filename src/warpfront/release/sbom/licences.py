@@ -6,6 +6,7 @@ unknown, never guessed.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from warpfront_checks.image_contents import FoundDistribution, Package
 Source = Literal["License-Expression", "License", "Classifier", "copyright file", ""]
 _LONGEST = 20_000
 _DEEPEST = 50
-_WORD = re.compile(r"\(|\)|[A-Za-z0-9.+-]+")
+_WORD = re.compile(r"[A-Za-z0-9.+-]+")
+_TERM = re.compile(rf"{_WORD.pattern}(?: WITH {_WORD.pattern})?")
+_OPERATORS = {"AND": "and", "OR": "or"}
 _JOINED = re.compile(r",? (or|and) |,? and/or ", re.IGNORECASE)
 _UNKNOWN = "unknown"
 _NOT_CLASSED = "not classed"
@@ -102,44 +105,27 @@ def class_of(licence: Licence, *, debian_main: bool = False) -> LicenceClass:
     """Return the class of an expression: the strictest with AND, the least strict with OR.
     `debian_main`: it is known to come from there, where all is free under any name.
     """
-    unnamed = _DEBIAN_MAIN if debian_main else _UNKNOWN
-    classes = _Expression(licence.expression, debian_main=debian_main)
-    name = classes.read() if licence.expression else unnamed
+    name = _DEBIAN_MAIN if debian_main else _UNKNOWN
+    if licence.expression:
+        # Its operators are Python's, with the same precedence.
+        source = _TERM.sub(lambda term: _OPERATORS.get(term[0], repr(term[0])), licence.expression)
+        unclassed = _DEBIAN_MAIN if debian_main else _NOT_CLASSED
+        name = _class_in(ast.parse(source, mode="eval").body, unclassed)
     row = next(table for table in _tables()["classes"] if table["name"] == name)
     return LicenceClass(name=name, decision=row["decision"], means=row["means"])
 
 
-class _Expression:
-    """Reads a canonical SPDX expression to the name of its class."""
-
-    def __init__(self, text: str, *, debian_main: bool) -> None:
-        self._words = _WORD.findall(text)[::-1]
-        self._debian_main = debian_main
-
-    def read(self) -> str:
-        return self._joined("OR", lambda: self._joined("AND", self._one, max), min)
-
-    def _joined(self, operator: str, part: Any, chosen: Any) -> str:
-        classes = [part()]
-        while self._words and self._words[-1] == operator:
-            self._words.pop()
-            classes.append(part())
+def _class_in(node: ast.expr, unclassed: str) -> str:
+    """Return the class of an expression's part: a term, or terms with one operator."""
+    if isinstance(node, ast.BoolOp):
         ranks = [table["name"] for table in _tables()["classes"]]
-        return str(chosen(classes, key=ranks.index))
-
-    def _one(self) -> str:
-        word = self._words.pop()
-        if word == "(":
-            inner = self.read()
-            self._words.pop()
-            return inner
-        name = _class_of_id(word)
-        if self._debian_main and name == _NOT_CLASSED:
-            name = _DEBIAN_MAIN
-        if self._words and self._words[-1] == "WITH":
-            self._words.pop()
-            name = str(_tables()["exceptions"].get(self._words.pop(), name))
-        return name
+        classes = (_class_in(term, unclassed) for term in node.values)
+        return (max if isinstance(node.op, ast.And) else min)(classes, key=ranks.index)
+    assert isinstance(node, ast.Constant)
+    identifier, _, exception = str(node.value).partition(" WITH ")
+    name = _class_of_id(identifier)
+    name = unclassed if name == _NOT_CLASSED else name
+    return str(_tables()["exceptions"].get(exception, name))
 
 
 def _class_of_id(identifier: str) -> str:
