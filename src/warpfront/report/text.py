@@ -20,19 +20,10 @@ from warpfront.system.sizes import readable_size
 from warpfront_checks.guard.visible import visible
 
 _COLOURS = {
-    "passed": "green",
-    "built": "green",
-    "reused": "green",
-    "reuse": "green",
+    **dict.fromkeys(("passed", "built", "reused", "reuse", "fresh"), "green"),
     "build": "cyan",
-    "fresh": "green",
-    "failed": "red",
-    "error": "red",
-    "blocked": "yellow",
-    "unavailable": "yellow",
-    "emulated": "yellow",
-    "undetermined": "yellow",
-    "skipped": "yellow",
+    **dict.fromkeys(("failed", "error"), "red"),
+    **dict.fromkeys(("blocked", "unavailable", "emulated", "undetermined", "skipped"), "yellow"),
 }
 
 
