@@ -13,11 +13,11 @@ import re
 import socket
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar, cast
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 from loopback import running
@@ -32,6 +32,7 @@ from warpfront.release.registry.contract import (
     Registry,
     digest_of_bytes,
 )
+from warpfront.release.registry.copying import WatchedFile
 from warpfront.release.registry.manifests import body_of, read_manifest, referrer_of
 from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
@@ -78,14 +79,15 @@ def attach_one(
 
 @dataclass(frozen=True)
 class FileBlob:
-    """A blob that is a file."""
+    """A blob that is a file, and reports the size of each piece that is read."""
 
     path: Path
     digest: str
     size_bytes: int
+    on_bytes: Callable[[int], None] = lambda _: None
 
     def open(self) -> BinaryIO:
-        return self.path.open("rb")
+        return cast("BinaryIO", WatchedFile(str(self.path), self.on_bytes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ one can show: TLS, death in the middle of a push, a full disk, silence, a blob t
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -13,14 +12,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import BinaryIO, cast
 
 import pytest
 from registries import PASSWORD, USER, RealRegistry, real_registry
-from stub_registry import attach_one, client_of, serve_registry
+from stub_registry import FileBlob, attach_one, client_of, digest_of, serve_registry
 
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry.authorization import read_credentials
@@ -273,27 +270,18 @@ def test_a_blob_that_rotted_is_noticed_where_it_is_read(
     assert not (tmp_path / "saved").exists()
 
 
-@dataclass(frozen=True)
-class LateBlob(BytesBlob):
-    """24 MiB; calls `then` once, when 10 MiB of them have been read."""
+def late_blob(folder: Path, then: Callable[[], object]) -> FileBlob:
+    """24 MiB; `then` is called once, when 10 MiB of them have been read."""
+    content, gone = os.urandom(24 * 2**20), 0
 
-    content: bytes = field(default_factory=lambda: os.urandom(24 * 2**20))
-    then: Callable[[], object] = lambda: None
-    gone: list[int] = field(default_factory=list)
+    def count(size: int) -> None:
+        nonlocal gone
+        before, gone = gone, gone + size
+        if before < 10 * 2**20 <= gone:
+            then()
 
-    def open(self) -> BinaryIO:
-        stream = io.BytesIO(self.content)
-        read = stream.read
-
-        def counted(count: int | None = -1) -> bytes:
-            piece = read(count)
-            before = sum(self.gone)
-            self.gone.append(len(piece))
-            if before < 10 * 2**20 <= before + len(piece):
-                self.then()
-            return piece
-
-        return cast("BinaryIO", SimpleNamespace(read=counted, seek=stream.seek, close=stream.close))
+    (folder / "blob").write_bytes(content)
+    return FileBlob(folder / "blob", digest_of(content), len(content), count)
 
 
 def pushing(registry: RealRegistry, tries: int = QUICK.tries) -> HttpRegistry:
@@ -308,7 +296,7 @@ def pushing(registry: RealRegistry, tries: int = QUICK.tries) -> HttpRegistry:
 
 @pytest.mark.docker
 def test_a_registry_that_dies_in_the_middle_of_a_push_and_comes_back_gets_it_all(
-    own: RealRegistry,
+    own: RealRegistry, tmp_path: Path
 ) -> None:
     started: list[threading.Thread] = []
 
@@ -317,7 +305,7 @@ def test_a_registry_that_dies_in_the_middle_of_a_push_and_comes_back_gets_it_all
         started.append(threading.Thread(target=own.start))
         started[0].start()
 
-    client, blob = pushing(own, tries=12), LateBlob(then=die)
+    client, blob = pushing(own, tries=12), late_blob(tmp_path, die)
     sent = client.put_blob("a/b", blob)
     started[0].join()
     assert client.put_blob("a/b", blob) == 0
@@ -325,18 +313,20 @@ def test_a_registry_that_dies_in_the_middle_of_a_push_and_comes_back_gets_it_all
 
 
 @pytest.mark.docker
-def test_a_registry_that_dies_and_stays_dead_is_given_up_in_words(own: RealRegistry) -> None:
+def test_a_registry_that_dies_and_stays_dead_is_given_up_in_words(
+    own: RealRegistry, tmp_path: Path
+) -> None:
     with pytest.raises(RegistryError, match=f"{own.host}: upload of sha256:") as caught:
-        pushing(own).put_blob("a/b", LateBlob(then=own.kill))
+        pushing(own).put_blob("a/b", late_blob(tmp_path, own.kill))
     assert caught.value.fault is RegistryFault.UNREACHABLE
 
 
 @pytest.mark.docker
 def test_a_registry_that_falls_silent_is_given_up_in_time_and_gets_the_rest_later(
-    own: RealRegistry,
+    own: RealRegistry, tmp_path: Path
 ) -> None:
     """As `docker push` does not: with the containerd store it waits for ever."""
-    blob = LateBlob(then=lambda: own.send(signal.SIGSTOP))
+    blob = late_blob(tmp_path, lambda: own.send(signal.SIGSTOP))
     began = time.monotonic()
     with pytest.raises(RegistryError) as caught:
         pushing(own, tries=2).put_blob("a/b", blob)

@@ -156,16 +156,18 @@ class _Blob:
     def size_bytes(self) -> int:
         return self.named.size_bytes
 
-    def open(self) -> _WatchedFile:
+    def open(self) -> WatchedFile:
         registry, path = self.source.registry, self.folder / "blob"
         if isinstance(registry, LayoutRegistry) and registry.checked:
             path = registry.file_of(self.named)
         elif not path.exists():
             registry.save_blob(self.source.repository, self.digest, path, self.size_bytes)
-        return _WatchedFile(str(path), self.on_read)
+        return WatchedFile(str(path), self.on_read)
 
 
-class _WatchedFile(io.FileIO):
+class WatchedFile(io.FileIO):
+    """A file to read, which reports the size of each piece."""
+
     def __init__(self, path: str, on_read: Callable[[int], None]) -> None:
         super().__init__(path)
         self._on_read = on_read
