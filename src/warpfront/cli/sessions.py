@@ -233,13 +233,10 @@ def _conclude(
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.report.described import profiles_text  # noqa: PLC0415
     from warpfront.report.junit import junit_xml  # noqa: PLC0415
-    from warpfront.verify.verdict import (  # noqa: PLC0415
-        outcome_of,
-        read_verification,
-        verification_document,
-    )
+    from warpfront.verify import verdict  # noqa: PLC0415
 
-    verification = read_verification(
+    results = {name: "failed" if ending else "success" for name, ending in endings.items()}
+    verification = verdict.read_verification(
         cell_id="here",
         target=target,
         where="here",
@@ -247,17 +244,12 @@ def _conclude(
         content_hash="",
         files={name: _read_results(folder / f"{name}.json") for name in endings},
         ended="; ".join(f"{name}: {ending}" for name, ending in endings.items() if ending),
-        nox_report={
-            "sessions": [
-                {"name": name, "result": "failed" if ending else "success"}
-                for name, ending in endings.items()
-            ]
-        },
+        nox_report={"sessions": [{"name": n, "result": result} for n, result in results.items()]},
         seconds=round(seconds, 3),
     )
-    write_json(folder / "verify.json", verification_document(verification))
+    write_json(folder / "verify.json", verdict.verification_document(verification))
     (folder / "junit.xml").write_text(junit_xml([verification]), encoding="utf-8")
-    outcome = outcome_of(verification).value
+    outcome = verdict.outcome_of(verification).value
     rows = [
         f"{check.session:<9} {check.name:<22} {check.outcome.value:<11} {check.seconds:>7.2f} s"
         + (f"  {check.reason}" if check.reason else "")

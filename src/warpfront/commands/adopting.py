@@ -73,10 +73,9 @@ def read_digest(reference: str) -> Reference:
     """Return a reference by digest. Raise `InputError` for any other."""
     named = read_reference(reference)
     if not named.digest:
-        raise InputError(
-            f"{reference} names no digest: what is verified has to be what is meant",
-            hint=f"`warpfront why {reference}` says which digest it is on now",
-        )
+        message = f"{reference} names no digest: what is verified has to be what is meant"
+        hint = f"`warpfront why {reference}` says which digest it is on now"
+        raise InputError(message, hint=hint)
     return named
 
 
@@ -133,12 +132,9 @@ def as_labelled(cell: Cell, image: StoredImage, *, seconds: float) -> BuiltImage
     """Return the build record of an image, from its labels."""
     # A check that requires a pulled base reads the label, too.
     pulled = image.labels.get(BASE_SOURCE) == BaseSource.REGISTRY
-    base = ResolvedBase(
-        name=cell.base.name,
-        source=BaseSource.REGISTRY if pulled else BaseSource.BOOTSTRAP,
-        reference=cell.base.pinned,
-        identity=cell.base.digest,
-    )
+    source = BaseSource.REGISTRY if pulled else BaseSource.BOOTSTRAP
+    name, pinned, digest = cell.base.name, cell.base.pinned, cell.base.digest
+    base = ResolvedBase(name=name, source=source, reference=pinned, identity=digest)
     return BuiltImage(
         cell_id=cell.id,
         reference=cell.local_reference,

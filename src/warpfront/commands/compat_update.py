@@ -68,16 +68,14 @@ def read_indexes(
     unread: list[str] = []
 
     def survey(url: str, names: Sequence[str]) -> Releases | NoAnswer:
-        named = [
-            name for name, index in table.indexes.items() if index.url == url and name in addresses
-        ]
+        of_url = (name for name, index in table.indexes.items() if index.url == url)
+        address = next((addresses[name] for name in of_url if name in addresses), url)
         recorded = before.indexes[url].wheels if url in before.indexes else {}
 
         def wanted(name: str, versions: Collection[Version]) -> frozenset[Version]:
             """Return the releases to read: the wanted ones, and all recorded ones."""
             return wanted_releases(table, name, versions) | {*map(Version, recorded.get(name, {}))}
 
-        address = addresses[named[0]] if named else url
         return survey_index(address, names, known=recorded, wanted=wanted, site=site)
 
     every = names_by_url(table)

@@ -111,19 +111,16 @@ class Invocation:
 def read_invocation(environment: Mapping[str, str]) -> Invocation:
     """Return the CI run of this process, from the variables that GitHub or GitLab sets."""
     if environment.get("GITHUB_ACTIONS") == "true":
-        server, repository, workflow, run = (
-            environment.get(f"GITHUB_{name}", "")
-            for name in ("SERVER_URL", "REPOSITORY", "WORKFLOW_REF", "RUN_ID")
-        )
+        names = ["SERVER_URL", "REPOSITORY", "WORKFLOW_REF", "RUN_ID"]
+        found = [environment.get(f"GITHUB_{name}", "") for name in names]
+        server, repository, workflow, run = found
         attempt = environment.get("GITHUB_RUN_ATTEMPT", "") or "1"
-        if not (server and repository and workflow and run):
-            return Invocation()
-        address = f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}"
-        return Invocation(builder=f"{server}/{workflow}", invocation=address)
-    if environment.get("GITLAB_CI") == "true":
-        names = ("CI_PROJECT_URL", "CI_RUNNER_ID", "CI_JOB_URL")
-        project, runner, job = (environment.get(name, "") for name in names)
-        if not (project and runner and job):
-            return Invocation()
-        return Invocation(builder=f"{project}/-/runners/{runner}", invocation=job)
-    return Invocation()
+        builder = f"{server}/{workflow}"
+        invocation = f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}"
+    elif environment.get("GITLAB_CI") == "true":
+        names = ["CI_PROJECT_URL", "CI_RUNNER_ID", "CI_JOB_URL"]
+        found = [environment.get(name, "") for name in names]
+        builder, invocation = f"{found[0]}/-/runners/{found[1]}", found[2]
+    else:
+        return Invocation()
+    return Invocation(builder=builder, invocation=invocation) if all(found) else Invocation()

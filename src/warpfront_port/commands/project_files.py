@@ -85,10 +85,8 @@ def _read_found(reading: _Reading, repo: Path) -> None:
     installed = [repo / name for name in _INSTALLED if (repo / name).exists()]
     optional = [path for pattern in _OPTIONAL for path in sorted(repo.glob(pattern))]
     if not installed and not optional:
-        raise InputError(
-            f"{repo}: no requirements file and no pyproject.toml",
-            hint="name one with -r, or a project's folder with --repo",
-        )
+        hint = "name one with -r, or a project's folder with --repo"
+        raise InputError(f"{repo}: no requirements file and no pyproject.toml", hint=hint)
     is_static = False
     for path in installed:
         if not (is_static and path.name in _PROJECT_FILES):
@@ -126,10 +124,8 @@ class _Reading:
         if resolved in self.read:
             return
         if len(above) > INCLUDE_DEPTH_LIMIT:
-            raise InputError(
-                f"{self._shown(resolved)}: the {len(above)}th file that includes the next",
-                hint="name the last of them with -r",
-            )
+            message = f"{self._shown(resolved)}: the {len(above)}th file that includes the next"
+            raise InputError(message, hint="name the last of them with -r")
         file = read_file(resolved, label=self._shown(resolved), kind=kind, beside=self._beside)
         if group:
             lines = tuple(replace(line, group=group, part=part) for line in file.declared)
@@ -142,10 +138,9 @@ class _Reading:
     def _inside(self, path: Path, *, label: str) -> Path:
         """Return `path` without links. Raise `InputError` where that is outside of the project."""
         if not inside_root(path, self.root):
-            raise InputError(
-                f"{label}: it leads out of the project's folder and was not read",
-                hint="--repo names a folder that holds all of the project's files",
-            )
+            message = f"{label}: it leads out of the project's folder and was not read"
+            hint = "--repo names a folder that holds all of the project's files"
+            raise InputError(message, hint=hint)
         return path.resolve()
 
     def _beside(self, path: Path) -> str | None:
@@ -171,10 +166,8 @@ class _Reading:
             above = (*above, resolved)
             self.follow(target, include.kind, above, group=include.group, part=include.part)
         elif not include.optional:
-            raise InputError(
-                f"{where}: no such file",
-                hint="paths are relative to the file that names them",
-            )
+            hint = "paths are relative to the file that names them"
+            raise InputError(f"{where}: no such file", hint=hint)
 
     def follow_project(
         self, folder: Path, extras: tuple[tuple[Part, str], ...] = (), **of: Any
@@ -241,14 +234,12 @@ def _read_text(path: Path, label: str) -> str:
     """Return the text of a regular file: a FIFO or a device is refused."""
     try:
         return _decoded(read_regular(path, SIZE_LIMIT_BYTES, follow=True), path.suffix)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{label}: not UTF-8 (byte {error.start})", hint="save it as UTF-8"
-        ) from error
-    except (SyntaxError, LookupError) as error:
-        raise InputError(
-            f"{label}: not UTF-8, or in an encoding that is not known", hint="save it as UTF-8"
-        ) from error
+    except (UnicodeDecodeError, SyntaxError, LookupError) as error:
+        unknown = "not UTF-8, or in an encoding that is not known"
+        why = (
+            f"not UTF-8 (byte {error.start})" if isinstance(error, UnicodeDecodeError) else unknown
+        )
+        raise InputError(f"{label}: {why}", hint="save it as UTF-8") from error
     except StoreError as error:
         why = error.message.removeprefix(f"{path}: ")
         raise InputError(f"{label}: {why}: no list of packages") from error
@@ -282,12 +273,8 @@ def read_source(project: Path, name: str) -> Demands | None:
             return None
         if not read or any(file.unknown for file in read):
             return None
-        conditional = {
-            requirement_name(requirement.text)
-            for file in read
-            for requirement in file.declared
-            if requirement.condition
-        }
+        lines = (line for file in read for line in file.declared if line.condition)
+        conditional = {requirement_name(line.text) for line in lines}
         requires = tuple(line for file in read for line in _demands(file, name))
         if any(Requirement(require).url for require in requires):
             return None

@@ -144,10 +144,9 @@ def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
     chosen = select(cells, selection)
     if len(chosen) > 1:
         names = ", ".join(cell.id for cell in chosen)
-        raise NothingSelectedError(
-            f"a program is tried in one image, and these are {len(chosen)}: {names}",
-            hint="--vendor, --target or --only beside --image: so that one is left",
-        )
+        message = f"a program is tried in one image, and these are {len(chosen)}: {names}"
+        hint = "--vendor, --target or --only beside --image: so that one is left"
+        raise NothingSelectedError(message, hint=hint)
     return chosen[0]
 
 
@@ -365,8 +364,8 @@ class _Trying:
             )
             wheel = self._kept(older_release, transport) if older_release else None
         if older_release is None or wheel is None:
-            prefix = f"{need.text(name)}; " if need else ""
-            hint = f"{prefix}no release of that which an index here offers has it"
+            hint = "no release of that which an index here offers has it"
+            hint = f"{need.text(name)}; {hint}" if need else hint
             return dataclasses.replace(refused, hint=hint)
         self.older[name] = wheel
         below = re.sub(r"(\.0)+$", "", str(older_release.below))  # 82 for 82.0.0

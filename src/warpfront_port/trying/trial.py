@@ -105,10 +105,8 @@ class Trial:
         """Return the next step for a program that failed without a missing module."""
         if "Read-only file system" in self.tail:
             inside = f"cp -r . /tmp/app && cd /tmp/app && exec {shlex.join(self.argv)}"
-            return (
-                "the project is read-only: have it write to /tmp, or run it in a copy: "
-                f"-- sh -c {shlex.quote(inside)}"
-            )
+            copy = f"run it in a copy: -- sh -c {shlex.quote(inside)}"
+            return f"the project is read-only: have it write to /tmp, or {copy}"
         if "warpfront guard: torch" in self.tail:
             return "rename what the project calls torch, or leave its folder off the search path"
         if self.exit_code is None:
@@ -118,11 +116,8 @@ class Trial:
     @property
     def lacking(self) -> tuple[str, ...]:
         """Return the modules that the program lacked in the last run."""
-        return tuple(
-            answer.miss.name
-            for answer in self.found
-            if not answer.folder and not (answer.version and self.installed)
-        )
+        open_ones = (a for a in self.found if not (a.folder or (a.version and self.installed)))
+        return tuple(answer.miss.name for answer in open_ones)
 
     @property
     def requirements(self) -> tuple[str, ...]:
