@@ -37,6 +37,7 @@ BRANCH = "warpfront-compat"
 """The branch of the weekly pull request: one is open at a time."""
 
 _SHOWN_LINES = 200
+_HOW = "`warpfront compat update`, and commit the result"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +124,8 @@ def refuse_stale(update: Update, root: Path) -> None:
     """Raise `StaleError` where the project's file is not current."""
     path = contents_path(root)
     if read_text(path, missing_ok=True) != dump_contents(update.contents):
-        raise StaleError(
-            f"{path.name}: {counted(len(update.changes), 'change')} since it was written",
-            hint="`warpfront compat update`, and commit the result",
-        )
+        message = f"{path.name}: {counted(len(update.changes), 'change')} since it was written"
+        raise StaleError(message, hint=_HOW)
 
 
 def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
@@ -137,10 +136,8 @@ def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
     if read_text(path, missing_ok=True) == text:
         return "nothing changed, nothing is proposed"
     if api is None:
-        raise InputError(
-            "no interface for pull requests: `--propose` is for a job of CI with API_TOKEN",
-            hint="`warpfront compat update`, and commit the result",
-        )
+        place = "`--propose` is for a job of CI with API_TOKEN"
+        raise InputError(f"no interface for pull requests: {place}", hint=_HOW)
     lines = update_text(update).splitlines()
     listing = "".join(f"- {line}\n" for line in lines[:_SHOWN_LINES])
     rest = len(lines) - _SHOWN_LINES

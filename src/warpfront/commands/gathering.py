@@ -63,10 +63,8 @@ def judge_run(
     run of the label `gpu` for the same commit is green.
     """
     if forge.plan_digest is not None and plan_digest(root) not in {"", forge.plan_digest}:
-        raise HandoverError(
-            f"{PLAN}/{PLAN}.json is not what the job `plan` left",
-            hint="the run has to be planned again",
-        )
+        message = f"{PLAN}/{PLAN}.json is not what the job `plan` left"
+        raise HandoverError(message, hint="the run has to be planned again")
     planned = kept_plan(root)
     merge(handed_over(root / HANDOVER, root / LEFT), store.folder)
     if planned is None:

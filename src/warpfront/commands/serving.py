@@ -190,8 +190,7 @@ def ready(runner: Runner, watch: Watch, engine: Engine | None = None) -> None:
         holders=device_holders(),
         free_bytes=engine.features().free_bytes,
     )
-    if reasons := tuple(obstacles):
-        raise UnavailableError(
-            f"this machine is not what `runners:` says of {runner.name}: {'; '.join(reasons)}",
-            hint=f"warpfront doctor --runner {runner.name}, on the machine",
-        )
+    if reasons := "; ".join(obstacles):
+        message = f"this machine is not what `runners:` says of {runner.name}: {reasons}"
+        hint = f"warpfront doctor --runner {runner.name}, on the machine"
+        raise UnavailableError(message, hint=hint)

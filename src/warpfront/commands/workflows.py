@@ -77,10 +77,8 @@ _MADE = re.compile(r"Made by `(?:warpfront ci write|invoke ci --write)`")
 def flow_of(matrix: Matrix, root: Path) -> Flow:
     """Return the flow of a project. Raise `InputError` without machines or `install:`."""
     if not matrix.runners:
-        raise InputError(
-            "matrix.yaml has no `runners:`, so there is no machine to run CI",
-            hint="docs/ci.md has the table to begin with",
-        )
+        message = "matrix.yaml has no `runners:`, so there is no machine to run CI"
+        raise InputError(message, hint="docs/ci.md has the table to begin with")
     return make_flow(
         matrix.runners,
         served=[(cell.vendor, cell.machine) for cell in matrix.cells],
@@ -159,10 +157,9 @@ def locked_requirements(install: InstallText | None, root: Path, lock: Lock | No
         return present
     text = lock(requirements) if lock else ""
     if text and install and (install.sha256 or "") not in text:
-        raise LockError(
-            f"{install.wheel} is not the wheel of sha256 {install.sha256}",
-            hint="`install:` of matrix.yaml has both: one of them is another wheel's",
-        )
+        hint = "`install:` of matrix.yaml has both: one of them is another wheel's"
+        message = f"{install.wheel} is not the wheel of sha256 {install.sha256}"
+        raise LockError(message, hint=hint)
     return head + text
 
 

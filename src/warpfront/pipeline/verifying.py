@@ -375,10 +375,8 @@ class CellVerification:
         write_text(self.folder / "output.log", output.text)
         verification = self._read_results(result, proven, monotonic() - started, self.plan.sessions)
         if attempt and result.timed_out:
-            self.say(
-                "the next verify continues with the sessions that passed; --limit-seconds gives it"
-                f" more than {self.limit_seconds:g} s"
-            )
+            more = f"--limit-seconds gives it more than {self.limit_seconds:g} s"
+            self.say(f"the next verify continues with the sessions that passed; {more}")
         else:
             finish(self.folder, proven)
         verification = self._with_project_checked(self._with_labels(verification))
@@ -458,10 +456,8 @@ class CellVerification:
         proven = taken_over(self.folder, attempt, self.plan.sessions)
         if proven:
             names = ", ".join(f"{name} ({attempt.proven[name][0]})" for name in proven)
-            self.say(
-                "continues an interrupted verification of this image by these checks; proven "
-                f"before: {names}"
-            )
+            before = "an interrupted verification of this image by these checks"
+            self.say(f"continues {before}; proven before: {names}")
         return attempt, proven
 
     def _request(
@@ -476,13 +472,9 @@ class CellVerification:
         if self.claims.guard is not None:
             del environment["HOME"]  # a guarded image has one for every user, which is shown so
         user, group = self.plan.options.user_and_group
-        return dataclasses.replace(
-            request,
-            time_limit_seconds=self.limit_seconds,
-            binds=binds,
-            environment=environment,
-            user=f"{user}:{group}",
-        )
+        request = dataclasses.replace(request, binds=binds, environment=environment)
+        limit = self.limit_seconds
+        return dataclasses.replace(request, time_limit_seconds=limit, user=f"{user}:{group}")
 
     def _read_results(
         self,

@@ -91,10 +91,8 @@ def find_emulator(folder: Path, vendor: str, target: str) -> Emulator:
     libraries = [root / place / name for place in ("lib", "lib64") for name in _LIBRARIES]
     if launcher is None or not any(map(Path.is_file, libraries)):
         missing = "bin/rocjitsu or bin/mirage" if launcher is None else "lib/librocjitsu.so"
-        raise InputError(
-            f"--emulate {folder}: no {missing} there",
-            hint='the folder of an installed rocJITsu: --emulate "$(rocm-sdk path --root)"',
-        )
+        hint = 'the folder of an installed rocJITsu: --emulate "$(rocm-sdk path --root)"'
+        raise InputError(f"--emulate {folder}: no {missing} there", hint=hint)
     file, config = _configuration(root, target, version)
     # The launcher refuses options for plug-ins together with a file, so the file lists them.
     logged = {**config, "plugins": {"race": {}}, "sinks": {"types": ["stderr"]}}
@@ -119,10 +117,9 @@ def _configuration(root: Path, target: str, version: int) -> tuple[Path, Mapping
         if is_one:
             fitting.append(("drm_render_minor" not in device, len(file.name), file, config))
     if not fitting:
-        raise InputError(
-            f"--emulate {root}: no {target}*.json below it describes one device of {target}",
-            hint="an emulator of a newer ROCm may have it",
-        )
+        message = f"no {target}*.json below it describes one device of {target}"
+        hint = "an emulator of a newer ROCm may have it"
+        raise InputError(f"--emulate {root}: {message}", hint=hint)
     _, _, file, config = min(fitting, key=lambda row: row[:3])
     return file, config
 

@@ -39,11 +39,11 @@ class RunOptions:
             return
         if not re.fullmatch(r"\d{1,10}(:\d{1,10})?", self.user):
             raise InputError(f"--user {self.user!r} is no uid or uid:gid", hint="--user 12345")
-        if os.getuid() and self.user_and_group != (os.getuid(), os.getgid()):
-            raise InputError(
-                f"--user {self.user}: only root can hand the folder of the results to another user",
-                hint=f"sudo, or leave it out: the checks run as {os.getuid()}:{os.getgid()}",
-            )
+        ours = os.getuid(), os.getgid()
+        if os.getuid() and self.user_and_group != ours:
+            message = "only root can hand the folder of the results to another user"
+            hint = f"sudo, or leave it out: the checks run as {ours[0]}:{ours[1]}"
+            raise InputError(f"--user {self.user}: {message}", hint=hint)
 
     @property
     def user_and_group(self) -> tuple[int, int]:

@@ -427,11 +427,8 @@ class _Trying:
 
     def _lock_of(self, miss_answers: list[MissAnswer]) -> WheelLock:
         """Return the lock of a child image with the requirements of these answers."""
-        texts = tuple(
-            answer.requirement
-            for answer in miss_answers
-            if answer.requirement and not answer.refusal and not answer.replaces
-        )
+        added = (each for each in miss_answers if not (each.refusal or each.replaces))
+        texts = tuple(each.requirement for each in added if each.requirement)
         if not texts:
             return self.lock
         if texts not in self.locks:

@@ -112,16 +112,11 @@ Chosen = Annotated[Selection, selecting()]
 
 
 def _effort(*, hidden: bool = False) -> Options:
-    return Options(
-        {
-            option.name: (
-                option.default if option.default is False else str(option.default),
-                Option(option.help, hidden=hidden),
-            )
-            for option in EFFORT_OPTIONS
-        },
-        read_effort,
-    )
+    each = {}
+    for option in EFFORT_OPTIONS:
+        default = option.default if option.default is False else str(option.default)
+        each[option.name] = default, Option(option.help, hidden=hidden)
+    return Options(each, read_effort)
 
 
 HowMuch = Annotated[CheckOptions, _effort()]
@@ -232,15 +227,13 @@ def _option_groups(declared: Callable[..., Any]) -> dict[str, Options]:
         hint = hints[name]
         annotation = next(iter(getattr(hint, "__metadata__", ())), None)
         annotation = Option(annotation) if isinstance(annotation, str) else annotation
-        if name == "display":
-            continue
         if isinstance(annotation, Options):
             groups[name] = annotation
         elif isinstance(annotation, Option):
             groups[name] = _single(name, parameter.default, annotation)
         elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
             groups[name] = _of_fields(hint)
-        else:
+        elif name != "display":
             raise TypeError(f"{declared.__name__}: {name} has no help: annotate an Option")
     return groups
 
