@@ -15,7 +15,7 @@ import torch
 from kernels.seeding.collectives import FAULTS
 
 from warpfront_checks.children import DONE, Returned
-from warpfront_checks.devices import device_session, worker
+from warpfront_checks.devices import worker
 from warpfront_checks.devices.device_session import Told
 
 
@@ -81,4 +81,4 @@ def exchange_in_threads(folder: Path, world: int = 2, fault: str = "") -> Told:
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(world) as pool:
         patch.setattr(worker, "distributed", Threads(world))
         patch.setattr(worker, "_seeded", lambda fault: FAULTS[fault][0])
-        return device_session.together([*pool.map(rank, range(world))])
+        return Told([*pool.map(rank, range(world))])

@@ -9,6 +9,7 @@ for hardware; `undetermined` names the facts that could not be read.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 from warpfront_checks.claims import Claims
@@ -87,7 +88,7 @@ def judge_reality(
         details={
             "signs": signs,
             "not determined": doubts,
-            "answering": answering.document(),
+            "answering": asdict(answering),
             "torch": facts.evidence(),
             "hardware": hardware.document(),
         },

@@ -16,9 +16,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from warpfront_checks.hardware import kernel_view
 from warpfront_checks.hardware.kernel_view import KernelView, view_of
@@ -72,9 +71,6 @@ class Answering:
     apart: KernelView | None = None
     unread: tuple[str, ...] = ()
     definers: Mapping[str, str] = field(default_factory=dict)
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def read_answering(vendor: str, kernel: KernelView) -> Answering:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -65,11 +66,10 @@ def read_archive(path: Path) -> Archive:
         raise KpackError(f"{path.name}: {type(error).__name__}: {error}") from error
     if not isinstance(table, dict) or not isinstance(table.get("gfx_arches"), list):
         raise KpackError(f"{path.name}: its table names no architectures")
-    kernels = {arch: 0 for arch in table["gfx_arches"] if isinstance(arch, str)}
+    kernels = Counter({arch: 0 for arch in table["gfx_arches"] if isinstance(arch, str)})
     toc = table.get("toc")
     for binary in toc.values() if isinstance(toc, dict) else ():
-        for arch in binary if isinstance(binary, dict) else ():
-            kernels[arch] = kernels.get(arch, 0) + 1
+        kernels.update(binary.keys() if isinstance(binary, dict) else ())
     return Archive(path=str(path), group=group_of(path.name), kernels=kernels)
 
 
@@ -128,19 +128,13 @@ def incomplete_variants(archives: Iterable[Archive], target: str) -> list[str]:
     fewer code objects than those of the plain target. HIP takes the most specific
     one first (ROCm/TheRock#7081).
     """
-    plain: dict[str, int] = {}
-    variants: dict[tuple[str, str], int] = {}
+    counts: Counter[tuple[str, str]] = Counter()
     for archive in archives:
-        for arch, count in archive.kernels.items():
-            if arch == target:
-                plain[archive.group] = plain.get(archive.group, 0) + count
-            elif _FEATURES.sub("", arch) == target:
-                key = archive.group, arch
-                variants[key] = variants.get(key, 0) + count
+        counts.update({(archive.group, arch): count for arch, count in archive.kernels.items()})
     return [
-        f"{group} for {arch} has {count} of the {plain[group]} code objects of {target}"
-        for (group, arch), count in sorted(variants.items())
-        if count < plain.get(group, 0)
+        f"{group} for {arch} has {count} of the {counts[group, target]} code objects of {target}"
+        for (group, arch), count in sorted(counts.items())
+        if _FEATURES.sub("", arch) == target and count < counts[group, target]
     ]
 
 
@@ -183,14 +177,10 @@ def _taken(stream: BytesIO, size: int) -> bytes:
 
 
 _CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
-_NUMBERS = {
-    **dict(zip(range(0xCA, 0xCC), "fd", strict=True)),
-    **dict(zip(range(0xCC, 0xD0), "BHIQ", strict=True)),
-    **dict(zip(range(0xD0, 0xD4), "bhiq", strict=True)),
-}
+_NUMBERS = dict(enumerate("fdBHIQbhiq", 0xCA))
 _SIZED = {
-    **dict(zip(range(0xC4, 0xC7), (("bin", code) for code in "BHI"), strict=True)),
-    **dict(zip(range(0xD9, 0xDC), (("str", code) for code in "BHI"), strict=True)),
-    **dict(zip(range(0xDC, 0xDE), (("array", code) for code in "HI"), strict=True)),
-    **dict(zip(range(0xDE, 0xE0), (("map", code) for code in "HI"), strict=True)),
+    **{kind: ("bin", form) for kind, form in enumerate("BHI", 0xC4)},
+    **{kind: ("str", form) for kind, form in enumerate("BHI", 0xD9)},
+    **{kind: ("array", form) for kind, form in enumerate("HI", 0xDC)},
+    **{kind: ("map", form) for kind, form in enumerate("HI", 0xDE)},
 }

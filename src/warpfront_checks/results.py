@@ -88,10 +88,7 @@ def failed(reason: str, /, **details: object) -> CheckFinding:
 
 def judged(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
     """Return passed without faults; else failed by the first, with the number of others."""
-    if not faults:
-        return passed(reason, **details)
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    return failed(f"{faults[0]}{more}", **details)
+    return failed(several(faults, 1), **details) if faults else passed(reason, **details)
 
 
 def judged_by_all(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
@@ -177,15 +174,8 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - a check that raises is a result; the rest go on
             finding = finding_from(error)
         seconds = time.monotonic() - before
-        self._checks.append(
-            CheckRecord(
-                name=check.name,
-                outcome=finding.outcome,
-                reason=finding.reason,
-                seconds=round(seconds, 4),
-                details=dict(finding.details),
-            )
-        )
+        record = CheckRecord(name=check.name, seconds=round(seconds, 4), **vars(finding))
+        self._checks.append(record)
         self._write(finished=False)
         line = f"{self._session}: {check.name}: {finding.outcome} ({seconds:.2f} s)"
         sys.stdout.write(line + (f": {finding.reason}\n" if finding.reason else "\n"))

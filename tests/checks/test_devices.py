@@ -19,6 +19,7 @@ from kernels.seeding.collectives import FAULTS  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
 from warpfront_checks import children  # noqa: E402
+from warpfront_checks.children import DONE, Returned  # noqa: E402
 from warpfront_checks.devices import device_session as roll_call  # noqa: E402
 from warpfront_checks.devices import worker  # noqa: E402
 from warpfront_checks.devices.device_session import (  # noqa: E402
@@ -204,17 +205,21 @@ def test_a_rank_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch) 
     assert "hung: no answer in 0 s" in told.finding("broadcast", "gloo").reason
 
 
+def answered(document: dict[str, Any]) -> Returned:
+    return Returned(item={}, place=0, outcome=DONE, seconds=0.0, document=document)
+
+
 def test_one_rank_that_disagrees_fails_the_operation() -> None:
     good = {name: {"fault": "", "unsupported": ""} for name in OPERATIONS}
     bad = {**good, "broadcast": {"fault": "broadcast of 33 int64: wrong", "unsupported": ""}}
-    told = Told(results=(good, bad), endings=("", ""))
+    told = Told([answered(good), answered(bad)])
     assert told.finding("broadcast", "nccl").reason == "rank 1: broadcast of 33 int64: wrong"
     assert told.finding("all_gather", "nccl").outcome == "passed"
 
 
 def test_an_operation_that_a_backend_lacks_is_no_pass() -> None:
     lacking = {name: {"fault": "", "unsupported": "not supported"} for name in OPERATIONS}
-    told = Told(results=(lacking,), endings=("",))
+    told = Told([answered(lacking)])
     assert told.finding("broadcast", "nccl").outcome == "failed"
 
 

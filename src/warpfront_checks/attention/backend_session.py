@@ -85,11 +85,7 @@ def record_attention(claims: Claims, recorder: Recorder, effort: CheckOptions = 
 
 
 def record_tiers(
-    claims: Claims,
-    recorder: Recorder,
-    effort: CheckOptions,
-    tiers: Sequence[Tier],
-    seconds: float = 0.0,
+    claims: Claims, recorder: Recorder, effort: CheckOptions, tiers: Sequence[Tier]
 ) -> None:
     attention: Any = torch.nn.attention
     listed: list[object] = getattr(attention, "list_flash_attention_impls", list)()
@@ -105,7 +101,7 @@ def record_tiers(
         _children(
             claims.device,
             list(cases_of(tier, claims.device, effort)),
-            seconds or (COMPILED_SECONDS if tier.compiled else CASE_SECONDS),
+            COMPILED_SECONDS if tier.compiled else CASE_SECONDS,
             1 if effort.quick else tier.lanes,
         )
         for tier in present
@@ -115,7 +111,7 @@ def record_tiers(
         for tier, returned in zip(present, returned_by_tier, strict=True)
     ]
     folder = recorder.path.parent
-    time_tiers = partial(_time_tiers, claims.device, effort, seconds or COMPILED_SECONDS)
+    time_tiers = partial(_time_tiers, claims.device, effort)
     # With --quick, in parallel with the cases: most of the time is start-up and compiling.
     early = time_tiers(present) if effort.quick else None
 
@@ -202,12 +198,12 @@ def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:
 
 
 def _time_tiers(
-    device: str, effort: CheckOptions, seconds: float, tiers: Sequence[Tier]
+    device: str, effort: CheckOptions, tiers: Sequence[Tier]
 ) -> Iterator[tuple[Tier, Returned]]:
     """Time all backends one after the other in one child, which starts once."""
     parameters = {**_TIMED, "dtype": DTYPES_OF[device][0], "length": TIMED_LENGTHS[device]}
     items = [_item(tier, device, effort, **parameters) for tier in tiers]
-    return zip(tiers, _children(device, items, seconds), strict=True)
+    return zip(tiers, _children(device, items, COMPILED_SECONDS), strict=True)
 
 
 def _find_order(

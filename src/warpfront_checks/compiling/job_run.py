@@ -154,10 +154,10 @@ class CompileJobRun:
         argv = (sys.executable, "setup.py", "build_ext", *folders)
         environment = {**self.job.environment, "MAX_JOBS": str(self.job.jobs)}
         folder = (tree / unit.path).parent
-        completed = self._ran(argv, name, cwd=folder, environment=environment, bounded=False)
+        completed = self._ran(argv, name, cwd=folder, environment=environment)
         if completed.returncode != 0:
             return self._judged(completed, name)
-        imported = self._ran((sys.executable, "-c", _IMPORT, str(built)), name, bounded=False)
+        imported = self._ran((sys.executable, "-c", _IMPORT, str(built)), name)
         seconds = completed.seconds + imported.seconds
         finding = self._judged(dataclasses.replace(imported, seconds=seconds), name)
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
@@ -211,14 +211,13 @@ class CompileJobRun:
         *,
         cwd: Path | None = None,
         environment: dict[str, str] | None = None,
-        bounded: bool = True,
     ) -> Ended:
         """Run in a folder of its own. torch maps more address space than it uses, so a program
         that loads it is bounded by the container alone.
         """
         folder = self.job.scratch / name
         folder.mkdir(parents=True, exist_ok=True)
-        memory = self.job.memory_bytes if bounded and argv[0] != sys.executable else 1 << 46
+        memory = self.job.memory_bytes if argv[0] != sys.executable else 1 << 46
         return ran(
             argv,
             seconds=self.job.seconds,

@@ -134,7 +134,10 @@ def _check_file(path: Path, claims: Claims) -> int:
             if obstacle:
                 sys.stdout.write(f"unavailable: {case} {dtype}: not computed here: {obstacle}\n")
                 continue
-            finding = _found(golden, case, dtype, claims.device)
+            try:
+                finding = check_case(golden, case, dtype, claims.device)
+            except RuntimeError as error:  # out of memory, or a device that breaks down
+                finding = finding_from(error)
             findings.append((f"{case} {dtype}", finding))
     except GoldenError as error:
         sys.stderr.write(f"error: {error}\n  hint: make it anew with `golden make`\n")
@@ -145,14 +148,6 @@ def _check_file(path: Path, claims: Claims) -> int:
         sys.stdout.write(f"{finding.outcome}: {name}: {finding.reason}\n")
     sys.stdout.write(f"{len(findings) - len(bad)} of {len(findings)} passed on {claims.target}\n")
     return 1 if bad else 0
-
-
-def _found(golden: Golden, case: str, dtype: str, device: str) -> CheckFinding:
-    """Return a case's result; a device that is out of memory or breaks down is an error."""
-    try:
-        return check_case(golden, case, dtype, device)
-    except RuntimeError as error:
-        return finding_from(error)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -115,7 +115,7 @@ def _foreseen(uv: str, arguments: Sequence[str], command: tuple[str, ...], home:
         policy = read_policy(home / "guard" / "policy.json")
     except GuardError:
         return ""  # the refusal reports it
-    log = _asked_again(uv, arguments, command, more={"RUST_LOG": "uv_resolver=debug"})
+    log = _asked_again(uv, arguments, command, RUST_LOG="uv_resolver=debug")
     releases, chosen = read_uv_log(log, policy)
     broken = unusable(releases, read_installs(log))
     if broken or command != ("pip", "install") or "--no-deps" in arguments:
@@ -148,13 +148,7 @@ def overrides_of(
     return overrides
 
 
-def _asked_again(
-    uv: str,
-    arguments: Sequence[str],
-    command: tuple[str, ...],
-    *,
-    more: Mapping[str, str] | None = None,
-) -> str:
+def _asked_again(uv: str, arguments: Sequence[str], command: tuple[str, ...], **more: str) -> str:
     """Return uv's stderr of a dry run, with `more` in its environment; "" if that is not
     possible: it reads from standard input, or knows no dry run.
     """
@@ -168,7 +162,7 @@ def _asked_again(
             errors="replace",
             timeout=_DRY_RUN_SECONDS,
             check=False,
-            env={**os.environ, **_PLAIN, **(more or {})},
+            env={**os.environ, **_PLAIN, **more},
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

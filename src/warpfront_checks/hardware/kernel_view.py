@@ -39,9 +39,6 @@ class KernelView:
     unseen: tuple[str, ...] = ()
     lists_pci: bool = False
 
-    def document(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def nvidia_boards(reader: Machine) -> Iterator[tuple[str, str]]:
     """Yield PCI address and name (`NVIDIA H100 80GB HBM3`) of each GPU below /proc."""
@@ -142,4 +139,4 @@ def view_of(document: Mapping[str, Any]) -> KernelView:
 
 def main(vendor: str) -> None:
     """Print this process's view as JSON."""
-    sys.stdout.write(json.dumps(read_kernel(Machine(), vendor).document()) + "\n")
+    sys.stdout.write(json.dumps(asdict(read_kernel(Machine(), vendor))) + "\n")

@@ -105,10 +105,8 @@ class Recording(Machine):
 
     @property
     def evidence(self) -> tuple[ProbeRecord, ...]:
-        answers = self._answers.items()
-        return tuple(
-            ProbeRecord(source=source, said=_text_of(answer)) for source, answer in answers
-        )
+        said = {source: _text_of(answer) for source, answer in self._answers.items()}
+        return tuple(ProbeRecord(source=source, said=text) for source, text in said.items())
 
     def text(self, path: str) -> str | None:
         return self._stored(path, self._machine.text(path))
