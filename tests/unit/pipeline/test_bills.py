@@ -17,8 +17,8 @@ from warpfront.cli.tasks import namespace
 from warpfront.commands.bills import Billed, bills
 from warpfront.commands.why_published import who_asked
 from warpfront.errors import BlockedError, InputError
+from warpfront.images.built import CREATED as CREATED_LABEL
 from warpfront.images.labels import CELL, LOCK
-from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import Workspace, open_workspace

@@ -13,9 +13,9 @@ from bills import A_CONTENTS, CREATED
 from builders import A_RESOLVED_BASE, a_built_image, a_cell, a_lock, a_verification, a_wheel
 
 from warpfront.errors import NotPublishableError
+from warpfront.images.built import CREATED as CREATED_LABEL
 from warpfront.images.built import REVISION
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, SOURCE, UV
-from warpfront.images.labels import CREATED as CREATED_LABEL
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
 from warpfront.release.papers import ImagePapers
