@@ -154,10 +154,8 @@ def match_policies(claims: Claims) -> CheckFinding:
         if policy["level"] == "forbid" and value is not None and re.search(policy["value"], value):
             wrong.append(f"{policy['name']} is {value!r}: {policy['effect']} ({policy['source']})")
     advice = [f"{p['name']}: {p['value']}" for p in claims.policies if p["level"] == "advise"]
-    details = {"policies": [dict(policy) for policy in claims.policies]}
-    if wrong:
-        return failed("; ".join(wrong), **details)
-    return passed(f"advice: {'; '.join(advice)}" if advice else "", **details)
+    summary = f"advice: {'; '.join(advice)}" if advice else ""
+    return judged_by_all(wrong, summary, policies=[dict(policy) for policy in claims.policies])
 
 
 def import_torch(environment: dict[str, object]) -> CheckFinding:
@@ -367,9 +365,8 @@ def use_companion(name: str) -> CheckFinding:
         ramp = torch.linspace(-0.5, 0.5, 64)
         same = module.functional.lfilter(ramp, torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]))
         if not torch.equal(same, ramp):
-            return failed(
-                "torchaudio.functional.lfilter's identity changed its input", version=version
-            )
+            changed = "torchaudio.functional.lfilter's identity changed its input"
+            return failed(changed, version=version)
     else:
         importlib.import_module("triton.language")
         importlib.import_module("triton._C.libtriton")

@@ -316,7 +316,7 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
     """An H100's gradient of a query's bias was 9.4 times as far off as the CPU's."""
     drawn = torch.rand(64, generator=torch.Generator().manual_seed(0))
     how = Precision(dtype=torch.float32)
-    specimen = Specimen(family="", model=Cancelling(), inputs=(drawn,), precision=how)
+    specimen = Specimen(model=Cancelling(), inputs=(drawn,), precision=how)
     exact, found = specimen.exact, specimen.same_dtype
     narrow = {name: gradient.float() for name, gradient in exact.gradients.items()}
     lucky = replace(exact, logits=exact.logits.float(), gradients=narrow)
@@ -384,7 +384,7 @@ def test_a_fused_attention_may_cut_off_what_it_takes_its_gradients_from() -> Non
     q, k, v = (torch.randn(1, 2, 512, 16, generator=generator) for _ in range(3))
     inputs = (q, 1 + k / 64, 1 + v / 64)
     how = Precision(dtype=torch.float32)
-    specimen = Specimen(family="", model=AlikeKeys(), inputs=inputs, precision=how)
+    specimen = Specimen(model=AlikeKeys(), inputs=inputs, precision=how)
     model, sent = specimen.sent("cpu")
     model.truncates = True
     found, exact = run_plainly(model, model, sent), specimen.exact

@@ -76,13 +76,10 @@ def _tried(built: Built, feed: Mapping[str, Tensor]) -> FedModel:
     _, loss = model(*inputs)
     loss.backward()
     model.zero_grad(set_to_none=True)
-    precision = Precision(dtype=torch.float32)
-    name = built.architecture.title
+    how = Precision(dtype=torch.float32)
     return FedModel(
         built=built,
-        specimen=Specimen(
-            family=name, model=model, inputs=inputs, precision=precision, wide=float64_region
-        ),
+        specimen=Specimen(model=model, inputs=inputs, precision=how, wide=float64_region),
         layers=observed_layers(model, inputs),
         fed={name: tuple(value.shape) for name, value in feed.items()},
     )

@@ -19,7 +19,7 @@ from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.check_options import STRICT, USUAL, CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.models.families import FAMILIES, NETWORKS, Family
-from warpfront_checks.models.replaying import first_over, judge_ends, judge_layers, judge_places
+from warpfront_checks.models.replaying import judge_ends, judge_layers, judge_places
 from warpfront_checks.models.specimens import Precision, Specimen, make_specimen
 from warpfront_checks.models.training import judge_training
 from warpfront_checks.models.watching import Pass, layers_of, run_plainly, watch
@@ -224,14 +224,13 @@ def _check(family: Family, mode: str, benches: Sequence[Proving], profile: str) 
 
 def finding_of(tables: dict[int, list[Verdict]], label: str, profile: str = STRICT) -> CheckFinding:
     """The first row over its budget names the layer; details have each layer's largest share."""
-    used: dict[str, float] = {}
-    for row in (row for rows in tables.values() for row in rows):
-        used[row.layer] = max(used.get(row.layer, 0.0), float(f"{row.used:.3g}"))
     rows = [row for table in tables.values() for row in table]
-    first = {seed: first_over(table, profile) for seed, table in tables.items()}
-    bad = {seed: row for seed, row in first.items() if row is not None}
-    seed_faults = [(seed, row.fault_by(profile)) for seed in bad for row in tables[seed]]
-    faults = [f"seed {seed}: {fault}" for seed, fault in seed_faults if fault]
+    used: dict[str, float] = {}
+    for row in rows:
+        used[row.layer] = max(used.get(row.layer, 0.0), float(f"{row.used:.3g}"))
+    seeded = ((seed, row) for seed, table in tables.items() for row in table)
+    over = [(seed, row) for seed, row in seeded if row.fault_by(profile)]
+    faults = [f"seed {seed}: {row.fault_by(profile)}" for seed, row in over]
     details: dict[str, object] = {
         "tensors": len(rows),
         "layers": used,
@@ -239,8 +238,8 @@ def finding_of(tables: dict[int, list[Verdict]], label: str, profile: str = STRI
         "faults": faults[:_SHOWN],
         "faults_in_all": len(faults),
     }
-    if bad:
-        details["first_over"] = next(iter(bad.values())).layer
+    if over:
+        details["first_over"] = over[0][1].layer
         faults[0] = f"{label}, {faults[0]}"
     return judged(faults, f"largest share of a budget {max(used.values()):.2f}", **details)
 

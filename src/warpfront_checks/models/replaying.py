@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.cases.measured import R_STEPS, Limits
-from warpfront_checks.check_options import STRICT
 from warpfront_checks.executing import converted
 from warpfront_checks.models.specimens import Precision, Specimen
 from warpfront_checks.models.watching import Call, Pass, tensors_of
@@ -119,9 +118,9 @@ def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) ->
     return replace(verdict, layer="loss", name=f"step {step}", profiles=profiles)
 
 
-def first_over(rows: list[Verdict], profile: str = STRICT) -> Verdict | None:
+def first_over(rows: list[Verdict]) -> Verdict | None:
     """Return the row that is over its budget first, in the order of computation."""
-    return next((row for row in rows if row.fault_by(profile)), None)
+    return next((row for row in rows if row.fault_by()), None)
 
 
 def _judge_call(

@@ -54,7 +54,6 @@ class Specimen:
     is a region in which the model's code stays in float64.
     """
 
-    family: str
     model: nn.Module
     inputs: tuple[Tensor, ...]
     precision: Precision
@@ -110,7 +109,7 @@ def make_specimen(family: Family, precision: Precision, seed: int = 0) -> Specim
     for _ in range(_TRIES):
         drawn, dtype = family.inputs(generator), precision.parameters
         inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in drawn)
-        specimen = Specimen(family=family.name, model=model, inputs=inputs, precision=precision)
+        specimen = Specimen(model=model, inputs=inputs, precision=precision)
         if _decided(specimen):
             return specimen
     raise UndecidedError(f"{family.name}: {_TRIES} sets of inputs are all close to a tie")

@@ -37,7 +37,9 @@ from warpfront_checks.results import (
     errored,
     failed,
     judged,
+    judged_by_all,
     passed,
+    several,
     unavailable,
 )
 from warpfront_checks.stack.descriptions import Description, description, optional_files, starts
@@ -279,10 +281,8 @@ def all_compiled(report: ImportReport) -> CheckFinding:
         return failed(f"not known: {report.ending or 'nothing was said'}")
     compiled: Mapping[str, Mapping[str, Any]] = report.document["compiled"]
     wrong = [f"{name}: {why_not(facts)}" for name, facts in compiled.items() if facts.get("error")]
-    if wrong:
-        return failed("; ".join(wrong), compiled=compiled)
     files = [Path(file).name for facts in compiled.values() for file in facts["loaded"]]
-    return passed(", ".join(files), compiled=compiled)
+    return judged_by_all(wrong, ", ".join(files), compiled=compiled)
 
 
 def why_not(facts: Mapping[str, Any]) -> str:
@@ -290,10 +290,8 @@ def why_not(facts: Mapping[str, Any]) -> str:
     if facts.get("libraries"):
         return f"lacks {', '.join(facts['libraries'])}"
     if facts.get("symbols"):
-        symbols = facts["symbols"]
-        more = f" and {len(symbols) - _SHOWN} more" if len(symbols) > _SHOWN else ""
-        listed = f"{'; '.join(symbols[:_SHOWN])}{more}"
-        return f"lacks symbols (built against another torch?): {listed}"
+        symbols = several(facts["symbols"], _SHOWN)
+        return f"lacks symbols (built against another torch?): {symbols}"
     none = " (its wheel brings no such file)" if facts.get("file", "") is None else ""
     return f"{facts.get('said') or facts['error']}{none}"
 
