@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import without_secrets
-from warpfront.wheels.core_metadata import read_wheel_name
+from warpfront.wheels.core_metadata import read_file_name
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_file_names
 from warpfront.wheels.requirement_lines import requirement_name
@@ -261,17 +261,10 @@ def _versions(
     offered: tuple[Link, ...], name: str, usable: frozenset[Tag]
 ) -> tuple[Version, ...] | None:
     """Return the versions whose wheels this cell could install; None for no file of that name."""
-    versions, readable = set[Version](), False
-    for link in offered:
-        if not link.filename.endswith(".whl"):
-            readable = readable or canonicalize_name(link.filename.rpartition("-")[0]) == name
-            continue
-        wheel = read_wheel_name(link.filename)
-        if wheel and wheel.name == name:
-            readable = True
-            if not usable.isdisjoint(wheel.tags):
-                versions.add(wheel.version)
-    return tuple(versions) if readable else None
+    named = [file for link in offered if (file := read_file_name(link.filename))]
+    files = [file for file in named if file.name == name]
+    versions = {file.version for file in files if not usable.isdisjoint(file.tags)}
+    return tuple(versions) if files else None
 
 
 # uv's words: "X==1.2 has no usable wheels", "all of: X<2 have no wheels with a matching ... tag".
