@@ -6,7 +6,6 @@ guard, which the content hash covers, and is no part of it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -110,12 +109,10 @@ def _reused(item: Prepared, image: StoredImage, store: Store, engine: Engine) ->
     """Return an existing image under the cell's own reference, which may have moved since."""
     if item.cell.local_reference not in image.references:
         engine.tag(image.id, item.cell.local_reference)
-    before: BuiltImage | None = None  # the record of the build that made this very image
-    # One that cannot be read is as good as none; this build writes a new one.
-    with contextlib.suppress(StoreError):
-        stored = store.load(item.cell.id, "build", (BuiltImage, Blocked, Failed))
-        if isinstance(stored, BuiltImage) and stored.image_id == image.id:
-            before = stored
+    # The record of the build that made this very image, where it can be read.
+    stored = store.readable(item.cell.id, "build", (BuiltImage, Blocked, Failed))
+    is_of_it = isinstance(stored, BuiltImage) and stored.image_id == image.id
+    before: BuiltImage | None = stored if is_of_it else None
     return BuiltImage(
         cell_id=item.cell.id,
         reference=item.cell.local_reference,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from warpfront.errors import BuildFailedError, StoreError, WheelError
+from warpfront.errors import BuildFailedError, WheelError
 from warpfront.images.built import BuiltImage
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Failed
@@ -48,9 +48,8 @@ def within_budget(
         if now is not None:
             store.save(cell.id, _NAME, now)
         return built
-    before: SizeBreakdown | None = None
-    with contextlib.suppress(StoreError):  # of another version: then the largest parts are listed
-        before = store.load(cell.id, _NAME, (SizeBreakdown,))
+    # None if of another version: then the largest parts are listed.
+    before: SizeBreakdown | None = store.readable(cell.id, _NAME, (SizeBreakdown,))
     size, budget = readable_size(built.size_bytes), readable_size(cell.budget_bytes)
     lines = "".join(f"\n    {line}" for line in _lines(now, before))
     return Failed(
