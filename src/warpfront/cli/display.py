@@ -149,8 +149,8 @@ class Display:
     def advance(self, transfer_name: str, done_bytes: int, total_bytes: int) -> None:
         with self._lock:
             now = self._clock()
-            begun = _Transfer(since=now, begun_bytes=done_bytes, printed_at=now)
-            transfer = self._transfers.setdefault(transfer_name, begun)
+            new_transfer = _Transfer(since=now, begun_bytes=done_bytes, printed_at=now)
+            transfer = self._transfers.setdefault(transfer_name, new_transfer)
             transfer.done_bytes, transfer.total_bytes = done_bytes, total_bytes
             is_over = done_bytes >= total_bytes
             if is_over:

@@ -301,8 +301,8 @@ def _ending_of(
     session: nox.Session, name: str, claims: Path, results: Path, effort: CheckOptions
 ) -> str:
     """Return how a session ended beside others; one that none answers for is run now, alone."""
-    known = _endings(results).get(name)
-    return _run_checks(session, [name], claims, results, effort) if known is None else known
+    ending = _endings(results).get(name)
+    return _run_checks(session, [name], claims, results, effort) if ending is None else ending
 
 
 def _endings(results: Path) -> dict[str, str]:

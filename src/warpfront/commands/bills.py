@@ -126,10 +126,8 @@ def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[
             labels = check.details.get("labels")
             if check.name == "labels and tag" and isinstance(labels, Mapping) and CREATED in labels:
                 return {str(name): str(value) for name, value in labels.items()}
-    raise BlockedError(
-        f"{cell.id}: no verification says what labels its image has",
-        hint=f"warpfront verify --only {cell.id}",
-    )
+    hint = f"warpfront verify --only {cell.id}"
+    raise BlockedError(f"{cell.id}: no verification says what labels its image has", hint=hint)
 
 
 _LIMIT_SECONDS = 900.0

@@ -111,8 +111,8 @@ def published_already(
             reference = f"{names.repository}@{held.digest}"
             watch.say(f"{cell.id}: this content is published: {reference}")
             image = pull(read_reference(reference), engine, watch)
-            own = engine.image(built.image_id)
-            if own is None or not _is_same_build(image, own):
+            local_image = engine.image(built.image_id)
+            if local_image is None or not _is_same_build(image, local_image):
                 watch.say(f"{cell.id}: not so: its layers, settings or labels are others")
                 continue
             identities = tuple(sorted(held.identities))
@@ -238,9 +238,8 @@ def leave_images(
     engine.save([image.reference for image in built], archive)
     digest, facts = sha256_of(archive), identities(archive)
     for image in built:
-        names = {image.image_id, *facts.get(image.reference, ())}
-        ids_of = tuple(sorted(names))
-        value = ImageFile(cell_id=image.cell_id, job=job, sha256=digest, identities=ids_of)
+        names = tuple(sorted({image.image_id, *facts.get(image.reference, ())}))
+        value = ImageFile(cell_id=image.cell_id, job=job, sha256=digest, identities=names)
         store.save(image.cell_id, FILE_NAME, value)
 
 
@@ -257,8 +256,8 @@ def take_image(cell: Cell, store: Store, folders: Iterable[Path], engine: Engine
     if images is None and file is not None:
         # The archive, with or without a folder of the artifact's name around it.
         place = f"{IMAGES}-{file.job}/{_ARCHIVE}"
-        found = (path for f in folders for path in (*f.glob(place), *f.glob(f"*/{place}")))
-        archive = next(found, None)
+        paths = (path for f in folders for path in (*f.glob(place), *f.glob(f"*/{place}")))
+        archive = next(paths, None)
         if archive is None:
             return _refused(cell, f"no artifact {IMAGES}-{file.job}, which has its image")
         if sha256_of(archive) != file.sha256:
@@ -291,7 +290,7 @@ def identities(archive: Path) -> dict[str, set[str]]:
             if member.name in {"manifest.json", "index.json"}:
                 stream = tar.extractfile(member)
                 documents[member.name] = json.load(stream) if stream else None
-    listed = documents.get("manifest.json")
+    listed, index = documents.get("manifest.json"), documents.get("index.json")
     if not isinstance(listed, list):
         raise EngineError(f"{archive}: the engine saved no image")
     ids: dict[str, set[str]] = {}
@@ -299,7 +298,6 @@ def identities(archive: Path) -> dict[str, set[str]]:
         config = f"sha256:{Path(entry['Config']).name.removesuffix('.json')}"
         for reference in entry.get("RepoTags") or ():
             ids.setdefault(reference, set()).add(config)
-    index = documents.get("index.json")
     for entry in index.get("manifests", ()) if isinstance(index, dict) else ():
         reference = entry.get("annotations", {}).get("io.containerd.image.name", "")
         if reference in ids:

@@ -89,7 +89,7 @@ def work(
             if error.kind is FailureKind.INPUT:  # a mistake of the call
                 raise
             hindrance = error
-        tried = partial(
+        run_cell = partial(
             _tried, act, step=job_request.step, retries=retries, watch=watch, pause=pause
         )
         for cell in cells:
@@ -97,7 +97,7 @@ def work(
             if hindrance is not None:
                 cell_results, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
             else:
-                cell_results, tries[cell] = tried(cell)
+                cell_results, tries[cell] = run_cell(cell)
             _keep_reason(cell_results, job_request, store)
             results += [_judged_again(result, before[cell], store) for result in cell_results]
         finish(results)

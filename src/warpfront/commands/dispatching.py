@@ -70,10 +70,8 @@ def dispatch(
         blocked=now.blocked,
         offline=offline,
     )
-    notes += unknown
-    if before is not None:
-        notes += tuple(changed_cells(now.cells, before))
-    return dataclasses.replace(planned, notes=notes)
+    changed = () if before is None else changed_cells(now.cells, before)
+    return dataclasses.replace(planned, notes=(*notes, *unknown, *changed))
 
 
 def _offline(runners: Iterable[Runner]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -86,9 +84,9 @@ def _offline(runners: Iterable[Runner]) -> tuple[dict[str, str], tuple[str, ...]
     api = forge_api(variables, variables.get("RUNNERS_TOKEN", ""))
     if api is None:
         return {}, ()
-    own = (runner for runner in runners if runner.trust == "self-hosted" and not runner.scale_set)
+    rows = (runner for runner in runners if runner.trust == "self-hosted" and not runner.scale_set)
     offline: dict[str, str] = {}
-    for runner in (runner for runner in own if not runner.group):
+    for runner in (runner for runner in rows if not runner.group):
         try:
             serves = api.serves(runner.labels)
         except (InputError, UnavailableError) as error:
@@ -140,11 +138,9 @@ def fingerprint(cells: Iterable[Cell], material: Material, folders: Folders) -> 
     states_now = {}
     for cell_id, value in values.items():
         wheels = locks[cell_id].wheels if cell_id in locks else ()
-        states_now[cell_id] = CellState(
-            fingerprint=value,
-            wheels={wheel.name: wheel.version for wheel in wheels},
-            size_bytes=sum(wheel.size_bytes for wheel in wheels),
-        )
+        versions = {wheel.name: wheel.version for wheel in wheels}
+        size = sum(wheel.size_bytes for wheel in wheels)
+        states_now[cell_id] = CellState(fingerprint=value, wheels=versions, size_bytes=size)
     return Fingerprinted(cells=states_now, blocked=blocked)
 
 

@@ -140,8 +140,8 @@ def examine_drivers(
 def examine_hardware(hardware: Hardware) -> Iterator[Observation]:
     """Yield this machine's accelerators as their drivers report them."""
     kinds = defaultdict[tuple[str, str, str], list[Accelerator]](list)
-    for found in hardware.accelerators:
-        kinds[found.vendor, found.arch, found.name].append(found)
+    for device in hardware.accelerators:
+        kinds[device.vendor, device.arch, device.name].append(device)
     for (vendor, arch, name), devices in kinds.items():
         words = " ".join((name or "unnamed", f"({arch or 'unknown arch'})"))
         memory = devices[0].memory_bytes

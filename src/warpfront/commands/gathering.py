@@ -83,14 +83,14 @@ def judge_run(
     # The jobs without evidence: of a kind together where the state of each is not known.
     kinds = (*planned.build.values(), *planned.bench.values(), planned.publish)
     works = (work for kind in kinds for work in kind)
-    ended = forge.ended
+    ends = forge.ended
     if jobs is not None:
-        ended = tuple(jobs.get(work.name, "no job in this run") for work in works)
+        ends = tuple(jobs.get(work.name, "no job in this run") for work in works)
     end = RunEnd(
         now=now,
         planned=forge.planned,
-        jobs=ended,
-        evidence={cell: found for cell, found in evidence.items() if found},
+        jobs=ends,
+        evidence={cell: part for cell, part in evidence.items() if part},
         publications={cell: publication_of(cell, store) for cell in planned.publishing},
         standings=tuple(filter(None, standings)),
     )

@@ -54,8 +54,9 @@ class House:
             message = f"{reference} is an index of several machines: {', '.join(parts)}"
             raise InputError(message, hint=f"take back each image that is wrong: {listed}")
         name, path = run_name(self.now), named.repository
-        how = {"reason": reason, "run": name}
-        yanked = yank_image(self.registry, named.name, digest, **how, dry_run=dry_run)
+        yanked = yank_image(
+            self.registry, named.name, digest, reason=reason, run=name, dry_run=dry_run
+        )
         for tag in listed_in(self.registry, path, heads_of(self.registry, path)).get(digest, ()):
             why = "an index of several machines lists it; publish what is to be there instead"
             yanked = dataclasses.replace(yanked, kept={**yanked.kept, tag: why})

@@ -157,11 +157,13 @@ def _document(path: Path) -> str | None:
 def _events_as_table(path: Path) -> str:
     """Return the scalars of an event file as CSV: a row a step, a column a tag."""
     try:
-        from tensorboard.backend.event_processing import event_accumulator  # noqa: PLC0415
+        from tensorboard.backend.event_processing.event_accumulator import (  # noqa: PLC0415
+            EventAccumulator,
+        )
     except ModuleNotFoundError:
         hint = "pip install 'warpfront[tensorboard]', or export the scalars as CSV"
         raise InputError(f"{path}: TensorBoard's events need its reader", hint=hint) from None
-    events = event_accumulator.EventAccumulator(str(path), size_guidance={"scalars": 0})
+    events = EventAccumulator(str(path), size_guidance={"scalars": 0})
     events.Reload()
     tags = events.Tags()["scalars"]
     rows: dict[int, dict[str, float]] = {}

@@ -80,10 +80,8 @@ def model_test_text(
     `exceptions` the entry of this architecture is written down. Raise `InputError`.
     """
     if not _NAME.fullmatch(architecture):
-        raise InputError(
-            f"{architecture!r} is no name of an architecture",
-            hint="it is a model_type of transformers: qwen3, llama, whisper",
-        )
+        hint = "it is a model_type of transformers: qwen3, llama, whisper"
+        raise InputError(f"{architecture!r} is no name of an architecture", hint=hint)
     if not _FILE.fullmatch(file):
         raise InputError(f"{file!r} is no name of a test", hint="test_qwen3.py, say")
     exception = next((each for each in exceptions if each["name"] == architecture), {})

@@ -66,13 +66,14 @@ def write_page(
     )
     write_text(path, text)
     if history:
-        found: dict[tuple[str, str], Verification] = {}
+        verifications: dict[tuple[str, str], Verification] = {}
         for row in (row for row in rows if row.verify != NOT_RUN):
             result = store.readable(row.cell_id, f"verify-{row.target}", (Verification,))
-            found |= {(row.cell_id, row.target): result} if result else {}
+            verifications |= {(row.cell_id, row.target): result} if result else {}
         states = [(row, state_of(row)) for row in rows]
-        when = {"made": provenance.created, "revision": provenance.revision}
-        append_text(history, history_line(states, **when, found=found))
+        created, revision = provenance.created, provenance.revision
+        line = history_line(states, made=created, revision=revision, found=verifications)
+        append_text(history, line)
     watch.say(f"wrote {path}")
 
 
@@ -168,10 +169,8 @@ class _Git:
                 return
             reason = push.stderr.strip()
         last = (reason or "no word").splitlines()[-1]
-        raise UnavailableError(
-            f"the history cannot be pushed to {branch}: {last}",
-            hint=f"{TOKEN_VARIABLE} has to hold a token that may write contents",
-        )
+        hint = f"{TOKEN_VARIABLE} has to hold a token that may write contents"
+        raise UnavailableError(f"the history cannot be pushed to {branch}: {last}", hint=hint)
 
     def _commit(self, texts: Mapping[str, str], parent: str) -> str:
         blobs = {

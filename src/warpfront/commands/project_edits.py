@@ -189,8 +189,8 @@ def _instructions(text: str) -> list[tuple[int, str]]:
 
 
 def _row_of(image: str) -> str:
-    found = ((vendor, pattern.search(image)) for vendor, pattern in _TOOLKITS.items())
-    return next((f"{vendor}:{match[1]}" for vendor, match in found if match), "")
+    matches = ((vendor, pattern.search(image)) for vendor, pattern in _TOOLKITS.items())
+    return next((f"{vendor}:{match[1]}" for vendor, match in matches if match), "")
 
 
 def _installed(command: str, files: list[str]) -> tuple[str, ...] | None:

@@ -62,8 +62,7 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
         explanation, requires = explained(registry, named.repository, part, signer=signer)
     cell = next((cell for cell in matrix.cells if cell.id == explanation.labels.get(CELL)), None)
     chain = with_parents((cell,), matrix.cells) if cell else ()
-    states = read_locks(chain, folders)
-    lock = states[cell.id].lock if cell else None
+    lock = read_locks(chain, folders)[cell.id].lock if cell else None
     # Another lock than the one of the build describes other wheels.
     if cell is None or lock is None or lock.digest != explanation.labels.get(LOCK):
         return explanation
@@ -105,10 +104,8 @@ def explained(
     """The same without this project's locks; and what each distribution in the image demands."""
     image = held_image(registry, path, reference) if reference else None
     if image is None:
-        raise InputError(
-            f"{registry.host}/{path} has no {reference or 'tag that was named'}",
-            hint="`warpfront release list` lists what there is",
-        )
+        message = f"{registry.host}/{path} has no {reference or 'tag that was named'}"
+        raise InputError(message, hint="`warpfront release list` lists what there is")
     attached = _Attached(registry, path, image, tuple(registry.referrers(path, image.digest)))
     verifications: list[Verification] = []
     making, proof, unread = attached.statements()
@@ -175,13 +172,12 @@ class _Attached:
         if signer is not None:
             verified = (digest for digest, kind in types.items() if kind == VERIFICATION_TYPE)
             facts = ({"dev.warpfront.verification": digest} for digest in verified)
-            if any(signer.is_signed(self._reference, fact) for fact in facts):
-                return "holds, for the image with its verification"
-            return "there is none of this key that the image and its verification are in"
-        is_tagged = self._has_tag(".sig")
-        if is_tagged or any(kind.startswith(_SIGNATURE_TYPES) for kind in types.values()):
-            return "there is one; --trust names a public key to check it by"
-        return "none"
+            holds = any(signer.is_signed(self._reference, fact) for fact in facts)
+            none = "there is none of this key that the image and its verification are in"
+            return "holds, for the image with its verification" if holds else none
+        is_signed = any(kind.startswith(_SIGNATURE_TYPES) for kind in types.values())
+        some = "there is one; --trust names a public key to check it by"
+        return some if is_signed or self._has_tag(".sig") else "none"
 
     def attestations(self, signer: Signer | None) -> str:
         """Return the names of the attached documents that the key of `signer` attests."""
@@ -226,10 +222,8 @@ def who_asked(
         paths = {wheel.name: house.path(wheel) for wheel in lock.wheels}
         absent = [name for name, path in sorted(paths.items()) if not path.is_file()]
         if absent:
-            raise BlockedError(
-                f"what its wheels demand is not known: {', '.join(absent)} not here",
-                hint=f"warpfront build --only {cell.id}",
-            )
+            message = f"what its wheels demand is not known: {', '.join(absent)} not here"
+            raise BlockedError(message, hint=f"warpfront build --only {cell.id}")
         requires = {name: read_wheel_metadata(path).requires for name, path in paths.items()}
         roots = roots_of(chain, lock.wheels)
         edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)

@@ -94,8 +94,8 @@ def _ages_of_bases(
 ) -> Iterable[str]:
     bases = {}
     for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
-        found = resolved.get(base.name)
-        image = engine.image(found.reference) if isinstance(found, ResolvedBase) else None
+        base_image = resolved.get(base.name)
+        image = engine.image(base_image.reference) if isinstance(base_image, ResolvedBase) else None
         bases[base.name] = (base, image.created if image else "")
     limit = maintenance.base_max_age_days
     explicit = maintenance != Maintenance()

@@ -57,8 +57,9 @@ def _facts(
     # An unreadable one is an error of this cell on this target.
     content_hash = getattr(build, "content_hash", "")
     for target, reason in unread.items():
-        facts = {"content_hash": content_hash, "reason": reason}
-        verifications[target] = unread_verification(cell.id, target, **facts)
+        verifications[target] = unread_verification(
+            cell.id, target, content_hash=content_hash, reason=reason
+        )
     # A job verified nothing: its machine was not ready, or a hand-over missing.
     not_run = {
         target: failed

@@ -419,10 +419,12 @@ class CellVerification:
         """Add the sessions that other packages register for a cell with a project."""
         if self.cell.tree is None:
             return verification
-        image, tools = (self.cell, self.image.built), {"engine": self.engine, "watch": self.watch}
+        cell, built, folders = self.cell, self.image.built, self.folders
         try:
             for check in registered(PROJECT_CHECKS):
-                verification = check(verification, *image, self.folders, **tools)
+                verification = check(
+                    verification, cell, built, folders, engine=self.engine, watch=self.watch
+                )
         except ModuleNotFoundError as error:
             unread = CheckResult(
                 session="static",

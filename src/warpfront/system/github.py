@@ -112,15 +112,15 @@ def read_invocation(environment: Mapping[str, str]) -> Invocation:
     """Return the CI run of this process, from the variables that GitHub or GitLab sets."""
     if environment.get("GITHUB_ACTIONS") == "true":
         names = ["SERVER_URL", "REPOSITORY", "WORKFLOW_REF", "RUN_ID"]
-        found = [environment.get(f"GITHUB_{name}", "") for name in names]
-        server, repository, workflow, run = found
+        values = [environment.get(f"GITHUB_{name}", "") for name in names]
+        server, repository, workflow, run = values
         attempt = environment.get("GITHUB_RUN_ATTEMPT", "") or "1"
         builder = f"{server}/{workflow}"
         invocation = f"{server}/{repository}/actions/runs/{run}/attempts/{attempt}"
     elif environment.get("GITLAB_CI") == "true":
         names = ["CI_PROJECT_URL", "CI_RUNNER_ID", "CI_JOB_URL"]
-        found = [environment.get(name, "") for name in names]
-        builder, invocation = f"{found[0]}/-/runners/{found[1]}", found[2]
+        values = [environment.get(name, "") for name in names]
+        builder, invocation = f"{values[0]}/-/runners/{values[1]}", values[2]
     else:
         return Invocation()
-    return Invocation(builder=builder, invocation=invocation) if all(found) else Invocation()
+    return Invocation(builder=builder, invocation=invocation) if all(values) else Invocation()

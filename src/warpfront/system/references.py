@@ -50,10 +50,8 @@ def read_reference(text: str) -> Reference:
     if separator and not is_digest(digest):
         wrong = wrong or f"{digest!r} is no digest (sha256: and 64 hex digits)"
     if wrong:
-        raise InputError(
-            f"{text!r} is no image reference: {wrong}",
-            hint="write it whole: registry.example/repository:tag, or ...@sha256:...",
-        )
+        hint = "write it whole: registry.example/repository:tag, or ...@sha256:..."
+        raise InputError(f"{text!r} is no image reference: {wrong}", hint=hint)
     return Reference(host=host, repository=repository, tag=tag, digest=digest)
 
 

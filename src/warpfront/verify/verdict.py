@@ -16,7 +16,7 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from warpfront import errors
 from warpfront.step_results import Blocked, Failed
@@ -262,22 +262,31 @@ def _judged(name: Named, results: Sequence[CheckResult | None]) -> CheckResult:
     )
 
 
-_REGISTRY: Mapping[str, Any] = {
-    "registry": "registry",
-    "step": "publish",
-    "fault": errors.RegistryFault.WRONG,
-}
 _BY_EXIT_CODE: dict[int, Callable[[str], errors.WarpfrontError]] = {
     **{
         error.exit_code: error
         for error in (
-            *(errors.BuildFailedError, errors.EngineError, errors.InputError, errors.LockError),
-            *(errors.NotPublishableError, errors.NotVerifiedError, errors.RenderError),
-            *(errors.SignatureError, errors.SlowerError, errors.StoreError),
-            *(errors.TagConflictError, errors.WheelError),
+            errors.BuildFailedError,
+            errors.EngineError,
+            errors.InputError,
+            errors.LockError,
+            errors.NotPublishableError,
+            errors.NotVerifiedError,
+            errors.RenderError,
+            errors.SignatureError,
+            errors.SlowerError,
+            errors.StoreError,
+            errors.TagConflictError,
+            errors.WheelError,
         )
     },
-    errors.RegistryError.exit_code: functools.partial(errors.RegistryError, **_REGISTRY, hint=""),
+    errors.RegistryError.exit_code: functools.partial(
+        errors.RegistryError,
+        registry="registry",
+        step="publish",
+        fault=errors.RegistryFault.WRONG,
+        hint="",
+    ),
 }
 
 

@@ -10,7 +10,6 @@ import tokenize
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -156,8 +155,8 @@ class _Reading:
         target = self._inside(resolved.parent / include.path, label=where)
         if include.project:
             extras = tuple((Part.EXTRA, extra) for extra in include.extras)
-            found = self.follow_project(target, extras, group=include.group, part=include.part)
-            if not found and not include.group:
+            is_project = self.follow_project(target, extras, group=include.group, part=include.part)
+            if not is_project and not include.group:
                 unknown = (f"{where}: the folder was not followed: no project",)
                 file = FileRequirements(path=self._shown(target), unknown=unknown)
                 self.read.setdefault(target / "pyproject.toml", file)
@@ -170,14 +169,19 @@ class _Reading:
             raise InputError(f"{where}: no such file", hint=hint)
 
     def follow_project(
-        self, folder: Path, extras: tuple[tuple[Part, str], ...] = (), **of: Any
+        self,
+        folder: Path,
+        extras: tuple[tuple[Part, str], ...] = (),
+        *,
+        group: str = "",
+        part: Part = Part.EXTRA,
     ) -> bool:
         """Read the files of a project as a build does, once each. Return whether it has any.
-        `extras` are those to install; `of` is the group and part that all lines belong to.
+        `extras` are those to install; `group` is what all lines belong to.
         """
         paths = [folder / name for name in _PROJECT_FILES if (folder / name).is_file()]
         for path in paths:
-            self.follow(path, **of)
+            self.follow(path, group=group, part=part)
             resolved = path.resolve()
             self.asked_for[resolved] = (*self.asked_for.get(resolved, ()), *extras)
             if self.read[resolved].is_static:
@@ -213,10 +217,9 @@ def read_file(
     """
     text = _read_text(path, label)
     if path.name in _LOCKS:
-        raise InputError(
-            f"{label}: the lock of a tool for several environments, which no installer reads",
-            hint=f"export it for one ({_LOCKS[path.name]}), or name the file that it was made of",
-        )
+        message = f"{label}: the lock of a tool for several environments, which no installer reads"
+        hint = f"export it for one ({_LOCKS[path.name]}), or name the file that it was made of"
+        raise InputError(message, hint=hint)
     if path.suffix == ".toml" or path.name == "Pipfile":
         return read_pyproject(text, path=label)
     if path.name == "setup.cfg":

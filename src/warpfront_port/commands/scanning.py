@@ -119,9 +119,9 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     packages = {
         PurePosixPath(file.path).parent for file in tree.files if file.path.endswith("/__init__.py")
     }
-    own = frozenset(folder.name for folder in packages if folder.parent not in packages)
+    own_packages = frozenset(folder.name for folder in packages if folder.parent not in packages)
     base = Context(
-        own_packages=own,
+        own_packages=own_packages,
         evidence=evidence_of(texts, project),
         started=product.started,
         dispensable=project.dispensable,

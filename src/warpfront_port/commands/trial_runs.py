@@ -171,15 +171,15 @@ def try_in(
         reason = "its lock no longer fits the matrix"
         return Blocked(cell_id=cell.id, step="verify", reason=reason, hint=hint)
     access = VENDORS[cell.vendor].device_access(tools.engine.host_devices())
-    asked: tuple[DeclaredRequirement, ...] = ()
+    lines: tuple[DeclaredRequirement, ...] = ()
     with contextlib.suppress(InputError):  # a file that cannot be read
-        asked = tuple(line for file in read_files(asking.repo, ()) for line in file.declared)
+        lines = tuple(line for file in read_files(asking.repo, ()) for line in file.declared)
     with tempfile.TemporaryDirectory(prefix="warpfront-try-") as layer:
         trying = _Trying(
             cell=cell,
             lock=locks[cell.id],
             asking=asking,
-            asked=asked,
+            asked=lines,
             layer=Path(layer),
             image=image_id or (built.image_id if isinstance(built, BuiltImage) else ""),
             access=access or DeviceAccess(),
@@ -354,13 +354,13 @@ class _Trying:
             return dataclasses.replace(refused, hint=hint)
         asking = Requirement(answer.requirement).specifier
         none = Stack(versions={}, answered={}, foreign={})
-        place = {"python": self.cell.python, "machine": self.cell.machine}
-        need = needs_of(self._inside, none, **place).get(name)
+        python, machine = self.cell.python, self.cell.machine
+        need = needs_of(self._inside, none, python=python, machine=machine).get(name)
         accepted = need.specifier & asking if need else asking
-        site, held = self.tools.site(), Version(version)
+        site, newer = self.tools.site(), Version(version)
         with site.transport() as transport:
             older_release = release_with_module(
-                name, miss.module, held, accepted, site=site, transport=transport
+                name, miss.module, newer, accepted, site=site, transport=transport
             )
             wheel = self._kept(older_release, transport) if older_release else None
         if older_release is None or wheel is None:

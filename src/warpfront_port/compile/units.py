@@ -73,10 +73,8 @@ def _declared(texts: Iterable[str], patterns: Iterable[str]) -> set[str]:
     for pattern in patterns:
         matching = {path for path in paths if fnmatchcase(path, pattern)}
         if not matching:
-            raise InputError(
-                f"no source of the tree matches {pattern!r}",
-                hint="sources are .cu, .cuh, .hip, .c, .cc, .cpp, .cxx files and setup.py",
-            )
+            hint = "sources are .cu, .cuh, .hip, .c, .cc, .cpp, .cxx files and setup.py"
+            raise InputError(f"no source of the tree matches {pattern!r}", hint=hint)
         chosen |= matching
     return chosen
 

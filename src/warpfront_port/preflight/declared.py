@@ -148,10 +148,8 @@ def read_requirement(text: str, *, where: str) -> Requirement:
         return foreign_requirement(text)
     except InvalidRequirement as error:
         deep = ", nested too deeply" if "nested" in str(error) else ""
-        raise InputError(
-            f"{where}: not a requirement (PEP 508){deep}",
-            hint="preflight reads requirements files, pyproject.toml, setup.cfg and setup.py",
-        ) from None
+        hint = "preflight reads requirements files, pyproject.toml, setup.cfg and setup.py"
+        raise InputError(f"{where}: not a requirement (PEP 508){deep}", hint=hint) from None
 
 
 def check_text(text: str, *, path: str) -> None:
@@ -187,9 +185,8 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
     for part, name in parts.named:
         if _key((part, name)) not in map(_key, groups):
             names = ", ".join(sorted(name for of, name in groups if of is part)) or "none"
-            raise InputError(
-                f"{part} {name}: the project has none of this name", hint=f"it has: {names}"
-            )
+            message = f"{part} {name}: the project has none of this name"
+            raise InputError(message, hint=f"it has: {names}")
     return tuple(_with(file, parts) for file in files)
 
 

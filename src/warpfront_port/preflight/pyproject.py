@@ -96,13 +96,14 @@ class _PyprojectReader:
         project_name = project.get("name") or poetry.get("name")
         name = canonicalize_name(project_name) if isinstance(project_name, str) else ""
         # A line that demands the project itself includes its other extras.
-        own = [a for a in self._asked if a.kind is not Kind.INDEX and a.name == name]
-        for line in own:
+        requirements = (line for line in self._asked if line.kind is not Kind.INDEX)
+        self_demands = [line for line in requirements if line.name == name]
+        for line in self_demands:
             extras = sorted(line.requirement.extras)
             self._nested += [(line.part, line.group, Part.EXTRA, extra) for extra in extras]
         return FileRequirements(
             path=self._document.path,
-            declared=tuple(asked for asked in self._asked if asked not in own),
+            declared=tuple(line for line in self._asked if line not in self_demands),
             includes=tuple(self._includes),
             unknown=tuple(self._unknown),
             unless_included=tuple(self._computed),

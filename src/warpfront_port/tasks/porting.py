@@ -505,10 +505,9 @@ def compile_sources(
         write_text(Path(sarif), text)
     display.result(result, forms.compilation_text(result, catalogue()))
     if outcome_of(result.verification) is Outcome.UNAVAILABLE:
-        raise UnavailableError(
-            f"not all of it can be compiled for {request.target} in {result.place}",
-            hint="the reasons are above; `warpfront build` makes a `devel` image with torch",
-        )
+        message = f"not all of it can be compiled for {request.target} in {result.place}"
+        hint = "the reasons are above; `warpfront build` makes a `devel` image with torch"
+        raise UnavailableError(message, hint=hint)
     raise_failure([result.verification])
 
 

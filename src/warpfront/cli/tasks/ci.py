@@ -390,8 +390,10 @@ def _published(
     states, unknown = job_states(None if dry_run else forge_api(variables))
     if unknown:
         display.say(unknown)
-    chosen, where = Selection(only=cell), {"channel": channel, "key": key}
-    results = pipeline.publish(workspace, chosen, display, **where, dry_run=dry_run, jobs=states)
+    chosen = Selection(only=cell)
+    results = pipeline.publish(
+        workspace, chosen, display, channel=channel, key=key, dry_run=dry_run, jobs=states
+    )
     return tuple(results.values())
 
 

@@ -67,10 +67,9 @@ def audit(
     scans = [result for result in results.values() if isinstance(result, Audit)]
     open_ = sum(len(result.open) for result in scans)
     if gate and open_:
-        raise FindingsError(
-            f"known vulnerabilities that matrix.yaml does not accept: {open_}",
-            hint="update the packages, or `maintenance: allow_vulnerabilities` with a last day",
-        )
+        message = f"known vulnerabilities that matrix.yaml does not accept: {open_}"
+        hint = "update the packages, or `maintenance: allow_vulnerabilities` with a last day"
+        raise FindingsError(message, hint=hint)
     if gate:
         reasons = [f"{result.cell_id}: {text}" for result in scans for text in result.undetermined]
         require_determined(reasons, allow_undetermined=allow_undetermined)

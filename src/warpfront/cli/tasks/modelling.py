@@ -56,10 +56,8 @@ def models(
         raise_failure(results)
         return
     if not write or not architecture:
-        raise InputError(
-            "a file and an architecture are needed, or a library",
-            hint="warpfront models --write test_qwen3.py --architecture qwen3",
-        )
+        hint = "warpfront models --write test_qwen3.py --architecture qwen3"
+        raise InputError("a file and an architecture are needed, or a library", hint=hint)
     path = write_model_test(architecture, Path(write), allow_undetermined=allow_undetermined)
     display.say(f"wrote {path}")
     display.result({"written": path})

@@ -129,12 +129,14 @@ def migrate(display: Display, *, dry_run: DryRun = False) -> None:
         display.say("nothing to migrate")
 
 
+Topic = Annotated[str, Option("name of a page; `options` lists common options", place=True)]
+_SHELLS = ("bash", "zsh", "fish")
+
+
 @command(example="docs matrix")
 def docs(
     display: Display,
-    topic: Annotated[
-        str, Option("name of a page; `options` lists common options", place=True)
-    ] = "",
+    topic: Topic = "",
 ) -> None:
     """Print a page of the documentation, without a network.
 
@@ -154,9 +156,7 @@ def docs(
 @command(example="completion bash >> ~/.bashrc")
 def completion(
     display: Display,
-    shell: Annotated[
-        str, Option("bash, zsh or fish", choices=("bash", "zsh", "fish"), place=True)
-    ] = "bash",
+    shell: Annotated[str, Option("bash, zsh or fish", choices=_SHELLS, place=True)] = "bash",
 ) -> None:
     """Print the completion script of bash, zsh or fish."""
     from click.shell_completion import get_completion_class

@@ -70,13 +70,10 @@ def print_unfinished(results: Iterable[object]) -> None:
 def _said(result: object) -> str:
     from warpfront.report.described import describe
 
-    match result:
-        case Blocked(reason=reason, hint=hint):
-            return f"blocked: {reason}" + (f"\n    hint: {hint}" if hint else "")
-        case Failed(reason=reason, hint=hint):
-            return f"failed: {reason}" + (f"\n    hint: {hint}" if hint else "")
-        case _:
-            return describe(result)
+    if not isinstance(result, Blocked | Failed):
+        return describe(result)
+    hint = f"\n    hint: {result.hint}" if result.hint else ""
+    return f"{'blocked' if isinstance(result, Blocked) else 'failed'}: {result.reason}{hint}"
 
 
 def raise_failure(results: Iterable[object], *, allow_undetermined: bool = False) -> None:
