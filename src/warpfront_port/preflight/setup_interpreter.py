@@ -350,11 +350,12 @@ class SetupInterpreter:
 
     def _conditioned(self, value: Any) -> Any:
         """Return a string, or those of a list, with the condition that they are added under."""
+        if not self._conditions:
+            return value
         if isinstance(value, list):
             return [self._conditioned(item) for item in value]
-        if not (self._conditions and isinstance(value, str)):
-            return value
-        return Placed.located(value, value, condition=self._conditions[-1])
+        is_text, line = isinstance(value, str), self._conditions[-1]
+        return Placed.located(value, value, condition=line) if is_text else value
 
     def _of(self, node: ast.expr) -> Any:
         """Return the value of an expression, or `UNKNOWN`."""

@@ -904,6 +904,7 @@ XY, XY2, XYZ = [(3, "x"), (1, "y")], [(2, "x"), (2, "y")], [(1, "x"), (2, "y"), 
         ("import sys\nif sys.platform == 'win32':\n    a = b\nsetup(install_requires=[])\n", []),
         ("a = ['x', 'y']\nsetup(install_requires=[p for p in a if p != 'y'])\n", [(1, "x")]),
         ("e = {'a': ['x']}\nsetup(install_requires=sum(e.values(), []))\n", [(1, "x")]),
+        ("a, b = [], {}\nb['c'] = a\na.append('x')\nsetup(install_requires=b['c'])\n", [(3, "x")]),
         ("setup(install_requires=None)\n", []),
     ],
 )
