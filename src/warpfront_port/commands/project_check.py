@@ -141,7 +141,7 @@ def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch)
 
 def _try(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> CheckPart:
     from warpfront_port.commands.trial_runs import TrialRequest, try_project  # noqa: PLC0415 - loads the resolver
-    from warpfront_port.trying.trial_text import trial_text  # noqa: PLC0415 - see above
+    from warpfront_port.trying.trial import trial_text  # noqa: PLC0415 - see above
 
     part = partial(CheckPart, name="try")
     if not request.argv:

@@ -64,7 +64,10 @@ def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None
     held, name = stack.stack.versions, canonicalize_name(requirement.name)
     version = held.get(name, stack.stack.answered.get(name))
     if version is not None and not requirement.specifier.contains(version, prereleases=True):
-        return Breach(rule=rule_texts.MOVED, why=_refusal(requirement, name, version))
+        refusing = (c for c in requirement.specifier if not c.contains(version, prereleases=True))
+        text = ",".join(sorted(map(str, refusing))) or str(requirement.specifier)
+        image_has = "this torch" if name == "torch" else f"{name} {version}"
+        return Breach(rule=rule_texts.MOVED, why=f"`{text}` does not accept {image_has}")
     if name in held:
         return None
     if name in stack.stack.excluded:
@@ -104,12 +107,6 @@ def _of_foreign(name: str, stack: CellStack) -> Breach:
         return Breach(rule=rule_texts.TRITON, why=why)
     why = stack.stack.foreign[name].replace(".", " ")
     return Breach(rule=rule_texts.FOREIGN, why=f"{name} must not come: {why}")
-
-
-def _refusal(requirement: Requirement, name: str, version: str) -> str:
-    refusing = (c for c in requirement.specifier if not c.contains(version, prereleases=True))
-    text = ",".join(sorted(map(str, refusing))) or str(requirement.specifier)
-    return f"`{text}` does not accept {'this torch' if name == 'torch' else f'{name} {version}'}"
 
 
 def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Breach | None:

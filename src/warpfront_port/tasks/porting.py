@@ -169,7 +169,7 @@ def try_program(
     from warpfront.step_results import Blocked, Failed
     from warpfront_port.commands.trial_runs import TrialRequest, only_cell, try_project
     from warpfront_port.trying.providers import read_provides
-    from warpfront_port.trying.trial_text import trial_text, unwritten_text
+    from warpfront_port.trying.trial import trial_text, unwritten_text
 
     workspace = workspace_here()
     if not re.fullmatch(NAME_PATTERN, trial_options.name):
@@ -208,7 +208,7 @@ def _words_after_dashes() -> tuple[str, ...]:
 def _write_image(trial: Trial, name: str) -> None:
     from warpfront.system.store import write_text
     from warpfront.wheels.project_folders import IMAGES_FOLDER
-    from warpfront_port.trying.trial_text import TEMPLATE, requirements_file
+    from warpfront_port.trying.trial import TEMPLATE, requirements_file
 
     folder = Path(IMAGES_FOLDER) / name
     if folder.exists():

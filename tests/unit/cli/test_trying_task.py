@@ -14,8 +14,7 @@ from warpfront.cli.tasks import namespace
 from warpfront.errors import BlockedError, CommandFailedError, FindingsError, InputError
 from warpfront.step_results import Blocked
 from warpfront_port.tasks import porting
-from warpfront_port.trying.trial import Miss, MissAnswer, Trial
-from warpfront_port.trying.trial_text import trial_text
+from warpfront_port.trying.trial import Miss, MissAnswer, Trial, trial_text
 
 ROOT = Path(__file__).parents[3]
 

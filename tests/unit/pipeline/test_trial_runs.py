@@ -36,8 +36,7 @@ from warpfront_port.commands.trial_runs import (
     only_cell,
     try_in,
 )
-from warpfront_port.trying.trial import Trial
-from warpfront_port.trying.trial_text import trial_text
+from warpfront_port.trying.trial import Trial, trial_text
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]
 

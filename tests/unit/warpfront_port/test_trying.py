@@ -10,8 +10,14 @@ from warpfront.errors import InputError
 from warpfront_port.preflight.requirements_txt import read_requirements
 from warpfront_port.trying.misses import read_misses
 from warpfront_port.trying.providers import UNKNOWN, provider, read_provides
-from warpfront_port.trying.trial import Miss, MissAnswer, Trial
-from warpfront_port.trying.trial_text import entry_text, requirements_file, trial_text
+from warpfront_port.trying.trial import (
+    Miss,
+    MissAnswer,
+    Trial,
+    entry_text,
+    requirements_file,
+    trial_text,
+)
 
 PLAIN = """\
 loading
