@@ -20,7 +20,7 @@ from warpfront.system.packaged import packaged_text
 from warpfront.system.store import read_text
 from warpfront.wheels.project_folders import IMAGES_FOLDER
 
-_TEMPLATE = """\
+IMAGE_TEMPLATE = """\
 # {{ cell.id }}: {{ cell.title | words }}
 FROM {{ from_reference }}
 {% include "_shared/wheels.j2" %}
@@ -55,7 +55,7 @@ def with_image(text: str, name: str, *, parent: str, requirements: str) -> Edit:
     if "images" in document.get("defaults", {}):
         text = editing.with_item(text, ("defaults", "images"), name)
     rows = editing.rows_with(text, "images")
-    files = {f"{folder}/Dockerfile.j2": _TEMPLATE, f"{folder}/requirements.txt": requirements}
+    files = {f"{folder}/Dockerfile.j2": IMAGE_TEMPLATE, f"{folder}/requirements.txt": requirements}
     listed = f"this row lists its images: add {name} there"
     notes = tuple(f"matrix.yaml:{line}: {listed}" for line in rows)
     return Edit(files={MATRIX_FILE: text, **files}, notes=notes)

@@ -206,15 +206,16 @@ def _words_after_dashes() -> tuple[str, ...]:
 
 
 def _write_image(trial: Trial, name: str) -> None:
+    from warpfront.commands.project_edits import IMAGE_TEMPLATE
     from warpfront.system.store import write_text
     from warpfront.wheels.project_folders import IMAGES_FOLDER
-    from warpfront_port.trying.trial import TEMPLATE, requirements_file
+    from warpfront_port.trying.trial import requirements_file
 
     folder = Path(IMAGES_FOLDER) / name
     if folder.exists():
         raise InputError(f"{folder}: is there already", hint="--name gives it another name")
     write_text(folder / "requirements.txt", requirements_file(trial))
-    write_text(folder / "Dockerfile.j2", TEMPLATE)
+    write_text(folder / "Dockerfile.j2", IMAGE_TEMPLATE)
 
 
 def _raise_untried(trial: Trial) -> None:

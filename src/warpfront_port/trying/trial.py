@@ -10,12 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _LONGEST = 160
-TEMPLATE = """\
-# {{ cell.id }}: {{ cell.title | words }}
-FROM {{ from_reference }}
-{% include "_shared/wheels.j2" %}
-{% include "_shared/environment.j2" %}
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
