@@ -319,7 +319,8 @@ PADDED = (
 _looked = partial(
     rounded,
     least=8.0,
-    walk=0.0,
+    # The gradient of a pixel adds up what all places give it.
+    walk=1 / 64,
     halves="cpu",
     b=2,
     c=3,
