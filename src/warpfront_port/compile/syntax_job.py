@@ -404,8 +404,8 @@ def tree_options(tree: Tree, folder: Path, known: Iterable[str], torch: str) -> 
     if any(_BACK_END.search(text) for text in tree.texts.values()):
         alias = folder / "back_end.h"
         alias.write_text(
-            "#include <thrust/system/hip/execution_policy.h>\n"
-            "namespace thrust { namespace cuda = hip; }\n"
+            "#include <thrust/detail/config.h>\nTHRUST_NAMESPACE_BEGIN\n"
+            "namespace hip {}\nnamespace cuda = hip;\nTHRUST_NAMESPACE_END\n"
         )
         options += ["-include", str(alias)]
     return options
