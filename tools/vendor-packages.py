@@ -51,7 +51,8 @@ def files_of(name: str) -> list[Mapping[str, Any]]:
     request = urllib.request.Request(INDEX.format(name), headers=accept)  # noqa: S310
     with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (INDEX is https)
         files = json.load(answer)["files"]
-    return sorted((one for one in files if version_of(one)), key=version_of)
+    versions = [(version_of(one), number, one) for number, one in enumerate(files)]
+    return [one for version, _, one in sorted(v for v in versions if v[0]) if version]
 
 
 def version_of(entry: Mapping[str, Any]) -> Version | None:
@@ -130,12 +131,12 @@ def read_rows() -> Iterator[list[str]]:
 
 def first_for_rocm(files: list[Mapping[str, Any]], known: Mapping[str, str]) -> str:
     """Return the first version from which on every wheel that is read has something for HIP."""
-    newest: dict[Version, Mapping[str, Any]] = {version_of(one): one for one in files}
+    newest = {str(version_of(one)): one for one in files}
     first = ""
-    for version in sorted(newest, reverse=True):
-        if newest[version].get("size", 0) > LARGEST or not evidence_of(newest[version], known)[2]:
+    for version, entry in reversed(newest.items()):
+        if entry.get("size", 0) > LARGEST or not evidence_of(entry, known)[2]:
             break
-        first = str(version)
+        first = version
     return first
 
 

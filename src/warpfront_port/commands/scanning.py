@@ -25,7 +25,7 @@ from warpfront_port.scan import cuda
 from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
-from warpfront_port.scan.engines import BINARIES, Scope, is_read, scan_source
+from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
 from warpfront_port.scan.findings import Context, ScanFinding, SourceText
 from warpfront_port.scan.languages import reason_of_languages
@@ -240,9 +240,7 @@ def _scan_chunk(root: Path, files: Iterable[TreeFile]) -> list[_FileResult]:
 def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
     text = read_text(root, file)
     if isinstance(text, UnreadFile):
-        if PurePosixPath(file.path).suffix not in BINARIES:
-            return _FileResult(path=file.path, unread=text)
-        text = ""
+        return _FileResult(path=file.path, unread=text)
     source = SourceText(path=PurePosixPath(file.path), text=text)
     before = _before(file, scope)
     try:

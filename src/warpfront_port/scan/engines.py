@@ -13,8 +13,6 @@ from warpfront_port.scan.isolation import isolation_rule_matches
 from warpfront_port.scan.severities import Judged, judge
 from warpfront_port.scan.targets import ScanTarget
 
-BINARIES = frozenset({".cubin", ".fatbin", ".ptx"})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -30,10 +28,8 @@ class Scope:
 
 
 def is_read(path: PurePosixPath) -> bool:
-    """Return true if any engine reads files of this name, or the name alone is a finding."""
-    return path.suffix in BINARIES or any(
-        engine.reads(path) for engine in (python, cuda, structured, notebooks)
-    )
+    """Return true if any engine reads files of this name."""
+    return any(engine.reads(path) for engine in (python, cuda, structured, notebooks))
 
 
 def scan_source(source: SourceText, scope: Scope, before: SourceText | None = None) -> Judged:
@@ -62,8 +58,6 @@ def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match
 
 
 def _rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
-    if source.path.suffix in BINARIES:
-        yield Match(rule="BL209", start=0, end=0, excerpt=source.path.name)
     if python.reads(source.path):
         yield from python.rule_matches(source, context, cuda.rule_matches)
     if cuda.reads(source.path):

@@ -21,7 +21,7 @@ message = "m"
 why = "w"
 fix = "f"
 sources = ["s"]
-detectors = ["python.graphs"]
+detectors = ["python.kernels"]
 
 [[seen]]
 imports = ["x"]
@@ -43,13 +43,13 @@ def test_the_files_are_the_catalogue_and_all_can_be_tested() -> None:
 
 
 def test_the_rule_that_the_faults_are_sown_into_is_right() -> None:
-    rule = read_rule(RULE, "PY007.toml")
+    rule = read_rule(RULE, "PY055.toml")
     assert (rule.id, rule.seen, rule.detectors) == (
-        "PY007",
+        "PY055",
         ({"imports": ["x"]},),
-        ("python.graphs",),
+        ("python.kernels",),
     )
-    assert read_rule_file(RULE + PROOF, "PY007.toml")["examples"]["near"] == "import y"
+    assert read_rule_file(RULE + PROOF, "PY055.toml")["examples"]["near"] == "import y"
 
 
 @pytest.mark.parametrize(
@@ -63,16 +63,16 @@ def test_the_rule_that_the_faults_are_sown_into_is_right() -> None:
         ('"error"', '"fatal"', "severity that is none: rocm = 'fatal'"),
         ("rocm", "abacus", "severity that is none: abacus"),
         ("imports", "smells", "unknown: smells"),
-        ('detectors = ["python.graphs"]\n\n[[seen]]\nimports = ["x"]\n', "", "neither"),
+        ('detectors = ["python.kernels"]\n\n[[seen]]\nimports = ["x"]\n', "", "neither"),
     ],
 )
 def test_a_wrong_record_is_refused_with_its_files_name(old: str, new: str, said: str) -> None:
     assert old in RULE
-    with pytest.raises(ValueError, match=rf"data/rules/PY007\.toml .*{said}"):
-        read_rule_file(RULE.replace(old, new), "PY007.toml")
+    with pytest.raises(ValueError, match=rf"data/rules/PY055\.toml .*{said}"):
+        read_rule_file(RULE.replace(old, new), "PY055.toml")
 
 
-@pytest.mark.parametrize("name", ["py007.toml", "PY7.toml", "PY0070.toml", "graphs.toml"])
+@pytest.mark.parametrize("name", ["py007.toml", "PY7.toml", "PY0550.toml", "graphs.toml"])
 def test_a_file_that_no_id_names_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"data/rules/{name} has no rule's id for its name"):
         read_rule_file(RULE, name)
@@ -85,10 +85,10 @@ def test_a_file_that_no_id_names_is_refused(name: str) -> None:
         ('near = "import y"\n', "", "no example of this kind: near"),
         ("[examples]", "[samples]", "missing or unknown fields: samples"),
         ('hit = "import x"\nnear = "import y"\ngated = ""', 'elsewhere = "no.py"', "in no.py"),
-        ('"python.graphs"', '"python.nothing"', "is seen by .*python.graphs"),
-        ('"python.graphs"', '"python.graphs", "python.nothing"', "not seen by .*python.nothing"),
-        ('"python.graphs"', '"python.graphs", "python.devices"', "not seen by .*python.devices"),
-        ('detectors = ["python.graphs"]\n', "", "is seen by .*python.graphs"),
+        ('"python.kernels"', '"python.nothing"', "is seen by .*python.kernels"),
+        ('"python.kernels"', '"python.kernels", "python.nothing"', "not seen by .*python.nothing"),
+        ('"python.kernels"', '"python.kernels", "python.devices"', "not seen by .*python.devices"),
+        ('detectors = ["python.kernels"]\n', "", "is seen by .*python.kernels"),
         ("accepted", "excepted", "proof with missing or unknown fields: accepted, excepted"),
         ('refused = "a"', 'at_run_time = "it stops"', "missing or unknown fields: seen"),
         ('refused = "a"', 'refused = "a"\nseen = "c"', "missing or unknown fields: seen"),
@@ -98,8 +98,8 @@ def test_what_tests_cannot_use_is_refused_with_the_files_name(
     old: str, new: str, said: str
 ) -> None:
     assert old in RULE + PROOF
-    with pytest.raises(ValueError, match=rf"data/rules/PY007\.toml .*{said}"):
-        read_rule_file((RULE + PROOF).replace(old, new), "PY007.toml")
+    with pytest.raises(ValueError, match=rf"data/rules/PY055\.toml .*{said}"):
+        read_rule_file((RULE + PROOF).replace(old, new), "PY055.toml")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from warpfront_port.scan.python import (
     commands,
     devices,
     extensions,
-    graphs,
     kernels,
     mentions,
     settings,
@@ -58,10 +57,8 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.AsyncFunctionDef: (settings.settings_given,),
     ast.Lambda: (settings.settings_given,),
     ast.Dict: (settings.settings_given,),
-    ast.With: (graphs.capture_bodies,),
     ast.Try: (devices.failing_devices,),
     ast.Compare: (devices.comparisons,),
-    ast.BoolOp: (devices.arch_alternatives,),
     ast.BinOp: (kernels.warp_products,),
     ast.If: (extensions.arms,),
     ast.IfExp: (extensions.arms,),
@@ -69,8 +66,6 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ast.Assert: (extensions.cuda_alone,),
     ast.Call: (
         mentions.calls,
-        graphs.rng_beside_capture,
-        graphs.capture_calls,
         commands.calls,
         commands.setup_requirements,
         extensions.calls,
@@ -84,7 +79,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
     ),
 }
 # Rules about tests that distinguish vendors: the gate that they are part of does not excuse them.
-_ABOUT_GATES = frozenset({"PY018", "PY023", "PY052", "PY059", "PY015", "PY047"})
+_ABOUT_GATES = frozenset({"PY023", "PY052", "PY015", "PY047"})
 # 32 lanes, or a capability, in code for AMD alone is a deliberate value for its devices.
 _DECIDED = frozenset({"PY019", "PY038", "PY055"})
 # Nothing in a module can be a sighting if it has none of these, whatever their case, and none of

@@ -10,12 +10,7 @@ from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import elements, last_name, text_of
 from warpfront_port.scan.python.tables import imports_nvidia
 
-_DEVICE_NAME = re.compile(
-    r"(?i)\b(?:nvidia|amd|radeon|geforce|quadro|tesla|rtx|titan|instinct|mi\d{2,3}x?|[ahlvb]\d{2,3}s?"
-    r"|gh200|gb200|t4|p100|ada|gaudi\d?)\b"
-)
 # What a compared value is made of, by its dotted names.
-_NAME = re.compile(r"get_device_name\(\)|get_device_properties\(\)\.name\Z")
 _CAPABILITY = re.compile(r"get_device_capability\(\)|get_device_properties\(\)\.(?:major|minor)\Z")
 _ARCH_LIST = re.compile(r"get_arch_list\(\)")
 _GCN = re.compile(r"\.gcnArchName\w*\Z")
@@ -29,9 +24,8 @@ def _is_made_of(module: Module, nodes: list[ast.expr], names: re.Pattern[str]) -
 
 
 def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
-    """Yield compared device names, compute capabilities and gfx names."""
+    """Yield compared compute capabilities and gfx names."""
     sides = [node.left, *node.comparators]
-    yield from _device_names(module, node, sides)
     numbers = [number for side in sides for number in _numbers(side)]
     if numbers and _is_made_of(module, sides, _CAPABILITY):
         shift = -int(_is_lower_bound(node, numbers[0]))
@@ -40,13 +34,6 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
     exact = isinstance(node.ops[0], ast.Eq | ast.NotEq) and bool(words) and ":" not in words[0]
     if exact and _is_made_of(module, sides, _GCN):
         yield Seen(rule="PY052", node=node, excerpt=module.excerpt(node))
-
-
-def _device_names(module: Module, node: ast.AST, sides: list[ast.expr]) -> Iterator[Seen]:
-    texts = (text_of(item) or "" for side in sides for item in (elements(side) or [side]))
-    word = next((text for text in texts if _DEVICE_NAME.search(text)), None)
-    if word is not None and _is_made_of(module, sides, _NAME):
-        yield Seen(rule="PY018", node=node, excerpt=f'"{word}"')
 
 
 def _numbers(node: ast.expr) -> list[float]:
@@ -68,13 +55,11 @@ def _is_lower_bound(node: ast.Compare, first: float) -> bool:
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield methods of device names, versions and architectures."""
+    """Yield methods of versions and architectures."""
     name = last_name(node.func)
     if not isinstance(node.func, ast.Attribute):
         return
     owner = node.func.value
-    if name in {"startswith", "endswith"}:
-        yield from _device_names(module, node, [owner, *node.args])
     taken_apart = name in {"split", "partition"} and [text_of(a) for a in node.args[:1]] == ["_"]
     if taken_apart and _is_made_of(module, [owner], _ARCH_LIST):
         yield Seen(rule="PY019", node=node, excerpt=module.excerpt(node))
@@ -132,9 +117,7 @@ def _is_bare_test(module: Module, node: ast.AST) -> bool:
 
 
 def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
-    """Yield `try: nvmlInit() except: <go on with the CPU>`, and `except Exception:` around a
-    device's start that goes on with the CPU or a mock.
-    """
+    """Yield `try: nvmlInit() except: <go on with the CPU>`."""
     starts = (
         inner
         for statement in node.body
@@ -143,23 +126,11 @@ def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
         and module.dotted(inner.func).endswith((".nvmlInit", "nvmlInit_v2"))
     )
     started = next(starts, None)
-    body = "".join(map(module.source_of, node.body))
     for handler in node.handlers:
         source = "".join(map(module.source_of, handler.body))
         if started and any(word in source.lower() for word in ("cpu", "false", "= 0")):
             yield Seen(rule="PY015", node=started, excerpt="nvmlInit()")
             started = None
-        wide = handler.type is None or module.dotted(handler.type) in {"Exception", "BaseException"}
-        forgives = wide and _DEVICE_START.search(body) and _GIVES_UP.search(source)
-        if forgives and not any(isinstance(inner, ast.Raise) for inner in ast.walk(handler)):
-            yield Seen(rule="PY059", node=handler, excerpt=module.excerpt(handler).split(":")[0])
-
-
-_DEVICE_START = re.compile(r"\.to\(|\.cuda\(|cuda|hip\b|rocm")
-_GIVES_UP = re.compile(
-    r"""(?i)mock|device\w*\s*=\s*(?:torch\.device\()?["']cpu["']"""
-    r"""|return\s+(?:torch\.device\()?["']cpu["']"""
-)
 
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
@@ -222,13 +193,6 @@ def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
             case _:
                 return None
     return None
-
-
-def arch_alternatives(module: Module, node: ast.BoolOp) -> Iterator[Seen]:
-    """Yield `"gfx1200" or "gfx1201" in arch`: true whatever `arch` is."""
-    texts = (text_of(value) or "" for value in node.values[:-1])
-    if isinstance(node.op, ast.Or) and any(text.startswith(("gfx", "sm_")) for text in texts):
-        yield Seen(rule="PY052", node=node, excerpt=module.excerpt(node))
 
 
 def patched_packages(module: Module, node: ast.Constant | ast.Call) -> Iterator[Seen]:

@@ -57,16 +57,9 @@ def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
 
 
 def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
-    """Yield `32 * num_warps`, the lanes of a warp written down, and `multi_processor_count * 128`:
-    cores or threads of an SM that a CU does not have.
-    """
-    if not isinstance(node.op, ast.Mult):
-        return
-    if _TRITON_WARP.fullmatch(module.source_of(node)):
+    """Yield `32 * num_warps`: the lanes of a warp written down."""
+    if isinstance(node.op, ast.Mult) and _TRITON_WARP.fullmatch(module.source_of(node)):
         yield Seen(rule="PY039", node=node, excerpt=module.source_of(node))
-    for side, other in ((node.left, node.right), (node.right, node.left)):
-        if last_name(side) == "multi_processor_count" and _number(other) in {32, 64, 128, 192}:
-            yield Seen(rule="PY054", node=node, excerpt=module.excerpt(node))
 
 
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:

@@ -19,7 +19,6 @@ _TORCH_COMPILES = frozenset({"torch.compile", "torch.jit.compile", "torch._dynam
 _OPTIONS = frozenset({"add_argument", "option", "add_option", "DEFINE_string", "DEFINE_enum"})
 _ENUMS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag"})
 _OF_A_MODEL = frozenset({"architectures", "transformers_version"})
-_HIDING = frozenset({"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
 _PUTTING = frozenset({"putenv", "setenv"})
 _ALLOCATES = frozenset({"empty_cache", "memory_allocated", "set_device", "init"})
 
@@ -80,9 +79,6 @@ def _of_variable(module: Module, assignment: Assignment) -> Iterator[Seen]:
         for call in module.of(ast.Call)
     ):
         yield Seen(rule="PY010", node=node, excerpt=name)
-    keys = {text_of(s.slice) for s in module.of(ast.Subscript) if isinstance(s.ctx, ast.Store)}
-    if name == "ROCR_VISIBLE_DEVICES" and keys >= _HIDING:
-        yield Seen(rule="PY045", node=node, excerpt=" and ".join(sorted(_HIDING)))
 
 
 def _allocates(module: Module, call: ast.Call) -> bool:

@@ -22,7 +22,6 @@ _DOING_NOTHING = frozenset(
 _FUNCTIONS = frozenset(
     {"current_device", "synchronize", "empty_cache", "set_device", "manual_seed"}
 )
-_DEVICE_ARGUMENTS = frozenset({"device", "map_location", "device_type"})
 _HARMLESS = frozenset({"is_available", "device_count", "is_initialized", "is_bf16_supported"})
 
 
@@ -39,10 +38,6 @@ def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield Seen(rule="HP601", node=node, excerpt=dotted, shift=-2 * idle)
     elif dotted.split(".")[-1] == "CUDAExtension":
         yield Seen(rule="HP606", node=node, excerpt="CUDAExtension")
-    elif dotted == "torch.compile":
-        backend = text_of(keyword(node, "backend"))
-        if backend not in {"hpu_backend", "eager", "aot_eager"}:
-            yield Seen(rule="HP608", node=node, excerpt=f"backend={backend or 'inductor'}")
 
 
 def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -72,16 +67,8 @@ def _is_cuda_autocast(dotted: str, node: ast.Call) -> bool:
 
 
 def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"` where they choose or compare a device, and the
-    first `"hpu"` of a module that never loads habana_frameworks.
-    """
+    """Yield `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"` where they choose or compare a device."""
     text = text_of(node)
-    if text == "hpu" and "habana_frameworks" not in module.text:
-        parent = module.parents[node]
-        named = isinstance(parent, ast.keyword) and parent.arg in _DEVICE_ARGUMENTS
-        chosen = named or (isinstance(parent, ast.Call) and node in parent.args)
-        if chosen and next(n for n in module.of(ast.Constant) if n.value == "hpu") is node:
-            yield Seen(rule="HP603", node=node, excerpt='"hpu"')
     if text is None or text.partition(":")[0] != "cuda" or node in module.docstrings:
         return
     whole, parent = _whole(module, node)
