@@ -19,7 +19,6 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from warpfront_port.scan.graph import followed
-from warpfront_port.scan.python.nodes import last_name
 from warpfront_port.scan.words import is_aside
 
 if TYPE_CHECKING:
@@ -271,7 +270,7 @@ def _by_default(text: str) -> str:
             negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
             named = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
             arm = node.orelse if negated else node.body
-            if last_name(named) in off and arm:
+            if (getattr(named, "attr", "") or getattr(named, "id", "")) in off and arm:
                 for line in range(arm[0].lineno - 1, arm[-1].end_lineno or 0):
                     lines[line] = "\n"
     return "".join(lines)
