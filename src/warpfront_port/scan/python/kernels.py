@@ -14,6 +14,7 @@ _CUDA_TEXT = re.compile(
 )
 _PREFIX = re.compile(r"[a-zA-Z]*(?:\"\"\"|'''|\"|')")
 _TRITON_WARP = re.compile(r"\b32\s*\*\s*num_warps\b|\bnum_warps\s*\*\s*32\b")
+_LANES_OF_A_WARP = re.compile(r"/\s*32\b")
 _WARP_NAME = re.compile(r"(?i)_*(?:WARP_?SIZE|THREADS_PER_WARP|WARP_THREADS|NUM_LANES)_*\Z")
 _LAUNCHES = re.compile(r"(?i)triton|cuda|kernel|warp|launch|RawKernel|load_inline")
 
@@ -36,6 +37,8 @@ def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
             shift = 0 if all(_number(other) >= 32 for other in warp_values) else -1
             excerpt = f"num_warps={_number(value)}"
             yield Seen(rule="PY038", node=value or node, excerpt=excerpt, shift=shift)
+    if warps is not None and _LANES_OF_A_WARP.search(module.source_of(warps)):
+        yield Seen(rule="PY039", node=warps, excerpt=f"num_warps={module.source_of(warps)}")
     if clusters is not None and _number(clusters) > 1:
         yield Seen(rule="PY039", node=clusters, excerpt=f"num_ctas={_number(clusters)}")
 

@@ -138,21 +138,25 @@ class Scopes:
         scope = self._scope_of(name)
         return self._names[scope, name.id] if scope is not None else ()
 
+    def _assigned(self, node: ast.AST) -> Sequence[ast.expr | None]:
+        """Return the values of a name (or an attribute of self) that is no parameter."""
+        if isinstance(node, ast.Name):
+            return () if self.is_parameter(node) else self.bound(node)
+        if isinstance(node, ast.Attribute) and is_self(node.value):
+            return self._attributes.get(node.attr, ())
+        return ()
+
     def one(self, node: ast.AST) -> ast.AST:
         """Return the one expression assigned to a name (or an attribute of self), else `node`."""
-        values: Sequence[ast.expr | None] = ()
-        if isinstance(node, ast.Name):
-            values = () if self.is_parameter(node) else self.bound(node)
-        elif isinstance(node, ast.Attribute) and is_self(node.value):
-            values = self._attributes.get(node.attr, ())
+        values = self._assigned(node)
         return values[0] if len(values) == 1 and values[0] is not None else node
 
     def made_of(self, node: ast.AST, depth: int = 0) -> frozenset[str]:
         """Return the dotted names that a value is computed from, `torch.cuda.f().major` too."""
         if depth > _DEPTH:
             return frozenset()
-        if (value := self.one(node)) is not node:
-            return self.made_of(value, depth + 1)
+        if known := [value for value in self._assigned(node) if value is not None]:
+            return frozenset().union(*(self.made_of(value, depth + 1) for value in known))
         parts: list[ast.AST] = [*elements(node)]
         ending = ""
         match node:
