@@ -106,7 +106,8 @@ def _is_older(requirement: Requirement, package: VendorPackage | None) -> bool:
     """Return true if a requirement takes only versions from before the first one for ROCm."""
     if package is None or package.for_rocm is None:
         return False
-    named = [Version(clause.version.removesuffix(".*")) for clause in requirement.specifier]
+    clauses = (clause for clause in requirement.specifier if clause.operator != "===")
+    named = [Version(clause.version.removesuffix(".*")) for clause in clauses]
     candidates = (package.for_rocm, _NEWEST, *named)
     return not any(
         requirement.specifier.contains(version)

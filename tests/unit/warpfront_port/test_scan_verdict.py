@@ -473,6 +473,8 @@ def test_a_source_of_hip_s_own_is_no_cuda_source(
         ("bitsandbytes<0.45", "import bitsandbytes\n", "will fail at run time"),
         ("bitsandbytes>=0.40", "import bitsandbytes\n", "runs as it is"),
         ("bitsandbytes==0.49.2", "import bitsandbytes\n", "runs as it is"),
+        ("bitsandbytes==0.44.*", "import bitsandbytes\n", "will fail at run time"),
+        ("bitsandbytes===local-1", "import bitsandbytes\n", "will fail at run time"),
         ("bitsandbytes==0.40.0", "import torch\n", "runs as it is"),
         ("", "import ctranslate2\n", "will fail at run time"),
         ("cupy-cuda12x", "import numpy\n", "runs as it is"),
