@@ -9,12 +9,12 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.errors import InputError, NothingSelectedError, StoreError
+from warpfront.errors import InputError, NothingSelectedError
 from warpfront.matrix import editing
 from warpfront.matrix.language import NAME_PATTERN
 from warpfront.matrix.nearest import nearest
 from warpfront.matrix.scaffold import BASES, Edit, new_project, with_row
-from warpfront.pipeline.workspace import MATRIX_FILE
+from warpfront.pipeline.workspace import MATRIX_FILE, matrix_text
 from warpfront.system.document import plain_values
 from warpfront.system.packaged import packaged_text
 from warpfront.system.store import read_text
@@ -32,7 +32,7 @@ _REQUIREMENTS = "# One requirement a line. torch is the row's: name no torch her
 def add_image(root: Path, name: str, *, parent: str, requirements: str) -> Edit:
     """Return the edit that adds an image with its folder, to rows that take the default images."""
     wheels = read_text(Path(requirements)) if requirements else _REQUIREMENTS
-    edit = with_image(_matrix(root), name, parent=parent, requirements=wheels or "")
+    edit = with_image(matrix_text(root), name, parent=parent, requirements=wheels or "")
     if (root / IMAGES_FOLDER / name).exists():
         raise InputError(f"{IMAGES_FOLDER}/{name} exists", hint="give the image another name")
     return edit
@@ -85,14 +85,14 @@ def project_from(
 
 def add_row(root: Path, vendor: str, toolkit: str) -> Edit:
     """Return the edit that adds the newest row of a vendor and toolkit by the compat table."""
-    text = _matrix(root)
+    text = matrix_text(root)
     python = str(plain_values(text).get("defaults", {}).get("python", "3.11"))
     return Edit(files={MATRIX_FILE: with_row(text, vendor, toolkit, python)})
 
 
 def add_python(root: Path, python: str) -> Edit:
     """Return the edit that adds each row of the default Python for another one, with its base."""
-    text = _matrix(root)
+    text = matrix_text(root)
     blocks = packaged_text(BASES)
     bases = plain_values(blocks)
     names = {str(base["python"]): name for name, base in bases.items()}
@@ -106,7 +106,7 @@ def add_python(root: Path, python: str) -> Edit:
 
 def migrate(root: Path) -> Edit:
     """Return the edit to today's names: keys of matrix.yaml, modules of entry points."""
-    before = {MATRIX_FILE: _matrix(root)}
+    before = {MATRIX_FILE: matrix_text(root)}
     matrix, notes = editing.with_current_keys(before[MATRIX_FILE], MATRIX_FILE)
     after = {MATRIX_FILE: matrix}
     for name in ("tasks.py", "noxfile.py"):
@@ -117,14 +117,6 @@ def migrate(root: Path) -> Edit:
 
 
 _MODULES = {"warpfront.doors": "warpfront.cli", "warpfront.inside.checks": "warpfront_checks"}
-
-
-def _matrix(root: Path) -> str:
-    text = read_text(root / MATRIX_FILE, missing_ok=True)
-    if text is None:
-        hint = "run in a project's folder, or make one with `warpfront init`"
-        raise StoreError(f"{root / MATRIX_FILE}: no such file", hint=hint)
-    return text
 
 
 _CONTINUED = re.compile(r"\\\s*\n")

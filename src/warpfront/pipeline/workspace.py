@@ -39,6 +39,16 @@ def root_of(folder: Path) -> Path:
     return next((one for one in above if (one / MATRIX_FILE).is_file()), folder)
 
 
+def matrix_text(root: Path) -> str:
+    """Return the text of a project's matrix. Raise `StoreError` where there is none."""
+    path = root / MATRIX_FILE
+    text = read_text(path, missing_ok=True)
+    if text is None:
+        hint = "run in a project's folder, or make one with `warpfront init`"
+        raise StoreError(f"{path}: no such file", hint=hint)
+    return text
+
+
 def _requirements(name: str, root: Path, line: int) -> RequirementList:
     """Return the requirements of a file. What is wrong with it is a problem of its images alone,
     which names the line of the first.
@@ -62,12 +72,7 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
     """Read everything that decides what exists. Raise `MatrixError`, `LockError` or
     `StoreError`; writes nothing.
     """
-    path = root / MATRIX_FILE
-    text = read_text(path, missing_ok=True)
-    if text is None:
-        hint = "run in a project's folder, or make one with `warpfront init`"
-        raise StoreError(f"{path}: no such file", hint=hint)
-    table = compat_of(root)
+    text, table = matrix_text(root), compat_of(root)
     matrix = read_matrix(text, path=MATRIX_FILE, compat=table)
     lines = {cell.requirements_file: cell.image_line for cell in reversed(matrix.cells)}
     listed = {name: _requirements(name, root, line) for name, line in lines.items() if name}
