@@ -85,7 +85,8 @@ REDUCTIONS: tuple[Operation, ...] = (
         kinds=(),
     ),
     _sum("nansum", "torch.nansum(a, {dim})", dim=DIM, kinds=INTEGERS),
-    _sum("cumsum", "torch.cumsum(a, {dim})", dim=DIM),
+    # CUDA keeps running sums of 16 bits in them.
+    _sum("cumsum", "torch.cumsum(a, {dim})", dim=DIM, halves="cpu"),
     _sum("count_nonzero", "torch.count_nonzero(a, {dim})", dim=DIM, backward=False),
     _sum("trace", "torch.trace(a)", "m n", defects=PAST_DIAGONAL),
     # Partial sums of n numbers about 1 reach the root of n: the mean is off by an eps of 1.
