@@ -543,3 +543,15 @@ def test_a_capability_is_followed_through_each_value_of_a_name(tmp_path: Path) -
     )
     findings = judged(tmp_path, {"main.py": module})[1].findings
     assert [(one.rule, one.line) for one in findings] == [("PY019", 5)]
+
+
+@pytest.mark.parametrize(
+    ("function", "found"), [("fast_powf", True), ("float2int_rn", True), ("rint", False)]
+)
+def test_a_function_of_libdevice_that_hip_lacks_fails(
+    tmp_path: Path, function: str, *, found: bool
+) -> None:
+    module = f"from triton.language.extra import libdevice\n\ny = libdevice.{function}(x)\n"
+    assert (
+        "PY039" in {one.rule for one in judged(tmp_path, {"k.py": module})[1].findings}
+    ) is found

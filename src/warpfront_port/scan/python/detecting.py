@@ -71,6 +71,7 @@ _DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
         extensions.calls,
         settings.settings_given,
         devices.calls,
+        devices.platforms,
         devices.home_as_text,
         devices.patched_packages,
         kernels.launches,

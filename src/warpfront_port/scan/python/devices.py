@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import elements, last_name, text_of
+from warpfront_port.scan.python.nodes import elements, keyword, last_name, text_of
 from warpfront_port.scan.python.tables import imports_nvidia
 
 # What a compared value is made of, by its dotted names.
@@ -70,6 +70,14 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         named = any(module.dotted(value) == "torch.version.cuda" for value in values)
         if named and not falls_back:
             yield Seen(rule="PY021", node=node, excerpt=module.excerpt(node))
+
+
+def platforms(module: Module, node: ast.Call) -> Iterator[Seen]:
+    """Yield `register_lowering(..., platform="cuda")` of JAX in a module that names no ROCm."""
+    value = keyword(node, "platform")
+    for_cuda = value is not None and text_of(value) in {"cuda", "CUDA"}
+    if for_cuda and module.names("jax") and "rocm" not in module.text.lower():
+        yield Seen(rule="PY062", node=value or node, excerpt=module.excerpt(node.func))
 
 
 def cuda_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
