@@ -19,10 +19,12 @@ import json
 import re
 import tarfile
 import tempfile
+import urllib.error
 import urllib.request
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +51,13 @@ LARGEST = 400_000_000
 def files_of(name: str) -> list[Mapping[str, Any]]:
     accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
     request = urllib.request.Request(INDEX.format(name), headers=accept)  # noqa: S310
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (INDEX is https)
-        files = json.load(answer)["files"]
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 (INDEX is https)
+            files = json.load(answer)["files"]
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.NOT_FOUND:
+            raise
+        files = []
     versions = [(version_of(one), number, one) for number, one in enumerate(files)]
     return [one for version, _, one in sorted(v for v in versions if v[0]) if version]
 
@@ -105,7 +112,8 @@ def of_wheel(wheel: zipfile.ZipFile, known: Mapping[str, str]) -> tuple[str, lis
     names = wheel.namelist()
     described = next(name for name in names if name.endswith(".dist-info/METADATA"))
     metadata = wheel.read(described).decode(errors="replace")
-    tops = {name.split("/")[0] for name in names if re.fullmatch(r"\w+/__init__\.py", name)}
+    module = re.compile(r"(\w+)(?:/__init__\.py|\.(?:cpython|abi3)[\w.-]*\.so)")
+    tops = {match[1] for match in map(module.fullmatch, names) if match}
     cuda, hip = "", False
     for name in names:
         if re.search(r"\.so(?:\.|\Z)", name):
@@ -152,7 +160,11 @@ def main() -> None:
             continue
         files = files_of(name)
         wheels = [one for one in files if WHEEL.search(one["filename"])]
-        entry = (wheels or [one for one in files if one["filename"].endswith(".tar.gz")])[-1]
+        entries = wheels or [one for one in files if one["filename"].endswith(".tar.gz")]
+        if not entries:
+            print(name, "has no file that is read")
+            continue
+        entry = entries[-1]
         evidence, modules, hip = evidence_of(entry, known)
         rocm = first_for_rocm(wheels, known) if hip and wheels else ("" if hip else "-")
         print(name, entry["filename"], evidence, hip, rocm)
