@@ -137,6 +137,7 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     return replace(
         base,
         unknown=project.unknown,
+        own_headers=frozenset(path.rpartition("/")[2] for path in code),
         portable_names=frozenset().union(*(fact.portable for fact in facts.values())),
         vendor_macros=headers.vendor_macros(facts.values()),
         masks=headers.narrow_masks(code),

@@ -302,6 +302,22 @@ class _Tree:
                 amd = amds.get(_plain(path, kind), "") if images else ""
             if amd:
                 yield path, self.cite(amd, 0, "a copy for AMD is there", "left-out")
+        yield from self._folders_beside(amds)
+
+    def _folders_beside(self, amds: Mapping[str, str]) -> Shown:
+        """Yield sources below `cuda/CMakeLists.txt` where `hip/CMakeLists.txt` has its own."""
+        for build in self.texts:
+            folder, _, name = build.rpartition("/")
+            part = _PART_OF_NVIDIA.sub(_PART, folder)
+            amd = amds.get(f"{part}/CMakeLists", "") if name == "CMakeLists.txt" else ""
+            names_it = f"{folder.rpartition('/')[2]}/" in self.texts.get(amd, "")
+            if amd and part != folder and not names_it:
+                for path in self.sources.paths:
+                    if path.startswith(f"{folder}/"):
+                        yield (
+                            path,
+                            self.cite(amd, 0, "a build for AMD is beside its own", "left-out"),
+                        )
 
     def follow_includes(self, by_path: dict[str, Evidence], copied: AbstractSet[str]) -> None:
         """Carry evidence along includes: down from sources, and up from headers that map names.

@@ -147,18 +147,20 @@ class Context:
     """Facts for engines from outside the file that they read.
 
     `unknown` are called names of CUDA's form that hipify's tables lack and the tree does not
-    define. `portable_names` are macros and functions that some header of the tree defines for AMD
-    as well. `vendor_macros` are those that its headers define on some sides only; "unset" is all
-    that is known there, and a number has no meaning. `masks` are macros of its headers that have
-    32 bits set, with path and line. `device_widths` are those that only a device's pass makes 64,
-    with their place. `own_packages` are the Python packages that the tree itself
-    is the source of. `evidence` shows by path which files run on AMD already.
-    `started` are the functions that scripts at the root call. `dispensable` are the builds
-    whose extensions all modules that import them can go on without. `purpose` are the modules named
-    for NVIDIA where they are what the project is there for: such a name is no choice among vendors.
+    define. `own_headers` are the names of its files of code. `portable_names` are macros and
+    functions that some header of the tree defines for AMD as well. `vendor_macros` are those that
+    its headers define on some sides only; "unset" is all that is known there, and a number has no
+    meaning. `masks` are macros of its headers that have 32 bits set, with path and line.
+    `device_widths` are those that only a device's pass makes 64, with their place. `own_packages`
+    are the Python packages that the tree itself is the source of. `evidence` shows by path which
+    files run on AMD already. `started` are the functions that scripts at the root call.
+    `dispensable` are the builds whose extensions all modules that import them can go on without.
+    `purpose` are the modules named for NVIDIA where they are what the project is there for: such a
+    name is no choice among vendors.
     """
 
     unknown: frozenset[str] = frozenset()
+    own_headers: frozenset[str] = frozenset()
     portable_names: frozenset[str] = frozenset()
     vendor_macros: Mapping[str, Mapping[Side, MacroValue]] = field(default_factory=dict)
     masks: Mapping[str, tuple[str, int]] = field(default_factory=dict)

@@ -156,7 +156,7 @@ def _unknown(codes: Mapping[str, str]) -> Iterator[str]:
         defined = re.compile(
             rf"#[ \t]*define[ \t]+{name}\b"
             rf"|\b(?:struct|class|enum|using|auto)\b[^;{{}}()]*\b{name}\b"
-            rf"|(?!return|else|case|throw)(?:\b\w+|[>*&])[ \t*&\n]+(?:\w+::)*{name}\s*\("
+            rf"|(?!return|else|case|throw)(?:\b\w+|[>*&])[ \t*&\n]+(?:\w+::)*{name}\s*[(;,){{=]"
         )
         if not any(defined.search(code) for code in codes.values() if name in code):
             yield name

@@ -311,3 +311,33 @@ def test_an_opt_in_to_what_a_block_has_anyway_is_no_finding() -> None:
 def test_a_wait_of_a_warp_takes_64_lanes(wait: str, shifts: list[int]) -> None:
     found = seen(f"__device__ void f(int n) {{ {wait} }}\n")
     assert [one.shift for one in found if one.rule == "CU108"] == shifts
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("return tex2D<float>(t, x, y);", True),
+        ("return ::tex2D<float>(t, x, y);", True),
+        ("return rtc::tex2D<float>(t, x, y);", False),
+        ("return sampler->tex2D(x, y);", False),
+        ("using rtc::tex2D;", False),
+        ("T tex2D(Texture t, float x, float y);", False),
+    ],
+)
+def test_a_name_of_the_project_s_own_is_not_cudas(code: str, *, found: bool) -> None:
+    assert ("CU135" in rules_of(f"__device__ float f() {{ {code} }}")) is found
+
+
+@pytest.mark.parametrize(("width", "found"), [("", True), (", 32", False), (", WARP", False)])
+def test_a_reduction_over_groups_of_32_lanes_is_right(width: str, *, found: bool) -> None:
+    loop = "for (int o = 16; o > 0; o >>= 1) v += __shfl_down_sync(m, v, o{});"
+    text = f"#define WARP 32\n__device__ float f(float v) {{ {loop.format(width)} return v; }}"
+    assert ("CU113" in rules_of(text)) is found
+
+
+@pytest.mark.parametrize(
+    ("rest", "found"), [("v = warpSum(v);", True), ("v = __shfl_sync(m, v, 0);", True), ("", False)]
+)
+def test_32_threads_are_a_tile_where_no_lanes_exchange_values(rest: str, *, found: bool) -> None:
+    text = f"__global__ void k(float v) {{ a[threadIdx.x % 32] = v; __syncthreads(); {rest} }}"
+    assert ("CU114" in rules_of(text)) is found

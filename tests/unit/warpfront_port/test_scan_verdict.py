@@ -555,3 +555,41 @@ def test_a_function_of_libdevice_that_hip_lacks_fails(
     assert (
         "PY039" in {one.rule for one in judged(tmp_path, {"k.py": module})[1].findings}
     ) is found
+
+
+MEMBER = """
+#include <cuda_runtime.h>
+struct A { A(Lib l) : cublasLib_(l) {} void f() { cublasLib_.go(); } Lib cublasLib_; };
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"a.cu": MEMBER}, False),
+        ({"a.cu": "#include <cuda_runtime.h>\nvoid f() { cublasFrobnicate(1); }\n"}, True),
+        ({"a.cu": '#include "mma.h"\n' + KERNEL}, True),
+        ({"a.cu": '#include "mma.h"\n' + KERNEL, "mma.h": "inline int m() { return 1; }\n"}, False),
+    ],
+)
+def test_what_the_tree_has_itself_is_no_name_of_cudas(
+    tmp_path: Path, files: dict[str, str], *, found: bool
+) -> None:
+    assert ("CU147" in {one.rule for one in judged(tmp_path, files)[1].findings}) is found
+
+
+@pytest.mark.parametrize(("names", "severity"), [("k.hip", Severity.NOTE), ("../cuda/k.cu", None)])
+def test_a_folder_whose_build_has_one_for_amd_beside_it_is_left_out(
+    tmp_path: Path, names: str, severity: Severity | None
+) -> None:
+    files = {
+        "cuda/CMakeLists.txt": "add_library(k k.cu)\n",
+        "cuda/k.cu": PTX,
+        "hip/CMakeLists.txt": f"add_library(k {names})\n",
+        "hip/k.hip": KERNEL,
+        "hip/other.hip": KERNEL,
+    }
+    files["cuda/p.cu"] = files.pop("cuda/k.cu")
+    found = judged(tmp_path, files)[1].findings
+    severities = {one.severity for one in found if one.path == "cuda/p.cu"}
+    assert severities == {severity or Severity.ERROR}

@@ -24,9 +24,11 @@ from warpfront_port.scan.cuda.name_rows import rows_including, rows_naming
 from warpfront_port.scan.cuda.preprocessor import Reach
 from warpfront_port.scan.cuda.view import (
     NAME,
+    NEAR,
     View,
     is_definition,
     is_function,
+    is_typed,
     path_of,
     rule_match,
 )
@@ -101,7 +103,7 @@ def header_facts(source: SourceText, context: Context | None = None) -> HeaderFa
 def _included(view: View, reported: Seen) -> Iterator[Match]:
     for directive in view.directives:
         header = path_of(directive.body) if directive.name.startswith("include") else None
-        if header is None:
+        if header is None or str(header) in view.context.own_headers:
             continue
         span = (directive.start, directive.end)
         for row in rows_including(str(header)):
@@ -123,7 +125,7 @@ def _named(view: View, reported: Seen) -> Iterator[Match]:
     looked_at = 0
     for place in places:
         name, span = place[0], place.span()
-        if name in declared:
+        if name in declared or _is_of_project(view, name, span):
             continue
         looked_at += 1
         if looked_at <= _MOST_LOOKED_AT and name in _BY_NAME:
@@ -133,6 +135,21 @@ def _named(view: View, reported: Seen) -> Iterator[Match]:
             # the runtime's prefix is also what projects name their own functions with
             shift = -1 if name.startswith("cuda") else 0
             yield rule_match(view, "CU147", span, shift=shift, names={name})
+
+
+def _is_of_project(view: View, name: str, span: Span) -> bool:
+    """Return true for a member, a prototype, and a global name of CUDA's in another namespace."""
+    before = view.code[max(0, span[0] - NEAR) : span[0]].rstrip()
+    qualified = before.endswith("::") and (before[-3:-2].isalnum() or before[-3:-2] == "_")
+    prototype = is_typed(view.code, span[0]) and view.code[span[1] : span[1] + 1] == "("
+    return (
+        before.endswith((".", "->"))
+        or (qualified and _GLOBAL.match(name) is not None)
+        or (prototype and not view.syntax.defines_function(span[0]))
+    )
+
+
+_GLOBAL = re.compile(r"cuda[A-Z]|cu[A-Z]|nv[a-z]+[A-Z]|__|tex[123]D|surf[123]D")
 
 
 def _is_own(view: View, place: re.Match[str]) -> bool:

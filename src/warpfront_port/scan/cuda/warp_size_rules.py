@@ -200,8 +200,8 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
     numbers = [number_of(view, view.code[slice(*argument)]) for argument in arguments[lane_at:]]
     if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
         yield rule_match(view, "CU113", whole)
-    elif len(numbers) > 1 and numbers[1] == 32:
-        yield rule_match(view, "CU113", whole, shift=-1)
+    if len(numbers) > 1 and numbers[1] == 32:
+        return  # groups of 32 lanes, which a wave of 64 has two of
     # the steps of an unrolled reduction near by may include the one that wave64 needs
     near = view.code[max(0, span[0] - NEAR) : span[1] + NEAR]
     if numbers[0] == 16 and "up" not in name and not _STEP_32.search(near):
@@ -245,8 +245,16 @@ def _halvings(view: View) -> Iterator[Match]:
     for pattern, shift in ((_HALVING_FROM_16, 0), (_DOUBLING_TO_32, -1)):
         for match in pattern.finditer(view.code):
             loop = view.syntax.around(match.start(), "for_statement")
-            if loop is not None and _SHUFFLES.search(view.code, match.end(), loop.end_byte):
+            shuffle = loop and _SHUFFLES.search(view.code, match.end(), loop.end_byte)
+            if shuffle and not _is_of_32_lanes(view, shuffle.start()):
                 yield rule_match(view, "CU113", match.span(), shift=shift)
+
+
+def _is_of_32_lanes(view: View, start: int) -> bool:
+    """Return true for a shuffle whose width is 32: a wave of 64 has two such groups."""
+    arguments = view.syntax.call(start)[1]
+    place = 3 if "_sync" in view.code[start : start + 20] else 2
+    return len(arguments) > place and number_of(view, view.code[slice(*arguments[place])]) == 32
 
 
 def _warp_constants(view: View) -> Iterator[Match]:
@@ -287,15 +295,23 @@ def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iter
 
 
 def _lane_arithmetic(view: View) -> Iterator[Match]:
+    talks = _TALK.search(view.code) is not None
     for match in _LANE_ARITHMETIC.finditer(view.code):
         operand = match["left"]
         start = match.start()
         # The variable that the arithmetic is for may be named after lanes or warps.
         variable, _start = view.syntax.taker(match.start("op"), "binary_expression", _OF_NUMBERS)
         lanes = _OF_LANES.search(variable) and not operand.isdigit() and view.in_device_code(start)
-        if _THREAD_NAME.fullmatch(operand) or lanes:
+        if lanes or (talks and _THREAD_NAME.fullmatch(operand)):
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
             yield rule_match(view, "CU114", match.span())
+
+
+# Where no lanes exchange values, 32 threads are a tile and not a warp.
+_TALK = re.compile(
+    r"(?i)\bvolatile\b|\w_sync\s*\(|\b\w*(?:shfl|shuffle|ballot|syncwarp|reduce|warp|lane)\w*"
+    r"(?:<[^;(){}]{0,80}>)?\s*\("
+)
 
 
 def _after_partial_returns(view: View) -> Iterator[Match]:
