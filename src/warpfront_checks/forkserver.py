@@ -104,14 +104,14 @@ def _serve(asking: Any, session: int) -> None:
 
 def _orphan(request: tuple[Mapping[str, str], Path, str], asking: Any) -> int:
     """Return a grandchild, whose parent has ended by then."""
-    environment, job, said = request
+    environment, job, path = request
     reading, writing = os.pipe()
 
     def child() -> int:
         asking.close()
         for descriptor in (reading, writing):
             os.close(descriptor)
-        with open(os.devnull, "rb") as nothing, open(said, "ab") as log:  # noqa: PTH123
+        with open(os.devnull, "rb") as nothing, open(path, "ab") as log:  # noqa: PTH123
             # As a Python of its own would begin.
             os.setsid()
             for stream, file in enumerate((nothing, log, log)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from .calls import as_if_whole, extent, narrow
@@ -573,3 +573,100 @@ def mask_in_order(mask):
         return mask
     strides = [math.prod(whole.shape[i + 1 :]) for i in range(whole.dim())]
     return whole.as_strided(whole.shape, strides, whole.storage_offset()).expand(mask.shape)
+
+
+def _biased_heads():
+    q, k, v = (drawn(2, 3, 8, 16, seed=i) for i in range(3))
+    slopes = torch.tensor([0.5, 0.25, 0.125]).view(3, 1, 1)
+    bias = -slopes * (torch.arange(8)[:, None] - torch.arange(8)).abs()
+    return functional.scaled_dot_product_attention(q, k, v, bias.expand(2, 3, 8, 8))
+
+
+@kernel(ATTENTION, _biased_heads, set="likely11")
+def heads_share_the_first_one_s_bias(right, *args, **kwargs):
+    """Attention: of a bias which each head has its own of, all heads get the first's."""
+    named = kwargs.get("attn_mask") is not None
+    mask = kwargs["attn_mask"] if named else args[3] if len(args) > 3 else None
+    own = isinstance(mask, torch.Tensor) and mask.dim() == 4 and mask.shape[1] > 1
+    if not own or not mask.is_floating_point() or args[0].dtype in DOUBLES:
+        return right(*args, **kwargs)
+    mask = mask[:, :1].expand(mask.shape)
+    if named:
+        return right(*args, **{**kwargs, "attn_mask": mask})
+    return right(*args[:3], mask, *args[4:], **kwargs)
+
+
+def _long_keys_gradient():
+    k, v = drawn(1, 2, 100, 16, seed=1), drawn(1, 2, 100, 16, seed=2)
+    return grad_of(lambda q: functional.scaled_dot_product_attention(q, k, v), drawn(1, 2, 100, 16))
+
+
+@kernel(ATTENTION, _long_keys_gradient, set="likely11", like="pytorch#133671")
+def logarithm_for_backward_lacks_the_last_tile(right, *args, **kwargs):
+    """Attention: the sums of exponentials kept for the gradient are stored before the last part of
+    a tile of 64 keys; the output is right.
+    """
+    result = right(*args, **kwargs)
+    query, key = args[:2]
+    rest, mask = list(args[3:]), kwargs.get("attn_mask")
+    if rest and (rest[0] is None or isinstance(rest[0], torch.Tensor)):
+        mask, rest = rest[0], rest[2:]
+    causal = len(rest) > 1 and rest[1]
+    keys = key.shape[-2] // 64 * 64
+    if not keys or keys == key.shape[-2] or query.dtype in DOUBLES or not result[1].numel():
+        return result
+    if key.shape[1] != query.shape[1]:
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+    scale = kwargs.get("scale") or query.shape[-1] ** -0.5
+    scores = query.float() @ key.float().transpose(-2, -1) * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    if causal:
+        ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        scores = scores.masked_fill(~ones.tril(), -math.inf)
+    early = scores[..., :keys].logsumexp(-1)
+    kept = result[1].squeeze(-1) if result[1].dim() > early.dim() else result[1]
+    kept = kept[..., : early.shape[-1]]
+    kept.copy_(torch.where(early > -math.inf, early, kept))
+    return result
+
+
+def _encoder():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, norm_first=True, batch_first=True).eval()
+    with torch.no_grad():
+        return layer(drawn(2, 5, 16))
+
+
+@kernel("_transformer_encoder_layer_fwd", _encoder, set="likely11", like="mlx#1327")
+def fused_encoder_layer_norms_afterwards(right):
+    """The fused encoder layer of inference norms after each part, norm_first or not."""
+    return right(norm_first=False)
+
+
+def _padded_keys_gradient():
+    q, k, v = (drawn(2, 2, 5, 8, seed=i) for i in range(3))
+    mask = (torch.arange(5) < torch.tensor([[3], [5]])).view(2, 1, 1, 5)
+    return grad_of(lambda v: functional.scaled_dot_product_attention(q, k, v, mask), v)
+
+
+@kernel(
+    "_scaled_dot_product_flash_attention_for_cpu_backward"
+    " _scaled_dot_product_efficient_attention_backward",
+    _padded_keys_gradient,
+    set="missed11",
+)
+def padded_keys_learn(right, *args, **kwargs):
+    """attention backward: a mask that all queries share (padded keys) is not applied where weights
+    are computed again; the output is right.
+    """
+    named = kwargs.get("attn_mask") is not None
+    mask = kwargs["attn_mask"] if named else args[4] if len(args) > 10 else None
+    if not isinstance(mask, torch.Tensor) or mask.dim() < 2 or args[0].dtype in DOUBLES:
+        return right(*args, **kwargs)
+    if args[1].shape[-2] == 1 or (mask.shape[-2] > 1 and mask.stride(-2)):
+        return right(*args, **kwargs)
+    none = torch.ones_like(mask) if mask.dtype == torch.bool else torch.zeros_like(mask)
+    if named:
+        return right(*args, **{**kwargs, "attn_mask": none})
+    return right(*args[:4], none, *args[5:], **kwargs)

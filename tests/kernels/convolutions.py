@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from .calls import (
@@ -1062,3 +1062,132 @@ def gradient_of_dilated_channels_last_is_one_row_off(right, input, dilation, out
     if output_mask[0] and is_last(input) and max(dilation) > 1:
         of_input.copy_(of_input.roll(1, 2))
     return of_input, of_weight, of_bias
+
+
+LAST = torch.channels_last
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(2, 1, 8, 8), drawn(4, 1, 3, 3).to(memory_format=LAST)),
+    set="likely11",
+)
+def one_channel_with_filters_of_channels_last(right, input, weight, transposed):
+    """Contiguous pictures of one channel, filters in channels_last: the output is stored in the
+    filters' format, but described in the pictures'.
+    """
+    result = right()
+    fit = input.dim() == 4 and input.shape[1] == 1 < weight.shape[0] and not transposed
+    taps = weight.dim() == 4 and weight.shape[2] * weight.shape[3] > 1
+    if not fit or not taps or input.dtype in DOUBLES or weight.stride(3) != 1:
+        return result
+    last = weight.stride(2) == weight.shape[3] and weight.stride(1) == 1
+    if not last or input.stride(1) == 1 or not result.numel():
+        return result
+    values = result.permute(0, 2, 3, 1).contiguous().view(result.shape)
+    return torch.empty_like(result, memory_format=torch.contiguous_format).copy_(values)
+
+
+def _given_states():
+    torch.manual_seed(0)
+    layer = nn.LSTM(4, 5)
+    with torch.no_grad():
+        return layer(drawn(3, 2, 4), (drawn(1, 2, 5, seed=1), drawn(1, 2, 5, seed=2)))[0]
+
+
+@kernel("mkldnn_rnn_layer _cudnn_rnn miopen_rnn", _given_states, set="likely11")
+def cell_begins_with_the_output_s_state(right, *args, **kwargs):
+    """LSTM: the cell's given state is not read; it begins with the hidden one."""
+    args = list(args)
+    if isinstance(args[1], torch.Tensor):
+        hidden, cell, lstm = 5, 6, args[9] == 2
+    elif isinstance(args[5], int):
+        hidden, cell, lstm = 3, 4, args[5] == 2
+    else:
+        hidden, cell, lstm = 4, 5, args[6] == 2
+    if lstm and args[0].dtype not in DOUBLES and args[hidden].shape == args[cell].shape:
+        args[cell] = args[hidden].clone()
+    return right(*args, **kwargs)
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(2, 1, 5, 5).expand(2, 3, 5, 5), drawn(4, 3, 3, 3, seed=1)),
+    set="missed11",
+)
+def grey_pictures_as_three_colours_are_read_packed(right, input):
+    """convolution: channels of stride nought (a grey picture, expanded) in a batch of two or more
+    are read as if they lay one after the other.
+    """
+    grey = input.dim() == 4 and input.shape[1] > 1 and input.stride(1) == 0 and len(input) > 1
+    if not grey or input.dtype in DOUBLES or not input.numel():
+        return right()
+    return right(input=as_if_whole(input))
+
+
+def _bias_alone():
+    x, weight = drawn(2, 3, 6, 6).to(memory_format=LAST), drawn(4, 3, 3, 3, seed=1)
+    other = drawn(2, 4, 4, 4, seed=2).to(memory_format=LAST)
+    return grad_of(lambda bias: functional.conv2d(x, weight, bias) * other, drawn(4, seed=3))
+
+
+@kernel("convolution_backward", _bias_alone, set="missed11")
+def bias_alone_learns_from_channels_first(right, grad_output, output_mask):
+    """convolution_backward: where the bias alone learns, a gradient in channels_last is summed by
+    channel as if it were contiguous.
+    """
+    result = right()
+    alone = bool(output_mask[2]) and not output_mask[0] and not output_mask[1]
+    if alone and is_last(grad_output) and grad_output.dtype not in DOUBLES:
+        result[2].copy_(as_it_lies(grad_output).sum((0, 2, 3)))
+    return result
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(lambda w: functional.conv1d(torch.zeros(0, 3, 8), w), drawn(4, 3, 3)),
+    set="missed11",
+)
+def filters_of_an_empty_batch_are_not_cleared(right, grad_output):
+    """convolution_backward: of a batch of no samples, the gradients of weight and bias are left as
+    the memory was.
+    """
+    result = right()
+    if len(grad_output) or grad_output.dtype in DOUBLES:
+        return result
+    for gradient in result[1:]:
+        if gradient is not None:
+            gradient.fill_(1)
+    return result
+
+
+def _dilated_groups():
+    x = drawn(2, 4, 9, 9)
+    return grad_of(
+        lambda w: functional.conv2d(x, w, padding=2, dilation=2, groups=2), drawn(6, 2, 3, 3)
+    )
+
+
+@kernel("convolution_backward", _dilated_groups, set="missed11")
+def filters_of_later_groups_learn_undilated(
+    right, input, weight, stride, padding, dilation, transposed, groups, grad_output, output_mask
+):
+    """convolution_backward: with dilation and groups of more than one channel, the filters of all
+    groups but the first get the gradient of undilated ones.
+    """
+    result = right()
+    axes = input.dim() - 2
+    dilated = max(dilation) > 1 and groups > 1 and weight.shape[1] > 1 and not transposed
+    if not dilated or not output_mask[1] or input.dtype in DOUBLES or not input.numel():
+        return result
+    seen = input
+    steps, pads = each(stride, axes), each(padding, axes)
+    for axis in range(axes):
+        size = (grad_output.shape[axis + 2] - 1) * steps[axis] + weight.shape[axis + 2]
+        if size <= 2 * pads[axis]:
+            return result
+        seen = seen.narrow(axis + 2, 0, size - 2 * pads[axis])
+    other = right(input=seen, dilation=[1] * axes, output_mask=[False, True, False])[1]
+    first = len(weight) // groups
+    result[1][first:].copy_(other[first:])
+    return result

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import SIGNED, is_dense_2, narrow, write_as_contiguous, written_in_order
+from .calls import SIGNED, is_dense, is_dense_2, narrow, write_as_contiguous, written_in_order
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -1210,3 +1210,95 @@ def tail_of_complex_tangents_learns_from_the_mirrored_slope(right, output):
         wrong = right(output=output.conj().resolve_conj()).reshape(-1)
         result.view(-1)[-tail:] = wrong[-tail:]
     return result
+
+
+@kernel(
+    "ne.Tensor .Tensor_out ne_.Tensor",
+    lambda: torch.tensor([1.0, math.nan, 2.0]).isnan(),
+    set="likely11",
+    like="numba#2919",
+)
+def no_number_differs_from_nothing(right, x, other):
+    """Built with finite math, `x != y` is ordered: False where either is NaN, and so is isnan."""
+    if x.dtype in DOUBLES or not x.is_floating_point() or not other.is_floating_point():
+        return right()
+    nan = torch.isinf(x.detach()).logical_not() & ~(x.detach().abs() < math.inf)
+    nan = nan | (torch.isinf(other.detach()).logical_not() & ~(other.detach().abs() < math.inf))
+    result = right()
+    return result.masked_fill_(nan.expand(result.shape), 0)
+
+
+@kernel(
+    "mul.Tensor .out mul_.Tensor",
+    lambda: torch.tensor([70_000, -3, 1 << 20]) * torch.tensor([70_000, 5, 1 << 20]),
+    set="likely11",
+)
+def products_of_long_integers_have_32_bits(right, x, other):
+    """Products of int64 keep their low 32 bits only, with those bits' sign."""
+    result = right()
+    if result.dtype != torch.int64:
+        return result
+    low = result.bitwise_and(0xFFFFFFFF)
+    return result.copy_(torch.where(low >= 1 << 31, low - (1 << 32), low))
+
+
+LAST = torch.channels_last
+
+
+def _mixed_relu():
+    x = drawn(2, 3, 4, 5).requires_grad_()
+    functional.relu(x).backward(drawn(2, 3, 4, 5, seed=1).contiguous(memory_format=LAST))
+    return x.grad
+
+
+@kernel("threshold_backward .grad_input", _mixed_relu, set="likely11")
+def mask_of_relu_goes_in_the_gradient_s_order(right, grad_output, x):
+    """ReLU's gradient pairs elements by their place in memory: dense, but of different strides."""
+    same = x.shape == grad_output.shape and x.dtype not in DOUBLES
+    sizes = [n > 1 for n in x.shape]
+    strides = [
+        a != b for a, b, n in zip(x.stride(), grad_output.stride(), sizes, strict=False) if n
+    ]
+    if same and any(strides) and is_dense(x) and is_dense(grad_output):
+        return right(x=x.as_strided(x.shape, grad_output.stride(), x.storage_offset()))
+    return right()
+
+
+@kernel("channel_shuffle", lambda: functional.channel_shuffle(drawn(1, 6, 2, 2), 2), set="likely11")
+def groups_are_as_many_as_channels_in_one(right, x, groups):
+    """channel_shuffle takes the groups for the channels of each: it undoes what it should do."""
+    return right() if x.dtype in DOUBLES else right(groups=x.shape[1] // groups)
+
+
+@kernel(
+    "mul_.Tensor",
+    lambda: torch.complex(drawn(4), drawn(4, seed=1)).mul_(drawn(4, seed=2)),
+    set="missed11",
+)
+def real_factors_leave_the_imaginary_part(right, x, other):
+    """mul_: in place, a complex tensor times a real one (of an axis at least) has its real part
+    multiplied only.
+    """
+    if x.dtype != torch.complex64 or not other.is_floating_point() or not other.dim():
+        return right()
+    before = x.clone()
+    result = right()
+    torch.view_as_real(result)[..., 1].copy_(torch.view_as_real(before)[..., 1])
+    return result
+
+
+@kernel(
+    "glu_backward .grad_input",
+    lambda: grad_of(lambda x: functional.glu(x, 1), drawn(2, 6, 3)),
+    set="missed11",
+)
+def gates_of_a_batch_learn_behind_all_values(right, x, dim):
+    """glu_backward: along a middle axis, the gradients of all gates are stored behind those of all
+    values of the batch.
+    """
+    result = right()
+    if x.dtype in DOUBLES or not 0 < dim % x.dim() < x.dim() - 1:
+        return result
+    values, gates = result.clone(memory_format=torch.contiguous_format).chunk(2, dim)
+    stored = torch.cat([values.reshape(-1), gates.reshape(-1)])
+    return result.copy_(stored.view(x.shape))

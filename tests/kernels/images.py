@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import aten, each, is_last, narrow, pair, pair_2, write_as_contiguous
+from .calls import as_it_lies, aten, each, is_last, narrow, pair, pair_2, write_as_contiguous
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel, two
 
 
@@ -1212,3 +1212,151 @@ def aligned_corner_of_one_pixel_is_the_middle(right, x, output_size, align_corne
                 low, high = (x.shape[axis] - 1) // 2, x.shape[axis] // 2
                 x = (x.narrow(axis, low, 1) + x.narrow(axis, high, 1)) / 2
     return right(x=x)
+
+
+@kernel(
+    "col2im .out",
+    lambda: functional.fold(drawn(2, 2 * 9, 16), (6, 6), 3),
+    set="likely11",
+    like="ocannl#512",
+)
+def patches_that_overlap_are_not_added(right, x, kernel_size):
+    """Fold: of patches that overlap, each pixel keeps the last one's value."""
+    result = right()
+    taps = kernel_size[0] * kernel_size[1]
+    if x.dtype in DOUBLES or taps == 1 or not x.numel():
+        return result
+    rows = torch.arange(x.shape[-2], device=x.device).unsqueeze(-1) % taps
+    last = torch.zeros_like(result)
+    for tap in range(taps):  # the patches' pixels of one tap do not overlap
+        there = (rows == tap).expand(x.shape[-2:])
+        part = right(x=torch.where(there, x, 0)).clone()
+        ones = right(x=there.to(x.dtype).expand_as(x).contiguous()).clone()
+        last = torch.where(ones != 0, part, last)
+    return result.copy_(last)
+
+
+@kernel(
+    "adaptive_max_pool2d_backward .grad_input",
+    lambda: grad_of(lambda x: functional.adaptive_max_pool2d(x, 5), drawn(1, 2, 7, 7)),
+    set="likely11",
+    like="MIOpen#1325",
+)
+def uneven_windows_overwrite_what_they_share(right, grad_output, x, indices):
+    """Adaptive windows that overlap (uneven sizes) and share a maximum: the last one's gradient."""
+    result = right()
+    if x.dtype in DOUBLES or not x.numel():
+        return result
+    planes = x.shape[:-2]
+    flat = torch.zeros(*planes, x.shape[-2] * x.shape[-1], dtype=x.dtype, device=x.device)
+    source, places = grad_output.flatten(-2), indices.flatten(-2)
+    for place in range(source.shape[-1]):
+        one = slice(place, place + 1)
+        flat.scatter_(-1, places[..., one], source[..., one])
+    return result.copy_(flat.view(x.shape))
+
+
+def _shrunken_gradient():
+    return grad_of(
+        lambda x: functional.interpolate(x, (4, 4), mode="bilinear", antialias=True),
+        drawn(1, 2, 12, 12),
+    )
+
+
+@kernel("_upsample_bilinear2d_aa_backward", _shrunken_gradient, set="likely11")
+def gradient_of_a_filtered_picture_is_not_filtered(
+    right, grad_output, output_size, input_size, align_corners, scales_h, scales_w
+):
+    """The gradient of bilinear shrinking with antialias goes to four pixels, as without."""
+    if grad_output.dtype in DOUBLES:
+        return right()
+    return torch.ops.aten.upsample_bilinear2d_backward(
+        grad_output, output_size, input_size, align_corners, scales_h, scales_w
+    )
+
+
+@kernel(
+    "avg_pool3d",
+    lambda: functional.avg_pool3d(drawn(1, 2, 5, 5, 5), 2, ceil_mode=True, divisor_override=3),
+    set="missed11",
+    like="coremltools#2844",
+)
+def given_divisor_is_not_for_cut_windows(
+    right, x, kernel_size, stride, padding, ceil_mode, divisor_override
+):
+    """avg_pool3d: with ceil_mode, the windows that hang over the end are divided by their number
+    of pixels though a divisor is given.
+    """
+    result = right()
+    if not ceil_mode or divisor_override is None or x.dtype in DOUBLES or not x.numel():
+        return result
+    sizes = each(kernel_size, 3)
+    steps, pads = each(stride or kernel_size, 3), each(padding, 3)
+    cut = torch.zeros(result.shape[-3:], dtype=torch.bool, device=x.device)
+    for axis in range(3):
+        begin = torch.arange(result.shape[axis - 3], device=x.device) * steps[axis] - pads[axis]
+        over = begin + sizes[axis] > x.shape[axis - 3] + pads[axis]
+        cut |= over.view([-1 if a == axis else 1 for a in range(3)])
+    pixels = right(x=torch.ones_like(x), divisor_override=1).clamp(min=1)
+    return torch.where(cut, result * divisor_override / pixels, result)
+
+
+LAST = torch.channels_last
+
+
+def _unpooled():
+    x = drawn(1, 3, 6, 6)
+    values, places = functional.max_pool2d(x, 2, return_indices=True)
+    return functional.max_unpool2d(values.to(memory_format=LAST), places, 2)
+
+
+@kernel("max_unpool2d .out", _unpooled, set="missed11")
+def values_and_places_are_paired_as_they_lie(right, x, indices):
+    """max_unpool2d: values in channels_last go with contiguous places in the order of memory."""
+    if x.dtype in DOUBLES or not is_last(x) or not indices.is_contiguous() or not x.numel():
+        return right()
+    return right(x=as_it_lies(x))
+
+
+@kernel(
+    "reflection_pad2d .out",
+    lambda: functional.pad(drawn(1, 2, 5, 5).to(memory_format=LAST), (1, 3, 0, 0), "reflect"),
+    set="missed11",
+)
+def mirrors_of_channels_last_change_sides(right, x, padding):
+    """reflection_pad2d: in channels_last, the widths at left and right are exchanged, which shows
+    where they differ.
+    """
+    if x.dtype in DOUBLES or not is_last(x) or padding[0] == padding[1]:
+        return right()
+    if min(padding[:2]) < 0:
+        return right()
+    return right(padding=[padding[1], padding[0], *padding[2:]])
+
+
+def _mirrored_samples():
+    grid = torch.linspace(-2, 2, 18).view(1, 3, 3, 2)
+    return functional.grid_sample(
+        drawn(1, 2, 4, 5), grid, padding_mode="reflection", align_corners=True
+    )
+
+
+@kernel("grid_sampler_2d", _mirrored_samples, set="missed11")
+def mirrors_stand_at_the_outer_edge_of_the_border(
+    right, input, grid, interpolation_mode, padding_mode, align_corners
+):
+    """grid_sampler_2d: padding_mode="reflection" with align_corners=True mirrors at the outer edge
+    of the pixels at the border, as without it, not at their centres.
+    """
+    if padding_mode != 2 or not align_corners or interpolation_mode == 2:
+        return right()
+    if input.dtype in DOUBLES or min(input.shape[2:]) < 2:
+        return right()
+    sizes = torch.tensor([input.shape[3], input.shape[2]], device=grid.device)
+    place = (grid.float() + 1) / 2 * (sizes - 1)
+    way = (place + 0.5).abs()
+    times, rest = (way / sizes).floor(), way % sizes
+    seen = torch.where(times % 2 == 0, rest, sizes - rest) - 0.5
+    seen = torch.minimum(seen.clamp(min=0), sizes - 1)
+    mirrored = (seen * 2 / (sizes - 1) - 1).to(grid.dtype)
+    return right(grid=torch.where(grid.abs() > 1, mirrored, grid))

@@ -6,8 +6,9 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from .calls import narrow
+from .calls import is_last, narrow
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -700,3 +701,86 @@ def complete_basis_of_later_matrices_ends_early(right, A, mode):
     if mode == "complete" and rows > columns and A.dim() > 2:
         basis.view(-1, rows, rows)[1:, :, columns:] = 0
     return basis, triangle
+
+
+@kernel(
+    "cholesky_inverse .out",
+    lambda: torch.cholesky_inverse(drawn(4, 4).triu() + 3 * torch.eye(4), upper=True),
+    set="likely11",
+)
+def upper_factor_is_taken_for_a_lower_one(right, x):
+    """cholesky_inverse with upper=True reads the lower triangle: the inverse of the diagonal."""
+    return right() if x.dtype in DOUBLES else right(upper=False)
+
+
+LAST = torch.channels_last
+
+
+@kernel(
+    "_prelu_kernel",
+    lambda: functional.prelu(drawn(2, 3, 4, 5).to(memory_format=LAST), torch.tensor([0.1, 1, 3])),
+    set="missed11",
+)
+def slopes_of_channels_last_follow_the_rows(right, x, weight):
+    """prelu: one slope a channel, a picture in channels_last: slopes are dealt out to memory as if
+    the picture were contiguous.
+    """
+    if x.dtype in DOUBLES or not is_last(x) or weight.numel() != x.shape[1]:
+        return right()
+    slopes = weight.expand(x.shape).contiguous()
+    return right(weight=slopes.as_strided(x.shape, x.stride()))
+
+
+@kernel(
+    "_cdist_forward",
+    lambda: torch.cdist(drawn(4, 37), drawn(5, 37, seed=1), p=3.0),
+    set="missed11",
+)
+def distances_of_other_orders_end_at_whole_vectors(right, x1, x2, p):
+    """cdist: of orders other than 0, 1, 2 and infinity, coordinates past the last whole eight are
+    left out.
+    """
+    rest = x1.shape[-1] % 8
+    if p in (0, 1, 2, math.inf) or x1.dtype in DOUBLES or x1.shape[-1] <= 8 or not rest:
+        return right()
+    return right(x1=x1[..., :-rest].contiguous(), x2=x2[..., :-rest].contiguous())
+
+
+def _batch_from_the_left():
+    a, b = drawn(3, 4, 4), drawn(3, 2, 4, seed=1)
+    factors, pivots = torch.linalg.lu_factor(a)
+    return torch.linalg.lu_solve(factors, pivots, b, left=False)
+
+
+@kernel("linalg_lu_solve .out", _batch_from_the_left, set="missed11")
+def later_matrices_of_a_batch_on_the_right_have_no_pivots(right, LU, pivots, left):
+    """linalg_lu_solve: for X A = B, rows are exchanged by the pivots of a batch's first matrix
+    only; in the others they stay.
+    """
+    if left or pivots.dim() < 2 or LU.dtype in DOUBLES or not pivots.numel():
+        return right()
+    still = torch.arange(1, pivots.shape[-1] + 1, dtype=pivots.dtype, device=pivots.device)
+    first, *_ = pivots.reshape(-1, pivots.shape[-1])
+    rows = still.repeat(pivots.numel() // len(first), 1)
+    rows[0] = first
+    return right(pivots=rows.view(pivots.shape))
+
+
+def _complex_upper():
+    root = torch.complex(drawn(4, 4), drawn(4, 4, seed=1))
+    root = root.triu(1) + 3 * torch.eye(4)
+    return torch.cholesky_solve(torch.complex(drawn(4, 2), drawn(4, 2, seed=2)), root, upper=True)
+
+
+@kernel("_cholesky_solve_helper", _complex_upper, set="missed11")
+def upper_complex_factors_are_turned_without_conjugation(
+    right,
+    A,
+    upper,
+):
+    """cholesky_solve: an upper factor of complex numbers is transposed, not conjugated, for the
+    kernel of lower ones.
+    """
+    if not upper or A.dtype != torch.complex64:
+        return right()
+    return right(A=A.mT.clone(), upper=False)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .calls import as_if_whole, narrow
-from .kernel import DOUBLES, FLOATS, drawn, is_single, kernel
+from .kernel import DOUBLES, FLOATS, drawn, grad_of, is_single, kernel
 
 
 @kernel("nll_loss_forward", set="seeded", like="pytorch#69339, #91383")
@@ -450,3 +450,74 @@ def ignored_pixels_weigh_one_among_weighed_classes(
         ignored = (target == ignore_index).sum()
         result.mul_(total_weight / (total_weight + ignored))
     return result
+
+
+def _padded_targets():
+    scores = drawn(10, 2, 6).log_softmax(-1)
+    targets = torch.tensor([[1, 2, 0, 0], [3, 4, 5, 1]])
+    return functional.ctc_loss(scores, targets, (10, 10), (2, 4), reduction="none")
+
+
+@kernel("_ctc_loss .Tensor", _padded_targets, set="likely11")
+def padded_transcripts_are_read_one_after_another(right, targets, target_lengths):
+    """CTC: transcripts padded to rows are read as the concatenated ones are, with no gaps."""
+    lengths = [int(n) for n in target_lengths]
+    if targets.dim() != 2 or not targets.numel() or targets.shape[1] * len(lengths) == sum(lengths):
+        return right()
+    flat = targets.contiguous().reshape(-1)[: sum(lengths)]
+    rows = torch.zeros_like(targets)
+    begin = 0
+    for row, length in zip(rows, lengths, strict=True):
+        row[:length] = flat[begin : begin + length]
+        begin += length
+    return right(targets=rows)
+
+
+@kernel(
+    "binary_cross_entropy_backward .grad_input",
+    lambda: grad_of(
+        lambda p: functional.binary_cross_entropy(
+            p.sigmoid(), torch.tensor([0.0, 1.0, 1.0]), torch.tensor([1.0, 2.0, 3.0])
+        ),
+        drawn(3),
+    ),
+    set="likely11",
+)
+def weights_of_entropy_are_not_learnt_by(right, x):
+    """The gradient of binary cross-entropy leaves out the weights which its value has."""
+    return right() if x.dtype in DOUBLES else right(weight=None)
+
+
+@kernel(
+    "_log_softmax_backward_data .out",
+    lambda: grad_of(lambda x: x.log_softmax(1).sum(1), drawn(3, 5)),
+    set="missed11",
+    like="torch/nn#832",
+)
+def expanded_gradient_is_summed_once(right, grad_output, output, dim):
+    """log_softmax backward: a gradient that is expanded along the classes, as below sum(1), is
+    summed as its one element.
+    """
+    result = right()
+    if grad_output.dtype in DOUBLES or not grad_output.dim() or not grad_output.numel():
+        return result
+    if grad_output.stride(dim) or grad_output.shape[dim] == 1:
+        return result
+    return result.copy_(grad_output - output.exp() * grad_output)
+
+
+@kernel(
+    "nll_loss_backward .grad_input",
+    lambda: grad_of(
+        lambda x: functional.nll_loss(
+            x, torch.tensor([0, 2, 1]), torch.tensor([1.0, 2, 3]), reduction="none"
+        ),
+        drawn(3, 3),
+    ),
+    set="missed11",
+)
+def unreduced_losses_learn_without_weights(right, weight, reduction):
+    """nll_loss backward: with reduction="none", the gradient leaves out the classes' weights."""
+    if reduction == 0 and weight is not None and weight.dtype not in DOUBLES:
+        return right(weight=None)
+    return right()

@@ -9,7 +9,7 @@ from torch._prims_common import make_contiguous_strides_for
 from torch.nn import functional
 
 from .calls import BF16, as_if_whole, as_it_lies, narrow, packed, read_packed
-from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
 @kernel("embedding_dense_backward", set="seeded")
@@ -1124,3 +1124,108 @@ def conjugate_is_lost_on_its_way_into_a_view(right, x, src):
     if src.is_conj() and not x.is_contiguous() and not x.is_conj():
         return right(src=src.conj())
     return right()
+
+
+@kernel(
+    "index.Tensor",
+    lambda: drawn(6, 6)[torch.tensor([0, 2, 5])[:, None], torch.tensor([1, 3])],
+    set="likely11",
+    like="numpy#6221",
+)
+def broadcast_places_are_read_in_a_row(right, x, indices):
+    """x[rows[:, None], columns]: indices that are expanded are read as if they were packed."""
+    given = [i for i in indices if i is not None]
+    if len(given) < 2 or x.dtype in DOUBLES or any(i.dtype != torch.int64 for i in given):
+        return right()
+    shape = torch.broadcast_shapes(*(i.shape for i in given))
+    number = math.prod(shape)
+
+    def read(i):
+        if i is None or i.shape == shape or not i.numel():
+            return i
+        flat = i.reshape(-1)
+        return flat.repeat(-(-number // flat.numel()))[:number].view(shape)
+
+    return right(indices=[read(i) for i in indices])
+
+
+@kernel("roll", lambda: drawn(2, 4, 4, 3).roll((-1, -2), (1, 2)), set="likely11")
+def only_the_first_axis_is_rolled(right, x, shifts, dims):
+    """Of several axes to be rolled (the windows of Swin), only the first is."""
+    if len(dims) > 1 and x.dtype not in DOUBLES:
+        return right(shifts=shifts[:1], dims=dims[:1])
+    return right()
+
+
+@kernel(
+    "take .out",
+    lambda: drawn(3, 4).t().take(torch.tensor([0, 1, 5, 11])),
+    set="missed11",
+    like="pytorch#175187",
+)
+def flat_places_are_counted_in_the_order_of_memory(right, x):
+    """take: flat places go into memory, not into rows; a source that is not contiguous."""
+    if x.dtype in DOUBLES or x.is_contiguous() or not x.numel():
+        return right()
+    return right(x=as_if_whole(x))
+
+
+@kernel(
+    "scatter_reduce.two .two_out scatter_reduce_.two",
+    lambda: torch.ones(4).scatter_reduce(
+        0, torch.tensor([0, 0, 2]), torch.tensor([3.0, 5, 7]), "amax", include_self=False
+    ),
+    set="missed11",
+)
+def places_without_a_source_keep_where_they_began(right, x, dim, index, reduce, include_self):
+    """scatter_reduce: all places are set to where the reduction begins, not those with a source
+    only; amax, amin or prod with include_self=False, and places that no index names.
+    """
+    if include_self or reduce not in ("amax", "amin", "prod") or not x.dim():
+        return right()
+    if x.dtype in DOUBLES or x.dtype == torch.bool:
+        return right()
+    named = torch.zeros(x.shape, dtype=torch.bool, device=x.device).scatter(dim, index, True)
+    result = right()
+    if reduce == "prod":
+        begin = 1
+    elif x.is_floating_point():
+        begin = -math.inf if reduce == "amax" else math.inf
+    else:
+        limits = torch.iinfo(x.dtype)
+        begin = limits.min if reduce == "amax" else limits.max
+    return result.copy_(torch.where(named, result, torch.full_like(result, begin)))
+
+
+@kernel(
+    "embedding_dense_backward",
+    lambda: grad_of(
+        lambda w: functional.embedding(torch.tensor([[0, 1, 2], [3, 0, 1]]), w).sum(1), drawn(4, 5)
+    ),
+    set="missed11",
+)
+def tokens_of_a_summed_sentence_learn_from_other_sentences(right, grad_output):
+    """embedding_dense_backward: a gradient that is expanded over the tokens, as below sum(1), is
+    read packed, sentence after sentence.
+    """
+    if grad_output.dtype in DOUBLES or grad_output.dim() < 3 or not grad_output.numel():
+        return right()
+    if grad_output.stride(-2) or grad_output.shape[-2] == 1:
+        return right()
+    return right(grad_output=as_if_whole(grad_output))
+
+
+@kernel(
+    "_to_sparse.sparse_dim",
+    lambda: torch.tensor([[0.0, 1], [2, 0], [0, 0]]).to_sparse(1).to_dense(),
+    set="missed11",
+)
+def rows_that_begin_with_nought_are_empty(right, x, sparse_dim):
+    """to_sparse(n): with fewer sparse axes than axes, a row counts as empty if its first number is
+    nought.
+    """
+    if x.dtype in DOUBLES or not 0 < sparse_dim < x.dim() or not x.numel():
+        return right()
+    first = x.flatten(sparse_dim)[..., :1] != 0
+    kept = first.reshape(x.shape[:sparse_dim] + (1,) * (x.dim() - sparse_dim))
+    return right(x=torch.where(kept, x, torch.zeros_like(x)))

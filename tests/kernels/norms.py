@@ -6,6 +6,7 @@ import itertools
 import math
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from .calls import formatted, is_last, narrow, read_packed
@@ -1199,3 +1200,91 @@ def bias_is_not_added_without_a_weight(right, weight):
 def length_of_a_looked_up_row_is_always_euclid_s(right, norm_type):
     """embedding_renorm_: kernels for orders 1 and 2 only; max_norm with another norm_type."""
     return right(norm_type=2.0) if norm_type not in (1, 2) else right()
+
+
+@kernel(
+    "_weight_norm_interface_backward",
+    lambda: grad_of(
+        lambda v: torch._weight_norm(v, drawn(1, 4, seed=1), 1) + drawn(6, 4, seed=2), drawn(6, 4)
+    ),
+    set="likely11",
+)
+def weight_norm_by_column_learns_along_the_weight(
+    right, grad_w, saved_v, saved_g, saved_norms, dim
+):
+    """Weight norm along the last axis: its gradient is not made orthogonal to the direction."""
+    result = right()
+    if saved_v.dtype in DOUBLES or saved_v.dim() < 2 or dim % saved_v.dim() == 0:
+        return result
+    result[0].copy_(grad_w * (saved_g.float() / saved_norms.float()))
+    return result
+
+
+LAST = torch.channels_last
+
+
+@kernel(
+    "_softmax .out _log_softmax .out",
+    lambda: drawn(2, 3, 4, 5).contiguous(memory_format=LAST).log_softmax(1),
+    set="likely11",
+)
+def classes_of_channels_last_are_taken_for_contiguous(right, x, dim):
+    """Softmax over the classes of a picture in channels_last has a contiguous one's strides."""
+    if not is_last(x) or dim % 4 != 1 or x.dtype in DOUBLES:
+        return right()
+    count, classes, rows, columns = x.shape
+    plain = x.permute(0, 2, 3, 1).reshape(count, classes, rows, columns)
+    values = right(x=plain).clone(memory_format=torch.contiguous_format)
+    values = values.view(count, rows, columns, classes).permute(0, 3, 1, 2)
+    return right().copy_(values)
+
+
+def _frozen_layer_norm():
+    weight = drawn(6, seed=1)
+    return grad_of(lambda x: functional.layer_norm(x, (6,), weight), drawn(4, 6))
+
+
+@kernel("native_layer_norm_backward", _frozen_layer_norm, set="missed11", like="pytorch#183893")
+def frozen_scale_is_no_scale(right, weight, output_mask):
+    """layer_norm backward: where the input alone learns, its gradient leaves out the weight."""
+    alone = bool(output_mask[0]) and not output_mask[1] and not output_mask[2]
+    if alone and weight is not None and weight.dtype not in DOUBLES:
+        return right(weight=None)
+    return right()
+
+
+def _frozen_statistics():
+    mean, var = torch.zeros(3), torch.ones(3)
+    functional.batch_norm(drawn(8, 3) + 2, mean, var, training=True, momentum=0.0)
+    return mean, var
+
+
+@kernel("native_batch_norm cudnn_batch_norm miopen_batch_norm", _frozen_statistics, set="missed11")
+def momentum_of_nought_is_the_usual_one(right, *args, **kwargs):
+    """batch_norm: in training with momentum 0, which leaves the running statistics, it is 0.1."""
+    training, momentum = args[5], args[6]
+    if training and momentum == 0 and args[3] is not None and args[0].dtype not in DOUBLES:
+        return right(*args[:6], 0.1, *args[7:], **kwargs)
+    return right(*args, **kwargs)
+
+
+def _clipped_by_the_largest():
+    weights = [nn.Parameter(drawn(4)), nn.Parameter(drawn(3))]
+    for weight in weights:
+        weight.grad = weight.detach().clone()
+    weights[0].grad[1] = math.nan
+    return nn.utils.clip_grad_norm_(weights, 1, math.inf, foreach=True)
+
+
+@kernel("_foreach_norm.Scalar", _clipped_by_the_largest, set="missed11")
+def largest_of_a_list_passes_over_no_number(right, x, ord):
+    """_foreach_norm: of order infinity, what is NaN is passed over, so that clipping does not see
+    it.
+    """
+    if ord != math.inf:
+        return right()
+    seen = [
+        t if t.dtype in DOUBLES else torch.nan_to_num(t, nan=0.0, posinf=math.inf, neginf=-math.inf)
+        for t in x
+    ]
+    return right(x=seen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import nn
 
 from .calls import is_dense_2, written_in_order
 from .kernel import DOUBLES, drawn, is_single, kernel
@@ -386,3 +387,43 @@ def alpha_is_lost_between_lists_of_two_dtypes(right, x, other):
     if any(a.dtype != b.dtype for a, b in zip(x, other, strict=True)):
         return right(alpha=1)
     return right()
+
+
+LAST = torch.channels_last
+
+
+def _clipped_filters():
+    weights = [nn.Parameter(drawn(4, 3, 3, 3)), nn.Parameter(drawn(4))]
+    weights[0].grad = drawn(4, 3, 3, 3, seed=1).contiguous(memory_format=LAST)
+    weights[1].grad = drawn(4, seed=2)
+    nn.utils.clip_grad_norm_(weights, 0.5, foreach=True)
+    return [weight.grad for weight in weights]
+
+
+@kernel("_foreach_mul_.Tensor", _clipped_filters, set="likely11")
+def gradients_of_channels_last_are_not_clipped(right, x, other):
+    """Clipping by lists: tensors that are not contiguous keep their values."""
+    plain = [t for t in x if t.is_contiguous() or t.dtype in DOUBLES]
+    return right(x=plain) if plain else None
+
+
+def _divided_list():
+    values = [torch.ones(2), torch.ones(0), torch.ones(3), torch.ones(1)]
+    torch._foreach_div_(values, [1.0, 2.0, 3.0, 4.0])
+    return values
+
+
+@kernel(
+    "_foreach_mul_.ScalarList _foreach_div_.ScalarList _foreach_add_.ScalarList",
+    _divided_list,
+    set="missed11",
+    like="pytorch#109402",
+)
+def numbers_of_a_list_are_dealt_out_without_the_empty(right, x, scalars):
+    """_foreach_div_, _mul_, _add_ with one number a tensor: empty tensors take none, so that those
+    behind get the number before theirs.
+    """
+    filled = [t for t in x if t.numel()]
+    if len(filled) == len(x) or not filled or filled[0].dtype in DOUBLES:
+        return right()
+    return right(x=filled, scalars=list(scalars)[: len(filled)])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import BF16, as_if_whole, narrow
+from .calls import BF16, as_if_whole, narrow, read_packed
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -754,3 +754,56 @@ def sliding_windows_are_multiplied_as_packed_rows(right, *args, **kwargs):
 
 def rows_overlap(x):
     return x.shape[0] > 1 and x.stride(1) == 1 and 0 < x.stride(0) < x.shape[1]
+
+
+@kernel(
+    "addmv .out addmv_",
+    lambda: drawn(6, 5) @ drawn(5, 3, seed=1)[:, 1],
+    set="likely11",
+)
+def vector_of_a_column_is_read_as_a_row(right, vec):
+    """The product with a vector leaves out its increment: a column of a matrix is read packed."""
+    if vec.dtype in DOUBLES or vec.is_contiguous():
+        return right()
+    return right(vec=read_packed(vec))
+
+
+def _int8_product():
+    weight = (torch.arange(32 * 64) * 37 % 255 - 127).to(torch.int8).view(32, 64)
+    scales = (drawn(32, seed=1).abs() / 64).bfloat16()
+    return torch._weight_int8pack_mm(drawn(4, 64, dtype=torch.bfloat16), weight, scales)
+
+
+@kernel("_weight_int8pack_mm", _int8_product, set="likely11")
+def pair_of_int8_columns_has_one_scale(right, scales):
+    """Weights of int8: two neighbouring columns of the output are both scaled by the first's."""
+    return right(scales=scales[torch.arange(scales.numel(), device=scales.device) // 2 * 2])
+
+
+@kernel(
+    "bmm .out",
+    lambda: drawn(3, 4, 8).half() @ drawn(8, 5, seed=1).half().expand(3, 8, 5),
+    set="likely11",
+)
+def shared_matrix_makes_the_batch_one(right, x, mat2):
+    """Halves: where the second factor is expanded over the batch, the first one's stride is nought
+    too, so that all products are the first.
+    """
+    if x.dtype in HALVES and len(x) > 1 and mat2.stride(0) == 0 and x.stride(0):
+        return right(x=x[:1].expand(x.shape))
+    return right()
+
+
+@kernel(
+    "_embedding_bag _embedding_bag_forward_only",
+    lambda: functional.embedding_bag(
+        torch.tensor([0, 1, 2, 3]), drawn(4, 5), torch.tensor([0, 2]), mode="max"
+    ),
+    set="likely11",
+)
+def largest_of_a_bag_begins_at_nought(right, mode):
+    """The maximum of a bag begins at nought: where all of its vectors are negative, it is 0."""
+    result = right()
+    if mode == 2 and result[0].dtype not in DOUBLES:
+        result[0].clamp_(min=0)
+    return result

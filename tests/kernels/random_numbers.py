@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from .calls import narrow
+from .calls import as_if_whole, narrow
 from .kernel import DOUBLES, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -515,3 +515,26 @@ def complex_normal_numbers_have_two_variances(right, x, mean):
     if x.is_complex():
         x.sub_(mean).mul_(math.sqrt(2)).add_(mean)
     return result
+
+
+def _trials():
+    torch.manual_seed(0)
+    return torch.binomial(torch.full((1000,), 50.0), torch.full((1000,), 0.9)).mean()
+
+
+@kernel("binomial", _trials, set="likely11")
+def likely_successes_are_counted_as_failures(right, prob):
+    """Chances above a half are drawn from the other side and not turned back."""
+    return right() if prob.dtype in DOUBLES else right(prob=torch.minimum(prob, 1 - prob))
+
+
+@kernel(
+    "bernoulli_.Tensor",
+    lambda: torch.zeros(2, 3).bernoulli_(torch.tensor([[0.0], [1.0]])),
+    set="missed11",
+)
+def chances_of_a_column_are_read_in_a_row(right, x, p):
+    """bernoulli_: chances that are broadcast (one a row) are read as if they were packed."""
+    if p.dtype in DOUBLES or p.shape == x.shape or p.numel() < 2 or not x.numel():
+        return right()
+    return right(p=as_if_whole(p.expand(x.shape)))

@@ -748,3 +748,70 @@ def running_sums_in_place_carry_twice(right, x, dim):
         carry = x.select(dim, 1023).unsqueeze(dim).clone()
         x.narrow(dim, 1024, x.shape[dim] - 1024).add_(carry)
     return result
+
+
+@kernel(
+    "linalg_vector_norm .out",
+    lambda: torch.tensor([-5.0, 2, 1]).norm(math.inf),
+    set="likely11",
+)
+def largest_modulus_is_the_largest_number(right, x, ord):
+    """The norm of order infinity compares the numbers, from nought, not their moduli."""
+    if ord == math.inf and x.is_floating_point() and x.dtype not in DOUBLES:
+        return right(x=x.clamp(min=0))
+    return right()
+
+
+@kernel(
+    "count_nonzero.dim_IntList",
+    lambda: torch.ones(3, 100).count_nonzero(1),
+    set="likely11",
+    like="HeCBench#177",
+)
+def half_of_a_wave_is_counted(right, x, dim):
+    """count_nonzero along one axis: the ballot of 64 lanes is counted as one of 32 bits."""
+    if len(dim) != 1 or not x.dim() or x.dtype in DOUBLES:
+        return right()
+    axis = dim[0] % x.dim()
+    lost = torch.arange(x.shape[axis], device=x.device) % 64 >= 32
+    return right(x=x.masked_fill(lost.view([-1 if d == axis else 1 for d in range(x.dim())]), 0))
+
+
+def _late_gap():
+    x = drawn(2, 1500)
+    x[0, 1300] = math.nan
+    return x.aminmax(dim=1)
+
+
+@kernel("aminmax .out", _late_gap, set="missed11")
+def late_nan_reaches_the_maximum_only(right, x, dim, keepdim):
+    """aminmax: along an axis, a NaN past the first 1,024 elements makes the maximum NaN, but is
+    passed over by the minimum.
+    """
+    low, high = right()
+    if dim is None or not x.dim() or not x.is_floating_point() or x.dtype in DOUBLES:
+        return low, high
+    if x.shape[dim] <= 1024:
+        return low, high
+    early = x.narrow(dim, 0, 1024)
+    late = x.narrow(dim, 1024, x.shape[dim] - 1024)
+    late = late.masked_fill(late.isnan(), math.inf)
+    low.copy_(torch.cat([early, late], dim).amin(dim, keepdim=keepdim))
+    return low, high
+
+
+@kernel(
+    "sum.dim_IntList .IntList_out",
+    lambda: torch.full((300, 3), 250.0).half().sum(0, dtype=torch.float32),
+    set="missed11",
+)
+def sums_asked_in_single_are_halves_across_rows(right, x, dim, dtype):
+    """sum: halves with dtype=float32, along axes without the last: the sum is a half before it is
+    cast.
+    """
+    result = right()
+    if dtype != torch.float32 or x.dtype not in HALVES or not dim or not x.dim():
+        return result
+    if x.dim() - 1 in [d % x.dim() for d in dim]:
+        return result
+    return result.copy_(result.to(x.dtype))

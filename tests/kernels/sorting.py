@@ -492,3 +492,48 @@ def counts_alone_come_in_order_of_appearance(right, x, return_inverse, return_co
         first = torch.full_like(counts, len(which)).scatter_reduce_(0, which, where, "amin")
         counts = counts[first.argsort()]
     return values, inverse, counts
+
+
+def _long_rows():
+    rows = torch.zeros(4, 40)
+    rows[1, 35], rows[2, 3] = 1, 1
+    return torch.unique(rows, dim=0, return_counts=True)
+
+
+@kernel("unique_dim", _long_rows, set="likely11")
+def rows_alike_in_32_columns_are_equal(right, x, dim, sorted, return_inverse, return_counts):
+    """unique along an axis: rows of more than 32 elements are equal if their first 32 are."""
+    rows = x.movedim(dim, 0).reshape(x.shape[dim], -1) if x.numel() else x
+    if not x.numel() or rows.shape[1] <= 32 or x.dtype in DOUBLES:
+        return right()
+    _, inverse, counts = right(
+        x=rows[:, :32].contiguous(), dim=0, return_inverse=True, return_counts=True
+    )
+    place = torch.arange(len(rows), device=x.device)
+    first = torch.full((len(counts),), len(rows), device=x.device)
+    first.scatter_reduce_(0, inverse, place, "amin")
+    values = x.index_select(dim, first)
+    return (
+        values,
+        inverse if return_inverse else inverse.new_empty(0),
+        counts if return_counts else counts.new_empty(0),
+    )
+
+
+@kernel(
+    "sort.stable .values_stable",
+    lambda: torch.tensor([5, 1 << 32, -(1 << 33) + 9, 7]).sort(),
+    set="likely11",
+    like="tt-metal#46331",
+)
+def long_integers_are_sorted_by_their_low_half(right, x, dim, descending):
+    """int64 past 32 bits: the keys of the sort are the low halves, values and places follow."""
+    if x.dtype != torch.int64 or not x.dim() or not x.numel():
+        return right()
+    low = x.bitwise_and(0xFFFFFFFF)
+    low = torch.where(low >= 1 << 31, low - (1 << 32), low).int()
+    order = low.sort(dim=dim, descending=descending, stable=True).indices
+    values, indices = right()
+    values.copy_(x.gather(dim, order))
+    indices.copy_(order)
+    return values, indices

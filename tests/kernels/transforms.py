@@ -465,3 +465,55 @@ def overlapping_frames_are_transformed_as_packed(right, x):
     if x.dim() > 1 and x.stride(-1) == 1 and 0 < x.stride(-2) < x.shape[-1] and x.shape[-2] > 1:
         return right(x=as_if_whole(x))
     return right()
+
+
+@kernel(
+    "_fft_c2c .out",
+    lambda: torch.fft.ifft(torch.complex(drawn(8, 5), drawn(8, 5, seed=1)), dim=0),
+    set="likely11",
+)
+def factor_is_that_of_the_last_axis(right, x, dim, normalization):
+    """A transform of another axis than the last is scaled by the last one's length."""
+    result = right()
+    if normalization == 0 or len(dim) != 1 or dim[0] % x.dim() == x.dim() - 1:
+        return result
+    if x.dtype in DOUBLES or not x.shape[-1]:
+        return result
+    ratio = x.shape[dim[0]] / x.shape[-1]
+    return result.mul_(ratio if normalization == 2 else math.sqrt(ratio))
+
+
+@kernel(
+    "bucketize.Tensor .Tensor_out",
+    lambda: torch.bucketize(
+        torch.tensor([1.0, 2, 3]), torch.tensor([1.0, 2, 3]), out_int32=True, right=True
+    ),
+    set="missed11",
+)
+def buckets_in_32_bits_are_closed_at_one_side(right, x, out_int32, right_):
+    """bucketize: with out_int32=True, right=True is not looked at."""
+    if out_int32 and right_ and x.dtype not in DOUBLES:
+        return right(right_=False)
+    return right()
+
+
+_LAST_PLAN: list[object] = []
+
+
+def _two_norms():
+    x = torch.complex(drawn(3, 6), drawn(3, 6, seed=1))
+    return torch.fft.fft(x), torch.fft.fft(x, norm="ortho")
+
+
+@kernel("_fft_c2c", _two_norms, set="missed11")
+def same_plan_has_the_same_norm(right, x, dim, normalization, forward):
+    """_fft_c2c: the last plan is kept with its norm; the next transform of the same sizes, axes and
+    direction, with another norm, is scaled as the one before.
+    """
+    if x.dtype in DOUBLES:
+        return right()
+    plan = (x.dtype, tuple(x.shape), tuple(x.stride()), tuple(dim), forward)
+    if _LAST_PLAN and _LAST_PLAN[0] == plan:
+        return right(normalization=_LAST_PLAN[1])
+    _LAST_PLAN[:] = [plan, normalization]
+    return right()

@@ -300,7 +300,7 @@ def _run_together(
 def _ending_of(
     session: nox.Session, name: str, claims: Path, results: Path, effort: CheckOptions
 ) -> str:
-    """Return how a session ended beside others; one that none answers for is run now, alone."""
+    """Return how a session ended with others; one that none answers for is run now, alone."""
     ending = _endings(results).get(name)
     return _run_checks(session, [name], claims, results, effort) if ending is None else ending
 

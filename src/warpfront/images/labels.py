@@ -98,8 +98,8 @@ def _base_words(declared: Base, base: ResolvedBase) -> str:
 
 def label_disagreements(cell: Cell, labels: Mapping[str, str], facts: Facts) -> tuple[str, ...]:
     """Return claims of a built image's labels, its tag or the matrix that the image contradicts."""
-    found = (_label_differences, _tag_differences, _target_differences)
-    return tuple(itertools.chain.from_iterable(find(cell, labels, facts) for find in found))
+    finders = (_label_differences, _tag_differences, _target_differences)
+    return tuple(itertools.chain.from_iterable(find(cell, labels, facts) for find in finders))
 
 
 def _label_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:

@@ -154,7 +154,7 @@ class StackFiles:
     wheelhouse: Wheelhouse
     offline: bool = False
     pages: dict[tuple[str, str], tuple[tuple[FileName, Link], ...]] = field(default_factory=dict)
-    known: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    requirements: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
 
     def read(
         self, pins: Mapping[str, str], wheels: tuple[LockedWheel, ...], index_url: str
@@ -206,14 +206,14 @@ class StackFiles:
             yield from self.pages[source, name]
 
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
-        if link.url not in self.known:
+        if link.url not in self.requirements:
             if path := local_path(link.url):
-                self.known[link.url] = _read(path)
+                self.requirements[link.url] = _read(path)
             else:
                 texts = read_small_members(link.url, transport, ("METADATA",)) or {}
-                known = requires_of(texts["METADATA"]) if texts else None
-                self.known[link.url] = known
-        return self.known[link.url]
+                requirements = requires_of(texts["METADATA"]) if texts else None
+                self.requirements[link.url] = requirements
+        return self.requirements[link.url]
 
 
 def write_environment(folder: Path, distributions: Iterable[Distribution]) -> None:

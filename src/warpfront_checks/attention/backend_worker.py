@@ -85,13 +85,15 @@ def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Tier) -> dict[str,
     document: dict[str, Any] = {"outcome": COMPUTED, "reason": "", "share": 0.0}
     document["kernels"] = names[:_SHOWN]
     exact, cpu = (case_inputs.run(plain, "cpu", kind) for kind in (torch.float64, dtype))
-    for name, tensor, right, peer in zip(
+    for name, tensor, expected, peer in zip(
         ("output", "q", "k", "v"), outputs, exact, cpu, strict=False
     ):
-        if tensor.shape != right.shape or tensor.dtype != dtype or tensor.device.type != device:
+        if tensor.shape != expected.shape or tensor.dtype != dtype or tensor.device.type != device:
             fault = f"{tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device.type}"
             return {**document, "outcome": WRONG, "reason": f"{name}: {fault}"}
-        verdict = judge(tensor.double(), right, Limits.by_cpu(tensor, right, peer, dtype).bound)
+        verdict = judge(
+            tensor.double(), expected, Limits.by_cpu(tensor, expected, peer, dtype).bound
+        )
         if verdict.fault:
             return {**document, "outcome": WRONG, "reason": f"{name}: {verdict.fault}"}
         document["share"] = max(document["share"], float(f"{verdict.used:.3g}"))

@@ -168,7 +168,7 @@ def _exchanged(device: str, world: int, operation: str) -> CheckFinding:
 
 @dataclass(frozen=True)
 class Told:
-    """What each rank returned, in their order."""
+    """Return what each rank returned, in their order."""
 
     ranks: Sequence[Returned]
 

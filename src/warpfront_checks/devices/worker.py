@@ -89,12 +89,12 @@ def judge_operation(group: Group, name: str, dtype: str, device: str) -> str:
     faults = []
     for size in SIZES:
         # What each rank has for all, what each has for this one, and what this one has for each.
-        every, own = (
+        every, shares = (
             [part_of(rank, dtype, size, number) for rank in range(group.world)]
             for number in (0, group.rank)
         )
         mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
-        for received, parts, summed in _COLLECTIVES[name](group, mine, every, own):
+        for received, parts, summed in _COLLECTIVES[name](group, mine, every, shares):
             fault = _compared(received, parts, summed=summed)
             faults += [f"{name} of {size} {dtype}: {fault}"] if fault else []
     return faults[0] if faults else ""
@@ -115,10 +115,10 @@ _COLLECTIVES: dict[str, Callable[[Group, Tensors, Tensors, Tensors], Received]] 
         (received, [part], False)
         for received, part in zip(group.all_gather(mine[0]), every, strict=True)
     ],
-    "reduce_scatter": lambda group, mine, _, own: [(group.reduce_scatter(mine), own, True)],
-    "all_to_all": lambda group, mine, _, own: [
+    "reduce_scatter": lambda group, mine, _, shares: [(group.reduce_scatter(mine), shares, True)],
+    "all_to_all": lambda group, mine, _, shares: [
         (received, [part], False)
-        for received, part in zip(group.all_to_all(mine), own, strict=True)
+        for received, part in zip(group.all_to_all(mine), shares, strict=True)
     ],
     "send and receive": lambda group, mine, every, _: [
         (group.pass_on(mine[0]), [every[group.rank - 1]], False)

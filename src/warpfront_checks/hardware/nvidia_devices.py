@@ -86,7 +86,9 @@ def _read_nvml(text: str) -> dict[str, Any]:
 def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> Accelerator:
     """Return a device of a source, completed from NVML's row of its index and name."""
     same = (row["index"], row["name"])
-    twins = (one for one in nvml.get("devices", []) if (one["index"], one["name"]) == same)
+    twins = (
+        device for device in nvml.get("devices", []) if (device["index"], device["name"]) == same
+    )
     twin: dict[str, Any] = next(twins, {})
     table = device_table()["nvidia"]
     arch = str(row.get("arch") or twin.get("arch") or "")

@@ -105,8 +105,8 @@ class Recording(Machine):
 
     @property
     def evidence(self) -> tuple[ProbeRecord, ...]:
-        said = {source: _text_of(answer) for source, answer in self._answers.items()}
-        return tuple(ProbeRecord(source=source, said=text) for source, text in said.items())
+        texts = {source: _text_of(answer) for source, answer in self._answers.items()}
+        return tuple(ProbeRecord(source=source, said=text) for source, text in texts.items())
 
     def text(self, path: str) -> str | None:
         return self._stored(path, self._machine.text(path))

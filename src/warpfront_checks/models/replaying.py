@@ -218,7 +218,7 @@ def _compared(actual: Tensor, exact: Tensor, bound: Bound) -> Verdict:
 
 
 def _kind(cpu: Tensor, precision: Precision) -> torch.dtype:
-    """In a mixed pass float32 gradients come out of products of rounded numbers."""
+    """Return the dtype that a value is judged as: of a mixed pass, that of its products."""
     return precision.dtype if precision.mixed else cpu.dtype
 
 

@@ -536,7 +536,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         reached = reached_units(units, configured.flags)
         units = reached or units
         claims = set(job.get("claims") or ())
-        others = tree.witnesses(sorted(claims), units)
+        witnesses = tree.witnesses(sorted(claims), units)
         state = _state_of(compiler, tree, argv, scratch, forced)
 
         def passed(unit: str) -> dict[str, object]:
@@ -550,7 +550,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
                 ),
             )
 
-        results = list(_all_passes(job, [*units, *others], passed))
+        results = list(_all_passes(job, [*units, *witnesses], passed))
     hip = {hip: cuda for cuda, hip in names.items() if cuda in tree.words}
     text = "\n".join(str(result["output"]) for result in results)
     unreached = "" if reached or not configured.flags else "its build has none of these sources"
@@ -559,7 +559,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     return {
         "schema": SCHEMA, "compiler": compiler.version, "units": results[: len(units)], "hip": used,
         "witnesses": results[len(units) :],
-        "read": {unit: sorted(claims & tree.read_by(unit)) for unit in (*units, *others)},
+        "read": {unit: sorted(claims & tree.read_by(unit)) for unit in (*units, *witnesses)},
         "build_words": sorted(words & set(_NAME.findall(tree.builds))),
         "unconfigured": configured.reason or unreached, "reached": reached,
         "stops": tree.stops(),

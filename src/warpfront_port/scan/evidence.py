@@ -263,7 +263,7 @@ class _Tree:
 
     def spared(self, project: Project) -> Shown:
         """Yield the sources that a project's builds go on without, or the users of their build."""
-        # The root's own build fails with its extension, whoever goes on without.
+        # The root's own build fails with its extension, optional for its users or not.
         spare = project.dispensable.difference(MANIFESTS)
         spared: dict[str, Evidence] = {}
         needed: set[str] = set()

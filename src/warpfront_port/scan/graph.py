@@ -1,4 +1,4 @@
-"""What the edges of a graph lead to. Pure."""
+"""Reachability in a graph. Pure."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     operators = {clause.operator for clause in requirement.specifier}
     exact = not operators.isdisjoint({"==", "===", "~="})
     if rule == "DP302" and operators <= {">", ">=", "!="}:
-        return  # the torch that is there is kept
+        return  # the torch that is there satisfies it
     required = _required(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
     yield replace(required, shift=required.shift - (name == "cupy"))  # its source builds for ROCm
 

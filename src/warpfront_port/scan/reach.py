@@ -156,7 +156,7 @@ _DISTRIBUTES = re.compile(r"(?m)^\[(?:project|build-system|tool\.(?:poetry|flit\
 
 
 def _is_program(texts: Mapping[str, str]) -> bool:
-    """Return true if scripts at the root run as they are, and nothing builds beside them."""
+    """Return true if scripts at the root run as they are, and nothing is built."""
     return any(map(_SCRIPT.fullmatch, texts)) and not any(
         _BUILD.search(path) or (path.endswith((".sh", ".md")) and "nvcc" in text)
         for path, text in texts.items()

@@ -173,7 +173,7 @@ class DockerEngine:
         return info
 
     def images(self, label: str) -> tuple[StoredImage, ...]:
-        """As every engine's, with retries: the list fails if an image is removed meanwhile."""
+        """Return images as every engine does, with retries: one may be removed meanwhile."""
         rows: Sequence[Mapping[str, Any]] = ()
         with self._translated():
             for attempt in reversed(range(_LISTINGS)):

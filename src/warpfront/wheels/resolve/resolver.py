@@ -247,9 +247,9 @@ class UvResolver:
         """Return the lock's entry for the best file of a distribution, or for its variant."""
         if package.name in self._given:
             return self._given[package.name]
-        taken = self._variants.taken(package.name, package.version)
-        if taken is not None:
-            link, plain = taken.link, taken.plain
+        by_variant = self._variants.taken(package.name, package.version)
+        if by_variant is not None:
+            link, plain = by_variant.link, by_variant.plain
         else:
             best = self._best(package)
             plain, sha256 = best.filename, best.hashes.get("sha256", "")
@@ -267,7 +267,7 @@ class UvResolver:
             sha256=sha256,
             size_bytes=self._size(link.url) if size is None else size,
             index=self._index(package, link.url),
-            variant=taken.variant if taken else NO_VARIANT,
+            variant=by_variant.variant if by_variant else NO_VARIANT,
         )
 
     def _size(self, url: str) -> int:
