@@ -28,9 +28,10 @@ from warpfront_checks.cases.axes import (  # noqa: E402
     cases_of,
     constrained,
     in_domain,
+    laid_out,
 )
 from warpfront_checks.cases.bounds import Bound, judge  # noqa: E402
-from warpfront_checks.cases.case import Case  # noqa: E402
+from warpfront_checks.cases.case import Argument, Case  # noqa: E402
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.operation import Operation  # noqa: E402
@@ -661,3 +662,14 @@ def test_names_are_unique_and_each_record_is_complete() -> None:
     for operation in CATALOGUE.values():
         one = next(iter(assignments_of(operation, ("float32",), 0)))
         assert isinstance(build(operation, one, "cpu"), Case)
+
+
+@pytest.mark.parametrize(
+    ("shape", "drawn"),
+    [((2, 3, 5), (2, 1, 1)), ((2, 3, 4), (2, 1, 4)), ((1, 6), (1, 6)), ((7,), (7,)), ((), ())],
+)
+def test_an_expanded_operand_is_repeated_along_one_axis_or_all_but_one(
+    shape: tuple[int, ...], drawn: tuple[int, ...]
+) -> None:
+    operand = Argument(name="a", shape=shape, drawn=shape, values="small")
+    assert laid_out(operand, "expanded").drawn == drawn

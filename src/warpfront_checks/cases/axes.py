@@ -746,8 +746,11 @@ def laid_out(argument: Argument, form: str) -> Argument:
     if form == "expanded":
         if argument.values in {"permutation", "neighbours", *ORDERED}:
             return argument
-        axis = max(axes, key=lambda i: (shape[i] > 1, -i))
-        unexpanded = tuple(1 if i == axis else n for i, n in enumerate(shape))
+        # Along all axes but one, as a bias is, or along one alone, as a grey picture's colours are.
+        long = [i for i in axes if shape[i] > 1] or axes
+        alone = long[sum(shape) // 2 % len(long)] if sum(shape) % 2 and len(long) > 1 else -1
+        repeated = {alone} if alone >= 0 else {i for i in axes if i != long[0]}
+        unexpanded = tuple(1 if i in repeated else n for i, n in enumerate(shape))
         return replace(argument, drawn=unexpanded)
     order = {
         "transposed": [*axes[:-2], *axes[-2:][::-1]],
