@@ -120,8 +120,9 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         PurePosixPath(file.path).parent for file in tree.files if file.path.endswith("/__init__.py")
     }
     own_packages = frozenset(folder.name for folder in packages if folder.parent not in packages)
+    modules = {path[:-3] for path in texts if path.endswith(".py") and "/" not in path}
     base = Context(
-        own_packages=own_packages,
+        own_packages=own_packages | modules,
         evidence=evidence_of(texts, project),
         started=product.started,
         dispensable=project.dispensable,
@@ -130,16 +131,14 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     code = {path: text for path, text in texts.items() if cuda.reads(PurePosixPath(path))}
     if not code:
         return base
-    facts = {
-        path: cuda.header_facts(SourceText(path=PurePosixPath(path), text=text))
-        for path, text in code.items()
-    }
+    sources = [SourceText(path=PurePosixPath(path), text=text) for path, text in code.items()]
+    facts = [cuda.header_facts(source) for source in sources]
     return replace(
         base,
         unknown=project.unknown,
-        own_headers=frozenset(path.rpartition("/")[2] for path in code),
-        portable_names=frozenset().union(*(fact.portable for fact in facts.values())),
-        vendor_macros=headers.vendor_macros(facts.values()),
+        own_headers=frozenset(s.path.name for s in sources if not cuda.is_cudas_own(s)),
+        portable_names=frozenset().union(*(fact.portable for fact in facts)),
+        vendor_macros=headers.vendor_macros(facts),
         masks=headers.narrow_masks(code),
         device_widths=headers.device_widths(code),
     )

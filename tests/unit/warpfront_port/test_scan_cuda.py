@@ -318,6 +318,7 @@ def test_a_wait_of_a_warp_takes_64_lanes(wait: str, shifts: list[int]) -> None:
     [
         ("return tex2D<float>(t, x, y);", True),
         ("return ::tex2D<float>(t, x, y);", True),
+        ("return 0; }\n#define FETCH tex2D(t, 0, 0)\nint g() { return FETCH;", True),
         ("return rtc::tex2D<float>(t, x, y);", False),
         ("return sampler->tex2D(x, y);", False),
         ("using rtc::tex2D;", False),

@@ -557,6 +557,7 @@ def test_a_function_of_libdevice_that_hip_lacks_fails(
     ) is found
 
 
+CUDAS_COPY = "/* Copyright 2017 NVIDIA Corporation. Licensed Deliverables */\n"
 MEMBER = """
 #include <cuda_runtime.h>
 struct A { A(Lib l) : cublasLib_(l) {} void f() { cublasLib_.go(); } Lib cublasLib_; };
@@ -570,6 +571,8 @@ struct A { A(Lib l) : cublasLib_(l) {} void f() { cublasLib_.go(); } Lib cublasL
         ({"a.cu": "#include <cuda_runtime.h>\nvoid f() { cublasFrobnicate(1); }\n"}, True),
         ({"a.cu": '#include "mma.h"\n' + KERNEL}, True),
         ({"a.cu": '#include "mma.h"\n' + KERNEL, "mma.h": "inline int m() { return 1; }\n"}, False),
+        ({"a.cu": '#include "nvml.h"\n' + KERNEL, "nvml.h": "int nvmlFake();\n"}, False),
+        ({"a.cu": '#include "nvml.h"\n' + KERNEL, "nvml.h": CUDAS_COPY}, True),
     ],
 )
 def test_what_the_tree_has_itself_is_no_name_of_cudas(
@@ -593,3 +596,11 @@ def test_a_folder_whose_build_has_one_for_amd_beside_it_is_left_out(
     found = judged(tmp_path, files)[1].findings
     severities = {one.severity for one in found if one.path == "cuda/p.cu"}
     assert severities == {severity or Severity.ERROR}
+
+
+@pytest.mark.parametrize(("own", "found"), [("warp.py", False), ("tools/warp.py", True)])
+def test_a_module_at_the_root_is_no_library_of_nvidia_s(
+    tmp_path: Path, own: str, *, found: bool
+) -> None:
+    files = {"main.py": "import warp\n\nwarp.init()\n", own: "def init(): ...\n"}
+    assert ("PY035" in {one.rule for one in judged(tmp_path, files)[1].findings}) is found

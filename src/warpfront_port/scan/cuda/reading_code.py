@@ -66,7 +66,7 @@ def reads(path: PurePosixPath) -> bool:
 def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     """Yield the matches of every rule in `source`, code of every side included."""
     view = View(source=source, context=context)
-    if _is_cudas_own(view):
+    if is_cudas_own(source):
         return
     reported: Seen = set()
     yield from _included(view, reported)
@@ -76,15 +76,15 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     yield from device_rule_matches(view)
 
 
-def _is_cudas_own(view: View) -> bool:
+def is_cudas_own(source: SourceText) -> bool:
     """Return true if this is a copy of a header of the toolkit or of NVIDIA's tools.
 
     A project with a copy describes CUDA to other programs (traces its calls, loads it at run time),
     and AMD's build has its own.
     """
-    name = view.source.path.name
+    name = source.path.name
     named = _TOOLS.match(name) or _CUDAS_HEADERS.fullmatch(name)
-    return bool(named and _TOOLKITS.search(view.source.text, 0, _HEAD))
+    return bool(named and _TOOLKITS.search(source.text, 0, _HEAD))
 
 
 _HEAD = 4000
@@ -140,15 +140,14 @@ def _named(view: View, reported: Seen) -> Iterator[Match]:
 def _is_of_project(view: View, name: str, span: Span) -> bool:
     """Return true for a member, a prototype, and a global name of CUDA's in another namespace."""
     before = view.code[max(0, span[0] - NEAR) : span[0]].rstrip()
-    qualified = before.endswith("::") and (before[-3:-2].isalnum() or before[-3:-2] == "_")
+    if _GLOBAL.match(name) and _OF_ANOTHER.search(before):
+        return True
     prototype = is_typed(view.code, span[0]) and view.code[span[1] : span[1] + 1] == "("
-    return (
-        before.endswith((".", "->"))
-        or (qualified and _GLOBAL.match(name) is not None)
-        or (prototype and not view.syntax.defines_function(span[0]))
-    )
+    declared = prototype and view.syntax.around(span[0], "function_declarator") is not None
+    return declared and not view.syntax.defines_function(span[0])
 
 
+_OF_ANOTHER = re.compile(r"(?:\.|->|\w::)\Z")
 _GLOBAL = re.compile(r"cuda[A-Z]|cu[A-Z]|nv[a-z]+[A-Z]|__|tex[123]D|surf[123]D")
 
 

@@ -76,7 +76,9 @@ def platforms(module: Module, node: ast.Call) -> Iterator[Seen]:
     """Yield `register_lowering(..., platform="cuda")` of JAX in a module that names no ROCm."""
     value = keyword(node, "platform")
     for_cuda = value is not None and text_of(value) in {"cuda", "CUDA"}
-    if for_cuda and module.names("jax") and "rocm" not in module.text.lower():
+    if not for_cuda or not module.names("jax"):
+        return
+    if "rocm" not in {(text_of(text) or "").lower() for text in module.of(ast.Constant)}:
         yield Seen(rule="PY062", node=value or node, excerpt=module.excerpt(node.func))
 
 
