@@ -56,6 +56,8 @@ KIND_OF_WING = {
     "step_results": "words",
     "pipeline": "path",
 }
+# Loaded where a matrix, a lock or an option asks for them. `images.composing` is of the layers.
+OPTIONAL = ("wheels.variants", "wheels.layers")
 # Which kinds a kind may import from other modules of the host.
 MAY_IMPORT = {
     "words": {"words"},
@@ -271,6 +273,30 @@ def house() -> Any:
     sys.modules[loader.name] = module
     loader.exec_module(module)
     return module
+
+
+def test_optional_parts_are_loaded_where_they_are_asked_for() -> None:
+    """A draft standard and an extra: no other module imports them when it is imported itself."""
+    assert _eager_imports(MODULES.values()) == []
+
+
+def test_an_eager_import_of_an_optional_part_is_found() -> None:
+    name = "warpfront.wheels.variants.tables"
+    eager = Module("wheels.lock", f"from {name} import supports")
+    lazy = Module("wheels.lock", f"def read():\n    from {name} import supports")
+    assert _eager_imports([eager, lazy]) == [f"wheels.lock imports {name}"]
+
+
+def _eager_imports(modules: Iterable[Module]) -> list[str]:
+    """Return the optional parts that the import of another module itself loads."""
+    return [
+        f"{module.name} imports {node.module}"
+        for module in modules
+        if not module.name.startswith(OPTIONAL) and module.name != "images.composing"
+        for node in module.tree.body
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(tuple(f"warpfront.{part}." for part in OPTIONAL))
+    ]
 
 
 def test_an_init_is_no_room() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from warpfront.wheels.requirement_lines import readable_requirement
 
 _INFO = ".dist-info"
 _EGG = ".egg-info"
+_LABELLED = re.compile(r"([A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5})-([0-9a-z_.]+)\.whl")
 _AT_HOME = ("purelib", "platlib")
 
 
@@ -218,6 +220,17 @@ def read_wheel_name(filename: str) -> FileName | None:
         return FileName(*parse_wheel_filename(filename))
     except InvalidWheelFilename:
         return None
+
+
+def split_label(filename: str) -> tuple[str, str]:
+    """Return a wheel's file name without the label of its variant, and the label; "" where it
+    has none. What is no wheel's name either way comes back as it was.
+    """
+    match = _LABELLED.fullmatch(filename)
+    if match is None or read_wheel_name(filename):
+        return filename, ""
+    plain = f"{match[1]}.whl"
+    return (plain, match[2]) if read_wheel_name(plain) else (filename, "")
 
 
 def read_file_name(filename: str) -> FileName | None:

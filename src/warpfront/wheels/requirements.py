@@ -17,14 +17,13 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import RequirementList, Source
-from warpfront.wheels.core_metadata import wheel_name
+from warpfront.wheels.core_metadata import split_label, wheel_name
 from warpfront.wheels.requirement_lines import (
     EDITABLE,
     INCLUDES,
     foreign_requirement,
     read_lines,
 )
-from warpfront.wheels.resolve.variants import split_label
 
 _PATH = re.compile(r"(?P<path>\.{1,2}(?:/[^\[\];\s]*)?)(?:\[(?P<extras>[^\]]*)\])?\Z")
 _COMMIT = re.compile(r"[0-9a-f]{40}\Z")

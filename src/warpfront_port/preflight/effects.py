@@ -12,9 +12,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.wheels.core_metadata import read_wheel_name
+from warpfront.wheels.core_metadata import read_wheel_name, split_label
 from warpfront.wheels.requirement_lines import marker_environment, marker_holds
-from warpfront.wheels.resolve.variants import split_label
 from warpfront_port.preflight import rule_texts
 from warpfront_port.preflight.breaches import Breach
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind

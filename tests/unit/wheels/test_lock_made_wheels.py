@@ -23,7 +23,7 @@ from warpfront.wheels.lock.pylock import (
     unwanted_variant,
 )
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, PatchedWheel, WheelLock
-from warpfront.wheels.resolve.variants import MACHINES
+from warpfront.wheels.variants.tables import MACHINES
 
 PATH = "pylock.cell.toml"
 RELOCK = "make it again: warpfront lock --only <cell>"

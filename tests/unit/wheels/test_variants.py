@@ -11,13 +11,13 @@ from builders import a_cell
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Toolkit
+from warpfront.wheels.core_metadata import split_label
 from warpfront.wheels.lock.pylock import variant_rule
-from warpfront.wheels.resolve.variants import (
+from warpfront.wheels.variants.tables import (
     VariantTable,
     asks_by_variant,
     best_label,
     read_variants,
-    split_label,
 )
 
 SCHEMA = "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json"

@@ -44,6 +44,7 @@ from warpfront.matrix.cell import (
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.strict_values import first_wrong, read_as
 from warpfront.system.toml import dump_toml
+from warpfront.wheels.core_metadata import split_label
 from warpfront.wheels.lock.values import (
     LockedWheel,
     LockInputs,
@@ -53,13 +54,6 @@ from warpfront.wheels.lock.values import (
     WheelLock,
 )
 from warpfront.wheels.resolve.index_rules import misplaced
-from warpfront.wheels.resolve.variants import (
-    MACHINES,
-    split_label,
-    supports,
-    variant_document,
-    variants_of,
-)
 
 SCHEMA = 1
 UNBUILT = "unbuilt"
@@ -125,6 +119,8 @@ def variant_rule(cell: Cell) -> VariantRule | None:
     """Return the wheel variants that `cell` accepts; None if matrix.yaml allows none."""
     if not cell.allow_variants:
         return None
+    from warpfront.wheels.variants.tables import MACHINES  # noqa: PLC0415 - optional
+
     vendor = VENDORS[cell.vendor]
     of_device = [vendor.variant_properties(cell.toolkit, target) for target in cell.targets]
     named = [namespace for properties in of_device for namespace, _ in properties]
@@ -153,6 +149,8 @@ def dump_lock(lock: WheelLock) -> str:
     variants = {wheel.name: wheel for wheel in lock.wheels if wheel.variant.label}
     for package in document["packages"]:
         if package["name"] in variants:  # PEP 825, which `packaging` does not know
+            from warpfront.wheels.variants.tables import variant_document  # noqa: PLC0415 - optional
+
             wheel = variants[package["name"]]
             package["wheels"][0]["path"] = wheel.filename
             package["variants-json"] = variant_document(wheel.variant)
@@ -235,6 +233,8 @@ def unwanted_variant(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
             continue
         if rule is None or wheel.name not in rule.packages:
             return f"{wheel.filename}, and `allow_variants` does not name {wheel.name}"
+        from warpfront.wheels.variants.tables import supports  # noqa: PLC0415 - optional
+
         if not supports(rule, wheel.variant):
             return f"{wheel.filename}, which is not for this cell's targets"
     return ""
@@ -481,6 +481,8 @@ def _read_variant(filename: str, variants: object, where: str) -> Variant:
     _, label = split_label(filename)
     if not label and variants is None:
         return NO_VARIANT
+    from warpfront.wheels.variants.tables import variants_of  # noqa: PLC0415 - optional
+
     table = variants_of(variants, f"{where}: variants-json")
     if set(table.variants) != {label}:
         raise LockError(f"{where}: {filename} is not the variant of its table", hint=_RELOCK)

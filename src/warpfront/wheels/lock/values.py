@@ -60,6 +60,10 @@ class LockInputs:
     allow_builds: tuple[str, ...] = ()
     variants: VariantRule | None = None
 
+    def allows_variants_of(self, name: str) -> bool:
+        """Return true if matrix.yaml allows wheel variants of a distribution."""
+        return self.variants is not None and name in self.variants.packages
+
     @property
     def digest(self) -> str:
         """sha256 over the inputs as JSON, without the cell's name and what the vendor decides."""

@@ -23,13 +23,13 @@ from warpfront.matrix.cell import Pin
 from warpfront.wheels.lock.values import LockedWheel, LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
 from warpfront.wheels.resolve.resolution import Resolution
-from warpfront.wheels.resolve.variant_pages import VariantPages
 from warpfront.wheels.sources import Link, NoAnswer, Reach, Site, links, local_path, page_of
 from warpfront.wheels.store.wheel_files import write_stand_in
 from warpfront.wheels.store.wheelhouse import sha256_of
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
+    from warpfront.wheels.variants.pages import VariantPages
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
@@ -42,18 +42,18 @@ class OverlayIndex:
         inputs: LockInputs,
         site: Site,
         reach: Reach,
-        variants: VariantPages,
+        variants: VariantPages | None,
         held: Iterable[LockedWheel] = (),
         *,
         transport: Transport,
     ) -> None:
         self._inputs, self._site, self._reach = inputs, site, reach
-        self.variants, self._transport = variants, transport
+        self._variants, self._transport = variants, transport
         self._held = {
-            locked_wheel.name: locked_wheel
-            for locked_wheel in held
-            if locked_wheel.index
-            and not (index_rule(locked_wheel.name, inputs) or variants.allows(locked_wheel.name))
+            wheel.name: wheel
+            for wheel in held
+            if wheel.index
+            and not (index_rule(wheel.name, inputs) or inputs.allows_variants_of(wheel.name))
         }
         self._files: dict[str, tuple[Link, ...] | None] = {}
 
@@ -76,7 +76,7 @@ class OverlayIndex:
                 name
                 for name in canonical
                 if name not in self._files
-                and (index_rule(name, self._inputs) or self.variants.allows(name))
+                and (index_rule(name, self._inputs) or self._inputs.allows_variants_of(name))
             )
         )
 
@@ -90,8 +90,8 @@ class OverlayIndex:
         """Put what the index of each of `names` offers of it here."""
         for name in self.missing(names):
             files = self._offered(name, index_rule(name, self._inputs))
-            if files and self.variants.allows(name):
-                files = self.variants.page(name, files)
+            if files and self._variants and self._inputs.allows_variants_of(name):
+                files = self._variants.page(name, files)
             self._files[name] = files
         wheels = [self._held[name] for name in names if name in self._held]
         with ThreadPoolExecutor(8) as pool:
@@ -115,7 +115,7 @@ class OverlayIndex:
 
     def _stood_in(self, link: Link, folder: Path) -> Link:
         """Return the link, to a stand-in where it is to a variant."""
-        taken_variant = self.variants.stood_for(link.filename)
+        taken_variant = self._variants.stood_for(link.filename) if self._variants else None
         if taken_variant is None:
             return link
         path = write_stand_in(taken_variant.plain, folder, requires=taken_variant.requires or ())
@@ -124,7 +124,9 @@ class OverlayIndex:
     def lacking(self, text: str) -> tuple[str, ...]:
         """Lines about the names in an explanation of uv's that their index does not have."""
         names = sorted({canonicalize_name(name) for name in _NAME.findall(text)})
-        unfit = [line for name in names for line in self.variants.why_not(name)]
+        unfit = (
+            [line for n in names for line in self._variants.why_not(n)] if self._variants else ()
+        )
         none = [
             f"{name} comes from {where.url} only, which has none"
             for name in names

@@ -48,7 +48,6 @@ from warpfront.wheels.resolve.resolution import (
     Sdist,
     Terms,
 )
-from warpfront.wheels.resolve.variant_pages import VariantPages
 from warpfront.wheels.rocm import ROCM, rocm_wheel
 from warpfront.wheels.sources import (
     FLAT_PAGE,
@@ -64,6 +63,7 @@ from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
+    from warpfront.wheels.variants.pages import TakenVariant, VariantPages
 
 
 _PROJECT = "this-cell"
@@ -99,7 +99,11 @@ class UvResolver:
         self._wheelhouse = wheelhouse
         self._reach = reach_of(inputs, site, on_line)
         self._tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
-        self._variants = VariantPages(inputs, self._tags, self._wheelhouse, transport)
+        self._variants: VariantPages | None = None
+        if inputs.variants:
+            from warpfront.wheels.variants.pages import VariantPages  # noqa: PLC0415 - optional
+
+            self._variants = VariantPages(inputs, self._tags, self._wheelhouse, transport)
         self._shelf = OverlayIndex(
             inputs, site, self._reach, self._variants, held, transport=transport
         )
@@ -177,7 +181,7 @@ class UvResolver:
     def _distribution(self, package: Package) -> Distribution:
         """Return the demands of the best file, by the index's own file (PEP 658) or the wheel."""
         built = self._given.get(package.name)
-        variant = self._variants.taken(package.name, package.version)
+        variant = self._variant(package)
         if built is not None:
             requires = read_wheel_metadata(self._wheelhouse.path(built)).requires
         elif variant is not None and variant.requires is not None:
@@ -186,6 +190,9 @@ class UvResolver:
             requires = self._requires(package.name, self._best(package))
         version = built.version if built else str(package.version)
         return Distribution(name=package.name, version=version, requires=requires)
+
+    def _variant(self, package: Package) -> TakenVariant | None:
+        return self._variants.taken(package.name, package.version) if self._variants else None
 
     def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
         url = wheel.url or str(wheel.path)
@@ -227,7 +234,7 @@ class UvResolver:
             wheels = tuple(sorted(pool.map(self._wheel, resolution.pylock.packages)))
         _check_stack(self._inputs, wheels)
         for wheel in wheels:
-            for line in self._variants.why_not(wheel.name):
+            for line in self._variants.why_not(wheel.name) if self._variants else ():
                 if line.startswith(f"{wheel.name} {wheel.version}:"):
                     self._on_line(f"{self._inputs.cell_id}: {line}")
         size_bytes = sum(wheel.size_bytes for wheel in wheels)
@@ -247,7 +254,7 @@ class UvResolver:
         """Return the lock's entry for the best file of a distribution, or for its variant."""
         if package.name in self._given:
             return self._given[package.name]
-        by_variant = self._variants.taken(package.name, package.version)
+        by_variant = self._variant(package)
         if by_variant is not None:
             link, plain = by_variant.link, by_variant.plain
         else:
@@ -307,7 +314,7 @@ class UvResolver:
             outcome = self._compiled_once(requirements, dataclasses.replace(terms, unread=unread))
             if isinstance(outcome, Resolution):
                 new = self._shelf.missing(outcome.versions)
-                if not new and not self._variants.read(outcome.versions):
+                if not new and not (self._variants and self._variants.read(outcome.versions)):
                     self._shelf.check(outcome.without(shim.name for shim in terms.answered))
                     return outcome
             else:

@@ -24,19 +24,18 @@ from packaging.version import InvalidVersion, Version
 
 from warpfront.errors import LockError, WheelError
 from warpfront.matrix.cell import Variant
-from warpfront.wheels.core_metadata import read_wheel_name, requires_of
+from warpfront.wheels.core_metadata import read_wheel_name, requires_of, split_label
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.resolve.index_rules import is_of_the_stack
-from warpfront.wheels.resolve.variants import (
+from warpfront.wheels.sources import Link, NoAnswer, local_path, read_address
+from warpfront.wheels.store.wheelhouse import Wheelhouse
+from warpfront.wheels.variants.tables import (
     VariantTable,
     asks_by_variant,
     best_label,
     read_variants,
-    split_label,
 )
-from warpfront.wheels.sources import Link, NoAnswer, local_path, read_address
-from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -70,10 +69,6 @@ class VariantPages:
         self._wheelhouse = wheelhouse
         self._taken: dict[tuple[str, Version], TakenVariant] = {}
         self._why_not = defaultdict[str, list[str]](list)
-
-    def allows(self, name: str) -> bool:
-        rule = self._inputs.variants
-        return rule is not None and name in rule.packages
 
     def taken(self, name: str, version: Version | None) -> TakenVariant | None:
         return self._taken.get((name, version)) if version is not None else None

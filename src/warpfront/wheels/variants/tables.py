@@ -18,7 +18,6 @@ from typing import Any
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Properties, Variant, VariantRule
 from warpfront.system.strict_values import each_once
-from warpfront.wheels.core_metadata import read_wheel_name
 
 _Namespaces = Mapping[str, Mapping[str, tuple[str, ...]]]
 LONGEST_TEXT = 1 << 20
@@ -51,19 +50,7 @@ MACHINES: Mapping[str, Properties] = {
 _HARDWARE = frozenset({"nvidia", "amd", "intel", "x86_64", "aarch64", "ascend"})
 _NAME = re.compile(r"[a-z0-9_]+")
 _VALUE = re.compile(r"[a-z0-9_.]+")
-_LABELLED = re.compile(r"([A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5})-([0-9a-z_.]+)\.whl")
 _MARKED = re.compile(r"\bvariant_(?:label|properties|features|namespaces)\b")
-
-
-def split_label(filename: str) -> tuple[str, str]:
-    """Return a wheel's file name without the label of its variant, and the label; "" where it
-    has none. What is no wheel's name either way comes back as it was.
-    """
-    match = _LABELLED.fullmatch(filename)
-    if match is None or read_wheel_name(filename):
-        return filename, ""
-    plain = f"{match[1]}.whl"
-    return (plain, match[2]) if read_wheel_name(plain) else (filename, "")
 
 
 def asks_by_variant(requires: Iterable[str]) -> str:
