@@ -137,25 +137,20 @@ def _of_literals(view: View, matches: Iterable[Match]) -> Iterator[Edit]:
         if literal[0] == literals[0][0]:
             yield Edit(start=literal.start(), end=literal.end(), text=MASK, rule="CU108")
     if literals:
-        place = _above_code(view)
+        # Above all code, below the last unconditional #include there.
+        depth, place, position = 0, 0, 0
+        for directive in view.directives:
+            if view.code[position : directive.start].strip():
+                break
+            depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive.name, 0)
+            if depth == 0 and directive.name in ("include", "endif", "pragma"):
+                place = view.source.text.index("\n", directive.end) + 1
+            position = directive.end
         macro = (
             f"#if {_ROCM}\n#define {MASK} 0xffffffffffffffffull\n#else\n"
             f"#define {MASK} {literals[0][0]}\n#endif\n"
         )
         yield Edit(start=place, end=place, text=macro, rule="")
-
-
-def _above_code(view: View) -> int:
-    """Return the place above all code, below the last unconditional #include there."""
-    depth, place, end = 0, 0, 0
-    for directive in view.directives:
-        if view.code[end : directive.start].strip():
-            break
-        depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive.name, 0)
-        if depth == 0 and directive.name in ("include", "endif", "pragma"):
-            place = view.source.text.index("\n", directive.end) + 1
-        end = directive.end
-    return place
 
 
 def for_nvidia(text: str) -> tuple[str, ...]:

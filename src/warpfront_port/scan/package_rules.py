@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -51,25 +51,20 @@ def vendor_packages() -> Mapping[str, VendorPackage]:
     }
 
 
-@cache
-def _packages() -> tuple[Mapping[str, str], tuple[tuple[str, str], ...]]:
-    """Return exact names, and beginnings from the longest to the shortest."""
-    pairs = rules_by_name("distributions").items()
-    exact = {name: rule for name, rule in pairs if not name.endswith("*")}
-    prefixes = [(name.rstrip("*"), rule) for name, rule in pairs if name.endswith("*")]
-    return exact, tuple(sorted(prefixes, key=lambda pair: -len(pair[0])))
+_DISTRIBUTIONS = rules_by_name("distributions")
+_PREFIXES = sorted((name[:-1] for name in _DISTRIBUTIONS if name.endswith("*")), key=len)[::-1]
 
 
 def rule_of_package(name: str) -> str:
     """Return the rule about a distribution; "" for none."""
-    exact, prefixes = _packages()
     normal = canonicalize_name(name)
     package = vendor_packages().get(normal)
-    if normal not in exact and (
+    if normal not in _DISTRIBUTIONS and (
         _NAMED_BY_CUDA.search(normal) or (package and not package.for_rocm)
     ):
         return "DP303"
-    return exact.get(normal) or next((r for start, r in prefixes if normal.startswith(start)), "")
+    prefix = next((start for start in _PREFIXES if normal.startswith(start)), None)
+    return _DISTRIBUTIONS.get(normal) or _DISTRIBUTIONS.get(f"{prefix}*", "")
 
 
 _NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
@@ -90,9 +85,16 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     rule = rule_of_package(name)
     if name in _JAX and any(option.startswith("cuda") for option in requirement.extras):
         rule = "DP303"
-    if _is_older(requirement, vendor_packages().get(name)):
-        rule = "DP303"
-    if not rule or _is_for_other_systems(requirement) or _OTHERS_WHEEL.search(str(requirement)):
+    package = vendor_packages().get(name)
+    if package and package.for_rocm:  # only versions from before the first one for ROCm
+        clauses = (clause for clause in requirement.specifier if clause.operator != "===")
+        named = [Version(clause.version.removesuffix(".*")) for clause in clauses]
+        later = [v for v in (package.for_rocm, _NEWEST, *named) if v >= package.for_rocm]
+        rule = rule if any(map(requirement.specifier.contains, later)) else "DP303"
+    # A marker that excludes Linux on x86 is for none of these devices.
+    marker = requirement.marker if "extra" not in str(requirement.marker) else None
+    elsewhere = marker and not marker.evaluate(_LINUX) and any(map(marker.evaluate, _OTHERS))
+    if not rule or elsewhere or _OTHERS_WHEEL.search(str(requirement)):
         return
     operators = {clause.operator for clause in requirement.specifier}
     exact = not operators.isdisjoint({"==", "===", "~="})
@@ -102,29 +104,7 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     yield replace(required, shift=required.shift - (name == "cupy"))  # its source builds for ROCm
 
 
-def _is_older(requirement: Requirement, package: VendorPackage | None) -> bool:
-    """Return true if a requirement takes only versions from before the first one for ROCm."""
-    if package is None or package.for_rocm is None:
-        return False
-    clauses = (clause for clause in requirement.specifier if clause.operator != "===")
-    named = [Version(clause.version.removesuffix(".*")) for clause in clauses]
-    candidates = (package.for_rocm, _NEWEST, *named)
-    return not any(
-        requirement.specifier.contains(version)
-        for version in candidates
-        if version >= package.for_rocm
-    )
-
-
 _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
-
-
-def _is_for_other_systems(requirement: Requirement) -> bool:
-    """Return true if a marker excludes Linux on x86, the system of all of these devices."""
-    marker = requirement.marker
-    if marker is None or "extra" in str(marker):
-        return False
-    return not marker.evaluate(_LINUX) and any(map(marker.evaluate, _OTHERS))
 
 
 def _systems(

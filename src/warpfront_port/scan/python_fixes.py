@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from warpfront_port.scan.findings import Context, Gate, Match, SourceText
 from warpfront_port.scan.fix import Edit, Fix, edited
@@ -47,10 +47,19 @@ def fix_python(source: SourceText) -> Fix | None:
         return None
     if "\r" in source.text or "\f" in source.text:
         return None
-    matches = [match for match in rule_matches(source, Context()) if _is_open(match)]
-    edits = [set(_edits(module, match)) for match in matches]
+    edits = [
+        set(_edits(module, match))
+        for match in rule_matches(source, Context())
+        if {"nvidia", "amd"} <= match.sides
+        and match.rule in FIXED_IN_PYTHON
+        and match.gate in (Gate.OPEN, *([Gate.AVAILABILITY] if match.rule in _OF_BUILDS else []))
+    ]
     for subset in (set().union(*edits), *(edits if len(edits) > 1 else ())):
-        fix = _fix(source, _apart(subset))
+        apart: list[Edit] = []
+        for edit in sorted(subset):
+            if not apart or edit.start >= apart[-1].end:
+                apart.append(edit)
+        fix = _fix(source, apart)
         if fix is not None:
             return fix
     return None
@@ -76,20 +85,6 @@ def _found(source: SourceText) -> Counter[str]:
     return Counter(rule for rule, _ in places)
 
 
-def _is_open(match: Match) -> bool:
-    soft = match.rule in _OF_BUILDS and match.gate is Gate.AVAILABILITY
-    open_ = match.gate is Gate.OPEN or soft
-    return {"nvidia", "amd"} <= match.sides and open_ and match.rule in FIXED_IN_PYTHON
-
-
-def _apart(edits: Iterable[Edit]) -> list[Edit]:
-    disjoint: list[Edit] = []
-    for edit in sorted(edits):
-        if not disjoint or edit.start >= disjoint[-1].end:
-            disjoint.append(edit)
-    return disjoint
-
-
 def _edits(module: Module, match: Match) -> Iterator[Edit]:
     node = next((n for n in module.nodes if module.span(n) == (match.start, match.end)), None)
     gate = _gate(module, match.start)
@@ -99,19 +94,14 @@ def _edits(module: Module, match: Match) -> Iterator[Edit]:
         yield from _either_home(module, node)
     elif match.rule in _OF_BUILDS:
         yield from _without_flag(module, node, gate, match.rule)
-    elif gate:
-        yield from _with_choice(module, node, gate, match.rule)
-
-
-def _with_choice(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[Edit]:
-    """Yield an edit of a value to a choice by `gate`. Parts of composed text stay as they are."""
-    value = _value(module, node)
-    other = _other(rule, value) if value is not None else None
-    parent = module.parents.get(value) if value is not None else None
-    if value and other is not None and not isinstance(parent, ast.JoinedStr | ast.FormattedValue):
-        start, end = module.span(value)
-        chosen = f"({other} if {gate} else {module.text[start:end]})"
-        yield Edit(start=start, end=end, text=chosen, rule=rule)
+    elif gate and (value := _value(module, node)) is not None:
+        # The value becomes a choice by the gate. Parts of composed text stay as they are.
+        other = _other(match.rule, value)
+        parent = module.parents.get(value)
+        if other is not None and not isinstance(parent, ast.JoinedStr | ast.FormattedValue):
+            start, end = module.span(value)
+            chosen = f"({other} if {gate} else {module.text[start:end]})"
+            yield Edit(start=start, end=end, text=chosen, rule=match.rule)
 
 
 def _without_flag(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[Edit]:

@@ -8,16 +8,16 @@ option of a command line or a variable of the environment.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from warpfront_port.scan.catalogue import catalogue
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32", "matmul_precision",
-         "fp32_precision", "flash_att")  # fmt: skip
+         "fp32_precision", "flash_att", "attn_backend", "attention_backend",
+         "attention-backend")  # fmt: skip
 """One of these is in every text that gives a setting of these rules."""
 
 
@@ -39,15 +39,12 @@ def may_be_setting(name: str) -> bool:
     return _NAMES.search(name) is not None
 
 
-@cache
-def _rows() -> tuple[tuple[str, re.Pattern[str], re.Pattern[str] | None, Mapping[str, Any]], ...]:
-    """Return each rule about settings with expressions for their names and value, and its row."""
-    return tuple(
-        (rule.id, re.compile(row["settings"]), row.get("value") and re.compile(row["value"]), row)
-        for rule in catalogue().values()
-        for row in rule.seen
-        if "settings" in row
-    )
+_ROWS: Sequence[tuple[str, re.Pattern[str], re.Pattern[str] | None, Mapping[str, Any]]] = [
+    (rule.id, re.compile(row["settings"]), row.get("value") and re.compile(row["value"]), row)
+    for rule in catalogue().values()
+    for row in rule.seen
+    if "settings" in row
+]
 
 
 def read_setting(name: str, value: str, *, own: bool = False) -> Iterator[SettingUse]:
@@ -57,7 +54,7 @@ def read_setting(name: str, value: str, *, own: bool = False) -> Iterator[Settin
     """
     plain, text = name.strip("-").replace("-", "_").lower(), value.strip()
     is_yes = text.lower() in _TRUE
-    for rule, names, values, row in _rows():
+    for rule, names, values, row in _ROWS:
         fits = is_yes if values is None else values.fullmatch(text)
         if fits and names.fullmatch(plain) and not (own and row.get("library")):
             shown = row.get("shown", "{name}={value}").format(name=name, value=text)

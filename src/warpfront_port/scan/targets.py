@@ -46,8 +46,14 @@ def read_target(name: str, toolkit: str = "") -> ScanTarget:
     if gfx is not None:
         generation = f"gfx{gfx['generation']}"
         lanes = "wave64" if generation == "gfx9" else "wave32"
-        release = _release(toolkit)
-        return ScanTarget(name=name, classes=(name, generation, lanes, *release, "rocm"))
+        release = f"rocm{toolkit.removeprefix('rocm').partition('.')[0]}" if toolkit else ""
+        if release not in ("", *_RELEASES):
+            raise NothingSelectedError(
+                f"no rules for ROCm {toolkit!r}",
+                hint="--toolkit is a version of ROCm: 5.7, 6.4, 7.0",
+            )
+        classes = (name, generation, lanes, *filter(None, [release]), "rocm")
+        return ScanTarget(name=name, classes=classes)
     if _GAUDI.match(name):
         return ScanTarget(name=name, classes=tuple(dict.fromkeys((name, "hpu"))))
     if name == "cpu":
@@ -61,18 +67,6 @@ def read_target(name: str, toolkit: str = "") -> ScanTarget:
             f"not determined: no rules for {vendor} targets ({name})", hint=hint
         )
     raise NothingSelectedError(f"no rules for target {name!r}", hint=hint)
-
-
-def _release(toolkit: str) -> tuple[str, ...]:
-    """Return the class of a ROCm: `rocm6` for 6.4; none where the version is missing."""
-    if not toolkit:
-        return ()
-    major = toolkit.removeprefix("rocm").partition(".")[0]
-    if f"rocm{major}" not in _RELEASES:
-        raise NothingSelectedError(
-            f"no rules for ROCm {toolkit!r}", hint="--toolkit is a version of ROCm: 5.7, 6.4, 7.0"
-        )
-    return (f"rocm{major}",)
 
 
 def has_rules(name: str) -> bool:

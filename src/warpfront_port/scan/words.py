@@ -11,10 +11,7 @@ from pathlib import PurePosixPath
 
 from warpfront_port.scan.catalogue import expressions
 
-ALLOCATOR = re.compile(
-    r"max_split_size_mb\s*:|expandable_segments\s*:\s*True|backend\s*:\s*cudaMallocAsync",
-    re.IGNORECASE,
-)
+ALLOCATOR = re.compile(r"max_split_size_mb\s*:|backend\s*:\s*cudaMallocAsync", re.IGNORECASE)
 _SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>{}-]*['\"]?")
 GFX = re.compile(r"(?<![\w-])gfx(?:9[0-9a-f]{2}|1[0-2][0-9a-f]{2})(?![\w])")
 (CUDA_INDEX,) = expressions("indexes").values()
@@ -24,21 +21,20 @@ _OPTIONS = "|".join(f"(?P<{rule}>{p.pattern})" for rule, p in expressions("optio
 _OPTION = re.compile(rf"(?<![\w-])(?:{_OPTIONS})")
 
 
-def allocator_rules(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yield (rule, what, shift) for a string that is an allocator setting as a whole.
+def allocator_settings(text: str) -> Iterator[tuple[str, int]]:
+    """Yield (what, shift) for a string that is an allocator setting of rule PY010 as a whole.
 
     A sentence that mentions one does not match.
     """
-    if _SETTING.fullmatch(text.strip()) is None:
+    whole = text.strip()
+    if _SETTING.fullmatch(whole) is None:
         return
-    expandable = re.search(r"expandable_segments\s*:\s*True", text, re.IGNORECASE)
     if "max_split_size_mb" in text:
-        yield "PY010", text.strip()[:80], 1 if expandable else 0
-    elif expandable:
-        yield "PY010", "expandable_segments:True", -1
+        expandable = re.search(r"expandable_segments\s*:\s*True", text, re.IGNORECASE)
+        yield whole[:80], 1 if expandable else 0
     if re.search(r"backend\s*:\s*cudaMallocAsync", text):
         # warpfront: ignore[PY010] the name of what is looked for
-        yield "PY010", "backend:cudaMallocAsync", 1
+        yield "backend:cudaMallocAsync", 1
 
 
 def index_shift(whole: str) -> int:

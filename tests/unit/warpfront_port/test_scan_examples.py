@@ -119,3 +119,26 @@ def test_an_arm_of_cmake_that_is_never_entered_is_no_finding() -> None:
     assert build_findings("CMakeLists.txt", f"if(FALSE)\n{linked}endif()\n") == []
     option = f"option(FAST x OFF)\nif(FAST)\n{linked}endif()\n"
     assert build_findings("CMakeLists.txt", option) == [("BL207", "error")]
+
+
+def test_an_arm_for_cuda_is_to_check_where_the_build_names_nothing_of_amd() -> None:
+    arm = "option(FAST_CUDA x OFF)\nif(FAST_CUDA)\n  target_sources(a PRIVATE a.cu)\nendif()\n"
+    assert build_findings("CMakeLists.txt", arm) == [("BL205", "note")]
+    beside = f"{arm}if(FAST_HIP)\n  target_sources(a PRIVATE a.hip)\nendif()\n"
+    assert build_findings("CMakeLists.txt", beside) == []
+    assert build_findings("CMakeLists.txt", "option(FAST x OFF)\nif(FAST)\nendif()\n") == []
+
+
+@pytest.mark.parametrize(
+    ("pipe", "found"),
+    [
+        ("grep -o NVLink | wc -l", False),
+        ("grep -o 'NV[0-9]*' | wc -l", False),
+        ("wc -l", True),
+        ("grep NVMe | wc -l", True),
+        ("cut -d, -f1 | grep NVLink", True),
+    ],
+)
+def test_a_search_for_nvidias_own_words_finds_nothing_on_amd(pipe: str, *, found: bool) -> None:
+    findings = build_findings("run.sh", f"LINKS=$(nvidia-smi topo -m 2>/dev/null | {pipe})\n")
+    assert [rule for rule, _ in findings] == ["SH501"] * found

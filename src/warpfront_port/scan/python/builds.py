@@ -78,7 +78,7 @@ def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, 
             used = extensions_used.intersection(_WORD.findall(module.source_of(node)))
             for build in outside if used else ():
                 if not used.isdisjoint(names[build]):
-                    way = _has_another_way(module, node) or _is_off_by_default(module, node)
+                    way = _goes_on_without(module, node)
                     importers = ways.setdefault(build, {})
                     importers[path] = way and importers.get(path, True)
     return ways
@@ -101,27 +101,23 @@ _WORD = re.compile(r"\w+")
 _OTHER_WAY = (*FUNCTIONS, ast.Assign, ast.Import, ast.ImportFrom, ast.Return)
 
 
-def _has_another_way(module: Module, node: ast.AST) -> bool:
-    tries = (parent for parent, _ in module.ancestors(node) if _catches(module, parent))
+def _goes_on_without(module: Module, node: ast.AST) -> bool:
+    """Return true where a caught failure has another way, and below `if options.get("x", False):`,
+    and the like.
+    """
+    around = [*module.ancestors(node)]
+    tries = (parent for parent, _ in around if _catches(module, parent))
     handlers = getattr(next(tries, None), "handlers", ())
     inner = [statement for handler in handlers for statement in ast.walk(handler)]
     other = any(isinstance(statement, _OTHER_WAY) for statement in inner)
-    return other and not any(isinstance(statement, ast.Raise) for statement in inner)
-
-
-def _is_off_by_default(module: Module, node: ast.AST) -> bool:
-    """Return true below `if options.get("name", False):`, and the like."""
-    tests = (
-        parent.test
-        for parent, child in module.ancestors(node)
-        if isinstance(parent, ast.If) and child in parent.body
-    )
-    asked = (test for test in tests if isinstance(test, ast.Call) and len(test.args) > 1)
-    return any(
-        last_name(call.func) in {"get", "getattr"}
-        and isinstance(call.args[-1], ast.Constant)
-        and not call.args[-1].value
-        for call in asked
+    tests = (p.test for p, child in around if isinstance(p, ast.If) and child in p.body)
+    return (other and not any(isinstance(statement, ast.Raise) for statement in inner)) or any(
+        isinstance(test, ast.Call)
+        and last_name(test.func) in {"get", "getattr"}
+        and len(test.args) > 1
+        and isinstance(test.args[-1], ast.Constant)
+        and not test.args[-1].value
+        for test in tests
     )
 
 

@@ -29,7 +29,14 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     """
     name = last_name(node.func)
     if name in STARTERS:
-        yield from _programs(module, node)
+        for head in module.scopes.heads(node):
+            if started := _STARTED.match(head.text):
+                shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
+                yield Seen(
+                    rule="PY016", node=head.node, excerpt=started[1], shift=shift, via=node
+                )  # fmt: skip
+            elif _NVCC.search(head.text):
+                yield Seen(rule="BL214", node=node, excerpt="nvcc")
         command = node.args[0] if node.args else keyword(node, "args")
         for value in module.scopes.values(command):
             lists = module.scopes.words(value)
@@ -39,16 +46,6 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
                 yield from _found(text.text.replace(HOLE, "_"), text.node, node)
     elif name == "install" and last_name(getattr(node.func, "value", node)) == "session":
         yield from _of_command(module, node.args, node, node, "pip install ")
-
-
-def _programs(module: Module, via: ast.Call) -> Iterator[Seen]:
-    """Yield programs of either vendor at the head of a command."""
-    for text in module.scopes.heads(via):
-        if started := _STARTED.match(text.text):
-            shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
-            yield Seen(rule="PY016", node=text.node, excerpt=started[1], shift=shift, via=via)
-        elif _NVCC.search(text.text):
-            yield Seen(rule="BL214", node=via, excerpt="nvcc")
 
 
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:

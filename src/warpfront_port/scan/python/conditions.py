@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from importlib import resources
 from typing import TYPE_CHECKING, Final, cast
@@ -80,8 +80,7 @@ class Conditions:
         self._module = module
         self._values: dict[tuple[ast.AST, Side, bool], object] = {}
         self._depth = 0
-        self._attempts: dict[ast.Try, list[ast.stmt]] = {}
-        self._asks = re.search(r"version\.hip|(?i:rocm)|IS_HIP", module.text) is not None
+        self._asks = module.knows_hip
 
     def truths(self, test: ast.expr) -> VendorTruths:
         """Return the truth of `test` on every side."""
@@ -184,7 +183,12 @@ class Conditions:
         scopes = self._module.scopes
         value = scopes.one(node)
         if value is node and isinstance(node, ast.Name) and not scopes.is_parameter(node):
-            bound = [v for v in scopes.bound(node) if not _names(v, node.id)]
+            # A value that is made of the name itself, `X = X.strip()`, is no other one.
+            bound = [
+                v
+                for v in scopes.bound(node)
+                if not any(last_name(n) == node.id for n in (ast.walk(v) if v else ()))
+            ]
             value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         defined: object = _Vague.UNKNOWN if value is node else self._defined(value, world)
         if defined is _Vague.UNKNOWN and isinstance(node, ast.Name):
@@ -212,7 +216,9 @@ class Conditions:
         facts: VendorTruths | None = _FACTS.get(dotted)
         match call:
             case ast.Call(args=[inner]) if dotted in _CASTS:
-                return _CASTS[dotted](self._value(inner, world))
+                value = self._value(inner, world)
+                digits = dotted == "int" and re.fullmatch(r"-?\d{1,9}", str(value))
+                return int(str(value)) if digits else value
             case ast.Call(args=[ast.Constant(value=str() as variable), *rest]) if (
                 dotted in _ENVIRONMENT
             ):
@@ -243,19 +249,12 @@ class Conditions:
 
     def _is_missed(self, value: ast.expr) -> bool:
         """Return true after the start of a program of NVIDIA's, whose failure a try catches."""
-        return any(
-            isinstance(parent, ast.Try) and child in self._missed(parent)
-            for parent, child in self._module.ancestors(value)
-        )
-
-    def _missed(self, attempt: ast.Try) -> list[ast.stmt]:
-        """Return the statements of a try from the first one that needs NVIDIA's programs."""
-        if attempt not in self._attempts:
-            block = [*attempt.body, *attempt.orelse]
-            needs = (any(self._needs_nvidia(n, _RAISING) for n in ast.walk(s)) for s in block)
-            first = next((place for place, need in enumerate(needs) if need), len(block))
-            self._attempts[attempt] = block[first:]
-        return self._attempts[attempt]
+        for parent, child in self._module.ancestors(value):
+            block = [*parent.body, *parent.orelse] if isinstance(parent, ast.Try) else []
+            before = block[: block.index(child) + 1] if child in block else []
+            if any(self._needs_nvidia(n, _RAISING) for s in before for n in ast.walk(s)):
+                return True
+        return False
 
     def _needs_nvidia(self, node: ast.AST, names: Collection[str]) -> bool:
         """Return true if a call of one of `names` starts a program that NVIDIA alone has."""
@@ -276,18 +275,7 @@ class Conditions:
         return _Vague(facts[world[0]])
 
 
-def _cast_to_number(value: object) -> object:
-    digits = isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value)
-    return int(cast("str", value)) if digits else value
-
-
-_CASTS: Final[Mapping[str, Callable[[object], object]]] = {
-    "bool": lambda value: value if isinstance(value, _Vague) else bool(value),
-    "any": lambda value: value,
-    "all": lambda value: value,
-    "int": _cast_to_number,
-    "str": lambda value: value if isinstance(value, _Vague) else str(value),
-}
+_CASTS = frozenset({"bool", "any", "all", "int", "str"})
 _BEGINS = frozenset({"startswith", "endswith"})
 _METHODS = frozenset({"lower", "upper", "strip"})
 
@@ -321,23 +309,14 @@ def _of_words(subject: ast.expr, reference: ast.expr) -> VendorTruths:
         return _NVIDIA
     if words == ["cuda"] and _BACKEND_NAME.match(_name_of(subject)):
         return _NVIDIA
-    if all(word.startswith("cuda") for word in words) and _is_device(subject):
+    # A device or its type, by its name: `x.device.type`, `dst_device`.
+    owner = subject.value if isinstance(subject, ast.Attribute) else subject
+    names = _name_of(subject), _name_of(owner)
+    device = "device" in names[0] or (names[0] == "type" and "device" in names[1])
+    if device and all(word.startswith("cuda") for word in words):
         return _MAYBE_GPU
     return UNKNOWN
 
 
 def _name_of(node: ast.AST) -> str:
     return last_name(node.func if isinstance(node, ast.Call) else node)
-
-
-def _is_device(node: ast.AST) -> bool:
-    """Return true for a device or its type, by its name: `x.device.type`, `dst_device`."""
-    name = _name_of(node)
-    owner = node.value if isinstance(node, ast.Attribute) else node
-    return "device" in name or (name == "type" and "device" in _name_of(owner))
-
-
-def _names(value: ast.expr | None, name: str) -> bool:
-    """Return true if a name is assigned a value made of itself: `X = X.strip()`."""
-    nodes = ast.walk(value) if value is not None else ()
-    return any(isinstance(node, ast.Name) and node.id == name for node in nodes)

@@ -1,17 +1,20 @@
 """The engine for Python source, by `ast`, and for the code cells of notebooks. Pure.
 
-Each rule's detector is a function of one node. The conditions around a node (`gates`) are evaluated
-only for matches. CUDA inside string literals goes to the CUDA engine.
+A detector is a public function of a module and of one `node`, whose annotation has the types that
+it reads. The conditions around a node (`gates`) are evaluated only for matches. CUDA inside string
+literals goes to the CUDA engine.
 """
 
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from warpfront_port.scan.findings import Context, Gate, Match, SourceText
 from warpfront_port.scan.python import (
@@ -30,59 +33,26 @@ from warpfront_port.scan.python.tables import EVERY_NAME, OF_PACKAGES
 from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront_port.scan.words import line_starts
 
-Detector = Callable[[Module, Any], Iterator[Seen]]
 CudaReader = Callable[[SourceText, Context], Iterator[Match]]
+Detector = Callable[[Module, Any], Iterator[Seen]]
+_RULES = (
+    mentions, graphs, commands, extensions, settings, devices, kernels, without_cuda,
+)  # fmt: skip
 
-_DETECTORS: Mapping[type[ast.AST], tuple[Detector, ...]] = {
-    ast.Import: (mentions.imports,),
-    ast.ImportFrom: (mentions.imports_from, extensions.toolkit_imports),
-    ast.Attribute: (
-        mentions.attributes,
-        devices.cuda_version,
-        devices.home_as_switch,
-        devices.home_as_text,
-        without_cuda.device_attributes,
-    ),
-    ast.Name: (devices.home_as_switch, devices.home_as_text),
-    ast.Constant: (
-        settings.allocator_texts,
-        extensions.strings,
-        extensions.build_strings,
-        devices.patched_packages,
-        without_cuda.device_strings,
-    ),
-    ast.Assign: (settings.settings_given, kernels.warps_assigned),
-    ast.AnnAssign: (settings.settings_given,),
-    ast.NamedExpr: (settings.settings_given,),
-    ast.FunctionDef: (settings.settings_given,),
-    ast.AsyncFunctionDef: (settings.settings_given,),
-    ast.Lambda: (settings.settings_given,),
-    ast.Dict: (settings.settings_given,),
-    ast.With: (graphs.capture_bodies,),
-    ast.Try: (devices.failing_devices,),
-    ast.Compare: (devices.comparisons,),
-    ast.BinOp: (kernels.warp_products,),
-    ast.If: (extensions.arms,),
-    ast.IfExp: (extensions.arms,),
-    ast.Raise: (extensions.cuda_alone,),
-    ast.Assert: (extensions.cuda_alone,),
-    ast.Call: (
-        mentions.calls,
-        graphs.rng_beside_capture,
-        graphs.capture_calls,
-        commands.calls,
-        commands.setup_requirements,
-        extensions.calls,
-        settings.settings_given,
-        devices.calls,
-        devices.platforms,
-        devices.home_as_text,
-        devices.patched_packages,
-        kernels.launches,
-        without_cuda.device_calls,
-        without_cuda.questions,
-    ),
-}
+
+def _detectors() -> Mapping[type[ast.AST], list[Detector]]:
+    """Return the functions that detect, by the types of nodes that their `node` is annotated as."""
+    table: dict[type[ast.AST], list[Detector]] = defaultdict(list)
+    for rules in _RULES:
+        for name, function in inspect.getmembers(rules, inspect.isfunction):
+            if function.__module__ == rules.__name__ and not name.startswith("_"):
+                kinds = get_type_hints(function).get("node")
+                for kind in get_args(kinds) or ((kinds,) if kinds else ()):
+                    table[kind].append(function)
+    return table
+
+
+_DETECTORS = _detectors()
 # Rules about tests that distinguish vendors: the gate that they are part of does not excuse them.
 _ABOUT_GATES = frozenset({"PY023", "PY052", "PY015", "PY047"})
 # 32 lanes, or a capability, in code for AMD alone is a deliberate value for its devices.
@@ -119,7 +89,11 @@ def rule_matches(
     try:
         module = Module(source.path, source.text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        yield _unreadable(source, error)
+        line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
+        reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+        starts = line_starts(source.text)
+        start = starts[min(line, len(starts)) - 1]
+        yield Match(rule="SC003", start=start, end=start, excerpt=reason)
         return
     yield from commands.script_requirements(module)
     gates = Gates(module, context.started, context.purpose)
@@ -149,14 +123,6 @@ def _seen(module: Module, context: Context) -> Iterator[Seen]:
                 if package not in context.own_packages:
                     spared = sighting.rule == "PY047" and str(module.path) in context.dispensable
                     yield replace(sighting, shift=sighting.shift - int(spared))
-
-
-def _unreadable(source: SourceText, error: Exception | MemoryError) -> Match:
-    line = error.lineno or 1 if isinstance(error, SyntaxError) else 1
-    reason = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-    starts = line_starts(source.text)
-    start = starts[min(line, len(starts)) - 1]
-    return Match(rule="SC003", start=start, end=start, excerpt=reason)
 
 
 def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:

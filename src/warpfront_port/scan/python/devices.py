@@ -28,7 +28,11 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
     sides = [node.left, *node.comparators]
     numbers = [number for side in sides for number in _numbers(side)]
     if numbers and _is_made_of(module, sides, _CAPABILITY):
-        shift = -int(_is_lower_bound(node, numbers[0]))
+        # Every GPU of AMD's reports 9 or more: `>= 8` takes the arm of newer ones, which most often
+        # fits them too.
+        ordered = isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
+        first = numbers[0] // 10 if numbers[0] > _CODES else numbers[0]
+        shift = -int(ordered and 0 < first < _CDNA)
         yield Seen(rule="PY019", node=node, excerpt=module.excerpt(node), shift=shift)
     words = [text for text in map(text_of, sides) if text and text.startswith("gfx")]
     exact = isinstance(node.ops[0], ast.Eq | ast.NotEq) and bool(words) and ":" not in words[0]
@@ -42,16 +46,6 @@ def _numbers(node: ast.expr) -> list[float]:
         return [node.value] if isinstance(node.value, int | float) else []
     parts = [_numbers(element) for element in elements(node)]
     return [number for part in parts for number in part] if all(parts) else []
-
-
-def _is_lower_bound(node: ast.Compare, first: float) -> bool:
-    """Return true for an ordered comparison with a capability below 9, such as `>= 8`.
-
-    Every GPU of AMD's reports 9 or more, and so takes the arm of newer ones. Code for Ampere and
-    later (bfloat16, say) most often fits them too.
-    """
-    ordered = isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
-    return ordered and 0 < (first // 10 if first > _CODES else first) < _CDNA
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -99,31 +93,21 @@ def cuda_version(module: Module, node: ast.Attribute) -> Iterator[Seen]:
             parsed = False
     if parsed:
         yield Seen(rule="PY021", node=parent, excerpt=module.excerpt(parent))
-    elif _is_bare_test(module, node) and not _is_for_nvidia(module, node):
-        yield Seen(rule="PY022", node=node, excerpt="torch.version.cuda")
 
 
-def _is_for_nvidia(module: Module, node: ast.AST) -> bool:
-    """Return true if the test guards NVIDIA's own code, or the module tests for AMD as well."""
-    test = next((p for p, _ in module.ancestors(node) if isinstance(p, ast.If)), None)
-    body = test.body if test is not None else []
-    return "version.hip" in module.text or any(
-        imports_nvidia(inner) for statement in body for inner in ast.walk(statement)
-    )
-
-
-def _is_bare_test(module: Module, node: ast.AST) -> bool:
-    parent = module.parents[node]
-    if isinstance(parent, ast.Compare):
-        operands = [side for side in (parent.left, *parent.comparators) if side is not node]
-        if not all(isinstance(other, ast.Constant) and other.value is None for other in operands):
-            return False
-        node, parent = parent, module.parents[parent]
-    while isinstance(parent, ast.BoolOp):
-        node, parent = parent, module.parents[parent]
-    return isinstance(parent, ast.If | ast.IfExp | ast.While | ast.UnaryOp) and node is not getattr(
-        parent, "body", None
-    )
+def tests(module: Module, node: ast.If | ast.IfExp | ast.While) -> Iterator[Seen]:
+    """Yield tests that are true on NVIDIA alone, in a module that names nothing of AMD's."""
+    truths = module.conditions.truths(node.test)
+    alone = truths["amd"] is False and truths["nvidia"] is not False
+    opposite = truths["amd"] is True and truths["nvidia"] is False
+    if not (alone or opposite) or module.knows_hip:
+        return
+    # NVIDIA's own packages are behind such a test with good reason.
+    body = node.body if isinstance(node, ast.If) else []
+    if not any(imports_nvidia(inner) for statement in body for inner in ast.walk(statement)):
+        by_version = "version.cuda" in module.source_of(node.test)
+        excerpt = module.excerpt(node.test, 60)
+        yield Seen(rule="PY022", node=node.test, excerpt=excerpt, shift=by_version - 1)
 
 
 def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
@@ -151,11 +135,10 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
     test = _enclosing_test(module, node)
     text = module.source_of(test) if test is not None else ""
     if test and not re.search(r"hip|rocm", text, re.IGNORECASE):
-        knows_hip = re.search(r"version\.hip|HIP_HOME|ROCM_HOME|IS_HIP", module.text) is not None
         tested = module.parents.get(test)
         refuses = isinstance(tested, ast.If) and isinstance(tested.body[-1], ast.Raise)
         rule, worse = ("BL216", 1) if refuses else ("PY047", 0)
-        yield Seen(rule=rule, node=node, excerpt=text, shift=worse - int(knows_hip))
+        yield Seen(rule=rule, node=node, excerpt=text, shift=worse - int(module.knows_hip))
 
 
 def home_as_text(module: Module, node: ast.Name | ast.Attribute | ast.Call) -> Iterator[Seen]:

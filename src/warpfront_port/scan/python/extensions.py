@@ -16,6 +16,7 @@ _RUN_TIME_FLAG = re.compile(
     r"--gpu-architecture(?:=(?:sm|compute)_\d|\Z)|-arch=(?:sm|compute)_(?:\d|\Z)|--use_fast_math\Z"
     r"|nvrtc(?:CompileProgram|CreateProgram|GetPTX)\w*\Z"
 )
+_NVCC_COMMAND = re.compile(r"(?:\A|[/\\\s])nvcc(?:\.exe)?[\"']?\s+-")
 _SEEKING = frozenset(
     {"replace", "remove", "removeprefix", "removesuffix", "index", "count", "find"}
 )
@@ -23,14 +24,24 @@ _PATTERN = re.compile(r"\*\.(?:c|cc|cpp|cxx|cu)\b")
 
 
 def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield package indexes, and flags for a compiler at run time."""
+    """Yield package indexes, commands of nvcc, and flags for a compiler at run time."""
     text = text_of(node) or ""
     indexed = "/whl/cu" in text and CUDA_INDEX.search(text) and node not in module.docstrings
     if indexed and not module.is_said(node):
         yield Seen(rule="DP314", node=node, excerpt=text[:80])
-    flag = not module.builds_extensions and _RUN_TIME_FLAG.match(text)
-    if flag and not _is_sought(module, node):
-        yield Seen(rule="BL201", node=node, excerpt=text[:60])
+    if _NVCC_COMMAND.search(text) and node not in module.docstrings and not module.is_said(node):
+        yield Seen(rule="BL214", node=node, excerpt="nvcc")
+    if module.builds_extensions or not _RUN_TIME_FLAG.match(text):
+        return
+    match module.parents.get(node):
+        case ast.Compare(left=operand, ops=[ast.In() | ast.NotIn()]) if operand is node:
+            pass  # it is searched for, or removed
+        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if (
+            first is node and name in _SEEKING
+        ):
+            pass
+        case _:
+            yield Seen(rule="BL201", node=node, excerpt=text[:60])
 
 
 def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
@@ -48,18 +59,6 @@ def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
         yield Seen(rule=rule, node=node, excerpt=flag)
     if GFX.search(text):
         yield Seen(rule="BL203", node=node, excerpt=text[:60])
-
-
-def _is_sought(module: Module, node: ast.Constant) -> bool:
-    """Return true if a text is searched for, or removed."""
-    match module.parents.get(node):
-        case ast.Compare(left=operand, ops=[ast.In() | ast.NotIn()]):
-            return operand is node
-        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]):
-            return first is node and name in _SEEKING
-        case _:
-            pass
-    return False
 
 
 def _is_linked(module: Module, node: ast.AST) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import cast
 
 from warpfront_port.scan.findings import SIDES, Gate, Side
 from warpfront_port.scan.python.conditions import VendorTruths, negated
@@ -86,8 +87,12 @@ class Gates:
                 sides -= lost
             if not soft and self._is_soft(parent, child):
                 soft = getattr(parent, "lineno", 0)
-            if not option and self._is_option(parent, child):
-                option = getattr(parent, "lineno", 0)
+            if not option and isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
+                # AMD comes here only where an environment variable is set.
+                truth = self._conditions.truth
+                default = truth(parent.test, "amd", unset=True)
+                unless = default not in (None, _is_body(parent, child))
+                option = parent.lineno if unless and truth(parent.test, "amd") is None else 0
         gate, gate_line = self._file_gate, 0
         if gate is Gate.OPEN:
             owner = "" if self._module.builds_extensions else self._module.owner(node)
@@ -204,28 +209,34 @@ class Gates:
 
     def _is_soft(self, parent: ast.AST, child: ast.AST) -> bool:
         """Return true if a try or a test makes `child` optional."""
+        dotted, soft = self._module.dotted, False
         match parent:
-            case ast.Try(body=body, handlers=handlers, orelse=orelse):
-                if child in handlers:
-                    return _is_portable(body)
-                forgiven = any(forgiving(handler, self._module) for handler in handlers)
-                return forgiven and child in (*body, *orelse)
-            case ast.If() | ast.IfExp() | ast.BoolOp() if tests := _tests_before(parent, child):
-                return any(map(self._asks_availability, tests))
-            case ast.If(test=test) | ast.IfExp(test=test) if child is not test:
-                missing = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is)
-                operand = self._module.dotted(test.left) if isinstance(test, ast.Compare) else ""
-                return missing and operand.split(".")[-1] in {"CUDA_HOME", "CUDA_PATH"}
+            case ast.Try(body=body, handlers=handlers) if child in handlers:
+                # They run where a portable choice, of which nothing is NVIDIA's, is missing.
+                nodes = list(_direct(body))
+                imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
+                soft = imports and not any(map(imports_nvidia, nodes))
+            case ast.Try(body=body, handlers=handlers, orelse=orelse) if child in (*body, *orelse):
+                soft = any(forgiving(handler, self._module) for handler in handlers)
+            case ast.BoolOp(op=ast.And(), values=values) if child in values:
+                before = values[: values.index(cast("ast.expr", child))]
+                soft = any(map(self._asks_availability, before))
+            case ast.If(test=test) | ast.IfExp(test=test) if _is_body(parent, child):
+                soft = self._asks_availability(test)
+            case (
+                ast.If(test=ast.Compare(left=left, ops=[ast.Is()]))
+                | ast.IfExp(test=ast.Compare(left=left, ops=[ast.Is()]))
+            ) if child is not parent.test:
+                soft = dotted(left).split(".")[-1] in {"CUDA_HOME", "CUDA_PATH"}
             case ast.With(items=items):
                 calls = [i.context_expr for i in items if isinstance(i.context_expr, ast.Call)]
-                return any(
-                    self._module.dotted(call.func).endswith("suppress")
-                    and any(self._module.dotted(argument) in _CAUGHT for argument in call.args)
+                soft = any(
+                    dotted(call.func).endswith("suppress") and _CAUGHT & {*map(dotted, call.args)}
                     for call in calls
                 )
             case _:
                 pass
-        return False
+        return soft
 
     def _asks_availability(self, test: ast.expr) -> bool:
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -238,15 +249,6 @@ class Gates:
         of_any_gpu = truths["nvidia"] == truths["amd"] and truths["other"] is False
         return _AVAILABILITY.fullmatch(name.split(".")[-1]) is not None and not of_any_gpu
 
-    def _is_option(self, parent: ast.AST, child: ast.AST) -> bool:
-        """Return true if AMD comes to `child` only where an environment variable is set."""
-        if not isinstance(parent, ast.If | ast.IfExp) or child is parent.test:
-            return False
-        open_, default = (
-            self._conditions.truth(parent.test, "amd", unset=u) for u in (False, True)
-        )
-        return open_ is None and default not in (None, _is_body(parent, child))
-
     def is_amds(self, node: ast.AST) -> bool:
         """Return true if AMD alone reaches `node` while no environment variable is set."""
         truth = self._conditions.truth
@@ -257,17 +259,6 @@ class Gates:
             and truth(parent.test, "amd", unset=True) is not False
             for parent, child in self._module.ancestors(node)
         )
-
-
-def _tests_before(parent: ast.AST, child: ast.AST) -> list[ast.expr]:
-    """Return the tests of `parent` that are true where `child` runs."""
-    match parent:
-        case ast.If(test=test) | ast.IfExp(test=test) if _is_body(parent, child):
-            return [test]
-        case ast.BoolOp(op=ast.And(), values=[*values]) if child in values:
-            return values[: values.index(child)]
-        case _:
-            return []
 
 
 def _is_body(parent: ast.If | ast.While | ast.IfExp, child: ast.AST) -> bool:
@@ -327,13 +318,3 @@ def _direct(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, (*FUNCTIONS, ast.Lambda)):
             pending.extend(ast.iter_child_nodes(node))
-
-
-def _is_portable(body: Iterable[ast.stmt]) -> bool:
-    """Return true if a try imports, but nothing of NVIDIA's.
-
-    Its handlers then run where the portable choice is not installed.
-    """
-    nodes = list(_direct(body))
-    imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
-    return imports and not any(imports_nvidia(node) for node in nodes)

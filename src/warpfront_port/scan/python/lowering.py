@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
 
 import tree_sitter
 import tree_sitter_python
@@ -42,15 +41,10 @@ def parsed(text: str) -> ast.Module:
         raise
 
 
-@cache
-def _grammar() -> tuple[tree_sitter.Parser, tree_sitter.Query]:
-    language = tree_sitter.Language(tree_sitter_python.language())
-    return tree_sitter.Parser(language), tree_sitter.Query(language, _NEW)
-
-
 def _lowered(source: bytes) -> bytes:
     """Return the text with its new forms overwritten."""
-    parser, query = _grammar()
+    language = tree_sitter.Language(tree_sitter_python.language())
+    parser, query = tree_sitter.Parser(language), tree_sitter.Query(language, _NEW)
     edits = [
         edit
         for _, captures in tree_sitter.QueryCursor(query).matches(parser.parse(source).root_node)

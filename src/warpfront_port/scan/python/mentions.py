@@ -17,24 +17,18 @@ _GCN = re.compile(
 )
 
 
-def imports(module: Module, node: ast.Import) -> Iterator[Seen]:
-    """Yield `import pynvml`, `import numba.cuda`."""
-    for alias in node.names:
-        yield from _imported(module, node, alias.name)
-
-
-def imports_from(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
-    """Yield `from flash_attn import x`, `from numba import cuda`."""
-    package = node.module or ""
-    if node.level or longest_known(package, IMPORTS):
-        yield from () if node.level else _imported(module, node, package)
-        return
-    for alias in node.names:
-        dotted = f"{package}.{alias.name}"
-        if longest_known(dotted, IMPORTS):
-            yield from _imported(module, node, dotted)
-        elif entry := longest_known(dotted, NAMES):
-            yield Seen(rule=NAMES[entry], node=node, excerpt=dotted)
+def imports(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[Seen]:
+    """Yield `import pynvml`, `from flash_attn import x`, `from numba import cuda`."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif node.level or longest_known(node.module or "", IMPORTS):
+        names = [] if node.level else [node.module or ""]
+    else:
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+        known = ((longest_known(name, NAMES), name) for name in names)
+        yield from (Seen(rule=NAMES[e], node=node, excerpt=n) for e, n in known if e)
+    for name in names:
+        yield from _imported(module, node, name)
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -77,9 +71,8 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
         if not (dotted.endswith("asm_elementwise") and _GCN.search(module.source_of(parent))):
             one_of_many = isinstance(parent, ast.List | ast.Tuple)
             yield Seen(rule=NAMES[entry], node=node, excerpt=dotted, shift=-int(one_of_many))
-    elif dotted in _OCP and not _is_compared(module, node):
-        mixed = f"{dotted.removeprefix('torch.')}uz" in module.text
-        yield Seen(rule="PY037", node=node, excerpt=dotted, shift=-int(mixed))
+    elif dotted in _OCP and not (f"{node.attr}uz" in module.text or _is_compared(module, node)):
+        yield Seen(rule="PY037", node=node, excerpt=dotted)
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:

@@ -27,6 +27,7 @@ from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront_port.scan.words import line_starts
 
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
+_AMD = re.compile(r"(?i)rocm|(?<![a-z])(?:is_?)?(?:hip|hipcc|amd)(?![a-z]|64)")
 _SAYING = re.compile(r"(?i)print|echo|warn|info|error|exception|debug|critical|log\Z|exit")
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -72,7 +73,16 @@ class Module:
                 self.parents[child] = node
             children.reverse()
             pending += children
-        self.imported = self._imported_names()
+        self.imported: dict[str, str] = {}
+        """Local name to dotted name, over all scopes: `nvtx` to `torch.cuda.nvtx`."""
+        for node in self.of(ast.Import):
+            for alias in node.names:
+                top = alias.name.split(".")[0]
+                self.imported[alias.asname or top] = alias.name if alias.asname else top
+        for node_from in self.of(ast.ImportFrom):
+            prefix = "." * node_from.level + (node_from.module or "")
+            for alias in node_from.names:
+                self.imported[alias.asname or alias.name] = f"{prefix}.{alias.name}"
         self._import_roots = {name.split(".")[0] for name in self.imported.values()} - {""}
         self._line_starts = line_starts(text)
         self._is_ascii = text.isascii()
@@ -80,19 +90,6 @@ class Module:
     def of(self, kind: type[_Node]) -> Sequence[_Node]:
         """Return the nodes of this exact type, in source order."""
         return cast("Sequence[_Node]", self._by_type[kind])
-
-    def _imported_names(self) -> dict[str, str]:
-        """Return local name to dotted name, over all scopes: `nvtx` -> `torch.cuda.nvtx`."""
-        names: dict[str, str] = {}
-        for node in self.of(ast.Import):
-            for alias in node.names:
-                top = alias.name.split(".")[0]
-                names[alias.asname or top] = alias.name if alias.asname else top
-        for node_from in self.of(ast.ImportFrom):
-            prefix = "." * node_from.level + (node_from.module or "")
-            for alias in node_from.names:
-                names[alias.asname or alias.name] = f"{prefix}.{alias.name}"
-        return names
 
     def dotted(self, node: ast.AST) -> str:
         """Return `torch.cuda.is_available` for that expression, imports followed; "" for others."""
@@ -107,22 +104,17 @@ class Module:
             parts.append(node.attr)
             node = node.value
         if isinstance(node, ast.Call):
-            parts.append(self._of_call(node, last=not parts))
+            # `getattr(torch, "compile")` is the attribute; others are `name()`, before a dot.
+            if called_name(node.func) == "getattr" and len(node.args) >= 2:
+                name = text_of(node.args[1])
+                parts.append(f"{self.dotted(node.args[0])}.{name}" if name else "")
+            else:
+                parts.append(f"{self.dotted(node.func)}()" if parts else "")
         elif isinstance(node, ast.Name):
             parts.append(self._of_name(node))
         else:
             return ""
         return ".".join(reversed(parts)) if parts[-1] else ""
-
-    def _of_call(self, call: ast.Call, *, last: bool) -> str:
-        """Return the dotted name of a call.
-
-        `getattr(torch, "compile")` is the attribute; other calls are `name()`, before a dot.
-        """
-        if called_name(call.func) == "getattr" and len(call.args) >= 2:
-            name = text_of(call.args[1])
-            return f"{self.dotted(call.args[0])}.{name}" if name else ""
-        return "" if last else f"{self.dotted(call.func)}()"
 
     def _of_name(self, node: ast.Name) -> str:
         """Return the dotted name imported under the name, or the one that it is an alias of."""
@@ -272,14 +264,14 @@ class Module:
         return (
             not self.packages.isdisjoint({"setuptools", "distutils", "skbuild"})
             or "cpp_extension" in self.text
+            or "-gencode" in self.text
             or self.path.name == "setup.py"
         )
 
     @cached_property
     def knows_hip(self) -> bool:
-        """Return true if the module tests for ROCm anywhere."""
-        known = re.search(r"version\.hip|IS_HIP|ROCM|rocm|HIP_HOME|is_hip|hipcc", self.text)
-        return known is not None
+        """Return true if the module names AMD's software anywhere."""
+        return _AMD.search(self.text) is not None
 
     @cached_property
     def packages(self) -> frozenset[str]:

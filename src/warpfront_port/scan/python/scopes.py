@@ -96,24 +96,16 @@ class Scopes:
 
     def _bind(self, node: ast.AST, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, ast.Name):
-            owner = self._owner(node, target.id)
+            owner, *outer = self._chain(node)
+            if (owner, target.id) in self._outer:  # `global` and `nonlocal` name an outer scope
+                functions = (scope for scope in outer if isinstance(scope, FUNCTIONS))
+                holders = (scope for scope in functions if (scope, target.id) in self._names)
+                owner = next(holders, outer[-1] if outer else owner)
             self._names.setdefault((owner, target.id), []).append(value)
             if isinstance(owner, ast.ClassDef):
                 self._attributes.setdefault(target.id, []).append(value)
         elif isinstance(target, ast.Attribute):
             self._attributes.setdefault(target.attr, []).append(value)
-
-    def _owner(self, node: ast.AST, name: str) -> ast.AST:
-        """Return the scope that an assignment to `name` at `node` binds it in.
-
-        `global` and `nonlocal` name an outer scope.
-        """
-        inner, *outer = self._chain(node)
-        if (inner, name) not in self._outer:
-            return inner
-        functions = (scope for scope in outer if isinstance(scope, FUNCTIONS))
-        holders = (scope for scope in functions if (scope, name) in self._names)
-        return next(holders, outer[-1] if outer else inner)
 
     def _chain(self, node: ast.AST) -> tuple[ast.AST, ...]:
         """Return the scopes around `node`, from the innermost out."""

@@ -5,6 +5,7 @@ of dictionaries, `setattr`, `config.patch`, options of a command line. Pure.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -13,14 +14,21 @@ from warpfront_port.scan.python.nodes import bindings, last_name, parameters, te
 from warpfront_port.scan.python.scopes import HOLE
 from warpfront_port.scan.python.tables import ENVIRONMENT
 from warpfront_port.scan.setting_rules import may_be_setting, read_setting
-from warpfront_port.scan.words import ALLOCATOR, allocator_rules
+from warpfront_port.scan.structured.command_rules import option_rule_matches
+from warpfront_port.scan.structured.commands import Word
+from warpfront_port.scan.words import ALLOCATOR, allocator_settings
 
 _TORCH_COMPILES = frozenset({"torch.compile", "torch.jit.compile", "torch._dynamo.optimize"})
 _OPTIONS = frozenset({"add_argument", "option", "add_option", "DEFINE_string", "DEFINE_enum"})
 _ENUMS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag"})
 _OF_A_MODEL = frozenset({"architectures", "transformers_version"})
 _PUTTING = frozenset({"putenv", "setenv"})
-_ALLOCATES = frozenset({"empty_cache", "memory_allocated", "set_device", "init"})
+
+
+_Giving = (
+    ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    | ast.Dict | ast.Call
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +46,7 @@ class Assignment:
     variable: bool = False
 
 
-def settings_given(module: Module, node: ast.AST) -> Iterator[Seen]:
+def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
     """Yield every setting and environment variable of a rule that this node assigns."""
     if not module.has_settings and not module.names("env"):
         return
@@ -67,32 +75,45 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
 def _of_variable(module: Module, assignment: Assignment) -> Iterator[Seen]:
     name, node = assignment.name, assignment.node
     for text in module.scopes.texts(assignment.value):
-        for rule, snippet, shift in allocator_rules(text.text.replace(HOLE, "0")):
-            yield Seen(rule=rule, node=text.node, excerpt=snippet, shift=shift, via=node)
+        for what, shift in allocator_settings(text.text.replace(HOLE, "0")):
+            yield Seen(rule="PY010", node=text.node, excerpt=what, shift=shift, via=node)
     if rule := ENVIRONMENT.get(name, ""):
         yield Seen(rule=rule, node=node, excerpt=name)
-    scope = module.scope(node)
-    if name.endswith("_ALLOC_CONF") and any(
-        call.lineno < getattr(node, "lineno", 0)
-        and module.scope(call) is scope
-        and _allocates(module, call)
-        for call in module.of(ast.Call)
-    ):
-        yield Seen(rule="PY010", node=node, excerpt=name)
-
-
-def _allocates(module: Module, call: ast.Call) -> bool:
-    name = last_name(call.func)
-    method = name == "cuda" and isinstance(call.func, ast.Attribute)
-    return method or (name in _ALLOCATES and module.dotted(call.func).startswith("torch.cuda."))
 
 
 def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
     """Yield allocator settings in string constants that are used as values."""
     text = text_of(node)
     if text is not None and ":" in text and ALLOCATOR.search(text):
-        for rule, snippet, shift in allocator_rules(text) if node not in module.docstrings else ():
-            yield Seen(rule=rule, node=node, excerpt=snippet, shift=shift)
+        for what, shift in allocator_settings(text) if node not in module.docstrings else ():
+            yield Seen(rule="PY010", node=node, excerpt=what, shift=shift)
+
+
+def visible_devices(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """Yield reads of `CUDA_VISIBLE_DEVICES` in a module that knows no variable of AMD's."""
+    if node.value != "CUDA_VISIBLE_DEVICES" or _AMDS_DEVICES.search(module.text):
+        return
+    parent = module.parents[node]
+    match parent:
+        case ast.Call(func=function, args=[first, *_]) if first is node:
+            is_read = last_name(function) in {"get", "getenv", "pop"}
+        case ast.Subscript(ctx=ast.Load()):
+            is_read = True
+        case _:
+            is_read = False
+    if is_read and not module.is_said(parent):
+        yield Seen(rule="PY063", node=parent, excerpt=node.value)
+
+
+_AMDS_DEVICES = re.compile(r"(?:HIP|ROCR|GPU)_(?:VISIBLE_DEVICES|DEVICE_ORDINAL)")
+
+
+def option_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """Yield settings in a text of options, which a command is put together from."""
+    text = text_of(node) or ""
+    if text.lstrip().startswith("--") and module.has_settings and node not in module.docstrings:
+        for match in option_rule_matches([Word(text=w, start=0, end=0) for w in text.split()]):
+            yield Seen(rule=match.rule, node=node, excerpt=match.excerpt)
 
 
 def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:

@@ -20,18 +20,16 @@ OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_pa
 NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
 
 
-def _calls() -> Mapping[str, Sequence[tuple[str, re.Pattern[str], str]]]:
-    """Return (rule, argument, shown) by the name of what is called."""
-    rows: dict[str, list[tuple[str, re.Pattern[str], str]]] = {}
-    for rule in catalogue().values():
-        for row in rule.seen:
-            for name in row.get("calls", ()):
-                entry = (rule.id, re.compile(row["argument"]), row["shown"])
-                rows.setdefault(name, []).append(entry)
-    return rows
-
-
-CALLS = _calls()
+CALLS: Mapping[str, Sequence[tuple[str, re.Pattern[str], str]]] = {
+    name: [
+        (rule.id, re.compile(row["argument"]), row["shown"])
+        for rule in catalogue().values()
+        for row in rule.seen
+        if name in row.get("calls", ())
+    ]
+    for name in rules_by_name("calls")
+}
+"""Rule, argument and what is shown, by the name of what is called."""
 
 
 def imports_nvidia(node: ast.AST) -> bool:

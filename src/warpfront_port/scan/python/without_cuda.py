@@ -74,7 +74,13 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     whole, parent = _whole(module, node)
     if isinstance(parent, ast.Call) and module.is_said(whole):
         return
-    if _is_asked(module, whole, parent) or text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
+    if isinstance(parent, ast.Tuple | ast.List | ast.Set):
+        asked = isinstance(module.parents[parent], ast.Compare | ast.MatchValue)
+    elif isinstance(parent, ast.Call):
+        asked = last_name(parent.func) in {"startswith", "endswith"} and whole in parent.args
+    else:
+        asked = isinstance(parent, ast.Compare | ast.MatchValue)
+    if asked or text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
         yield Seen(rule="HP610", node=whole, excerpt=module.excerpt(whole, 60))
         return
     call = module.parents[parent] if isinstance(parent, ast.keyword) else None
@@ -97,14 +103,6 @@ def _whole(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:
             case _:
                 return child, parent
     return node, module.tree
-
-
-def _is_asked(module: Module, whole: ast.AST, parent: ast.AST) -> bool:
-    if isinstance(parent, ast.Tuple | ast.List | ast.Set):
-        parent = module.parents[parent]
-    if isinstance(parent, ast.Call):
-        return last_name(parent.func) in {"startswith", "endswith"} and whole in parent.args
-    return isinstance(parent, ast.Compare | ast.MatchValue)
 
 
 def _choice(module: Module, node: ast.AST, parent: ast.AST) -> int | None:

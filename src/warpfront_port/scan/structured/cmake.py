@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from warpfront_port.scan.findings import Match
-from warpfront_port.scan.structured.commands import FALSE, Arms, Command, Word
+from warpfront_port.scan.structured.commands import FALSE, Arms, Command, Word, sides_of
 from warpfront_port.scan.words import GFX, compiler_flag
 
 _TOKEN = re.compile(
@@ -19,6 +19,9 @@ HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
 )
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
+# Commands that choose or seek a part of the build, by a name in their arguments.
+_CHOOSING = frozenset({"if", "elseif", "option", "cmake_dependent_option", "find_library"})
+_NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
 _SAYING = frozenset({"message", "option", "string", "add_subdirectory", "include"})
 _EXPRESSION = re.compile(r"\$<|>(?!=)")
 _FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}")
@@ -74,6 +77,8 @@ def _raw_commands(text: str) -> Iterator[Command]:
 def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of every rule in CMake text."""
     better = -1 if HIP_ARM.search(text) is not None else 0
+    if _NAMES_AMD.search(text) is None:
+        yield from _arms_for_cuda(text)
     for command in read_cmake(text):
         yield from _of_command(command, better)
         cudas: list[bool] = []
@@ -82,6 +87,16 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
                 break  # its type and the text about it
             if not _is_cudas(word.text, cudas):
                 yield from _of_word(word, command)
+
+
+def _arms_for_cuda(text: str) -> Iterator[Match]:
+    """Yield what a build chooses or seeks for CUDA, in a file that names nothing of AMD's."""
+    for command in _raw_commands(text):
+        named = " ".join(command.texts[:1] if command.name == "option" else command.texts)
+        if command.name in _CHOOSING and sides_of(named) == {"nvidia"} and command.words:
+            end = command.words[-1].end
+            word = Word(text=f"{command.name}({named[:60]})", start=command.start, end=end)
+            yield replace(word.match("BL205", shift=-2), key="no arm for HIP")
 
 
 def _is_cudas(text: str, opened: list[bool]) -> bool:
@@ -104,9 +119,7 @@ def _of_command(command: Command, better: int) -> Iterator[Match]:
     match command.name, command.texts:
         case "find_package", ("CUDA" | "CUDAToolkit" | "CUDNN", *options):
             shift = better if "REQUIRED" in options else -1
-        case "enable_language", words if "CUDA" in words:
-            shift = better
-        case "project", (_, *words) if "CUDA" in words:
+        case ("project", (_, *words)) | ("enable_language", words) if "CUDA" in words:
             shift = better
         case (("cuda_add_library" | "cuda_add_executable"), _):
             shift = better
@@ -122,18 +135,15 @@ def _of_command(command: Command, better: int) -> Iterator[Match]:
         )
 
 
-def _is_of_cuda(library: str) -> bool:
-    """Return whether a linked library is one of CUDA's. `cuda` alone may be a target's own name."""
-    named = library != "cuda" and ("BL207", f"-l{library}") in compiler_flag(f"-l{library}")
-    return named or _LIBRARY.search(library) is not None
-
-
 def _of_word(word: Word, command: Command) -> Iterator[Match]:
     flags = word.text if " " not in word.text or word.text.startswith(("-", "$")) else ""
     for rule, flag in compiler_flag(flags):
         yield word.match(rule, flag)
-    if command.name == "target_link_libraries" and _is_of_cuda(word.text):
-        yield word.match("BL207")
+    if command.name == "target_link_libraries":
+        # `cuda` alone may be a target's own name.
+        library = f"-l{word.text}" if word.text != "cuda" else ""
+        if ("BL207", library) in compiler_flag(library) or _LIBRARY.search(word.text):
+            yield word.match("BL207")
     # A list of devices or of flags for them: a sentence may name one too.
     named = GFX.search(word.text) is not None
     devices = all(part.startswith("-") or GFX.search(part) for part in word.text.split())

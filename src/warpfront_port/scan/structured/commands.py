@@ -107,7 +107,7 @@ class Arms:
             return
         arm = self._open[-1]
         arm.condition = condition if negated is False else ""
-        sides = _sides_of(condition) if negated is not None else None
+        sides = sides_of(condition) if negated is not None else None
         asks = sides is None and _ASKS.search(condition) is not None
         arm.gate = Gate.AVAILABILITY if asks else Gate.OPEN
         if sides is None:
@@ -123,7 +123,7 @@ class Arms:
         self._open[-1:] = []
 
 
-def _sides_of(condition: str) -> frozenset[Side] | None:
+def sides_of(condition: str) -> frozenset[Side] | None:
     """Return the sides on which a condition is true, None for one that tells none apart."""
     amd, nvidia = _AMD.search(condition), _NVIDIA.search(condition)
     if condition in FALSE:

@@ -55,23 +55,19 @@ def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
         place = document.string(value, table="")
         return _placed(text, place.line, place.literal, value)
 
-    for name, value in _settings(document.values):
+    for name, value in _plain(document.values):
         for setting_use in read_setting(name, value):
             yield word(value).match(setting_use.rule, setting_use.excerpt)
     optional = _table(document.values, "project", "optional-dependencies")
-    chosen = {*_strings(optional), *_explicit(document.values)}
-    for value in _strings(document.values):
+    # uv's indexes that only packages which name them use.
+    indexes = _table(document.values, "tool", "uv").get("index")
+    listed = indexes if isinstance(indexes, list) else []
+    explicit = [index for index in listed if isinstance(index, dict) and index.get("explicit")]
+    chosen = {value for _, value in (*_plain(optional), *_plain(explicit))}
+    for _, value in _plain(document.values):
         if CUDA_INDEX.search(value):
             shift = -2 if value in chosen else index_shift(text)
             yield word(value).match("DP314", value[:80], shift)
-
-
-def _explicit(document: Mapping[str, Any]) -> Iterator[str]:
-    """Yield uv's indexes that only packages which name them use."""
-    indexes = _table(document, "tool", "uv").get("index")
-    for index in indexes if isinstance(indexes, list) else ():
-        if isinstance(index, dict) and index.get("explicit"):
-            yield str(index.get("url"))
 
 
 def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
@@ -81,24 +77,16 @@ def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return document
 
 
-def _settings(
-    value: Mapping[str, Any], above: str = "", depth: int = 0
-) -> Iterator[tuple[str, str]]:
+def _plain(value: object, above: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield (name with the tables above it, value as text) for every plain value."""
-    for key, inner in value.items():
-        name = f"{above}.{key}".strip(".")
-        if isinstance(inner, dict) and depth < 20:
-            yield from _settings(inner, name, depth + 1)
-        elif isinstance(inner, str | bool):
-            yield name, str(inner).lower() if isinstance(inner, bool) else inner
-
-
-def _strings(value: object, depth: int = 0) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif depth < 20 and isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _strings(inner, depth + 1)
+    if isinstance(value, str | bool):
+        yield above.strip("."), str(value).lower() if isinstance(value, bool) else value
+    elif depth < 20 and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _plain(inner, f"{above}.{key}", depth + 1)
+    elif depth < 20 and isinstance(value, list):
+        for inner in value:
+            yield from _plain(inner, above, depth + 1)
 
 
 def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:

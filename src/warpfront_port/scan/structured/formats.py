@@ -23,18 +23,9 @@ from warpfront_port.scan.structured.pairs import pair_rule_matches
 from warpfront_port.scan.structured.yaml_documents import yaml_rule_matches
 
 Kind = Literal[
-    "toml",
-    "requirements",
-    "cfg",
-    "yaml",
-    "dockerfile",
-    "cmake",
-    "shell",
-    "make",
-    "json",
-    "lines",
+    "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "json", "lines",
     "markdown",
-]
+]  # fmt: skip
 
 _DOCKERFILE = re.compile(r"(?i)(?:.*\.)?(?:dockerfile|containerfile)(?:[._-].*)?\Z")
 _REQUIREMENTS = re.compile(
@@ -81,7 +72,7 @@ def reads(path: PurePosixPath) -> bool:
 def rule_matches(source: SourceText) -> Iterator[Match]:
     """Yield the matches of every rule in `source`."""
     kind = kind_of(source.path)
-    text = source.text
+    purpose = _PURPOSE.search(source.path.stem)
     readers: Mapping[Kind, Callable[[str], Iterator[Match]]] = {
         "toml": partial(toml_rule_matches, installs=source.path.name in _INSTALLED),
         "cfg": cfg_rule_matches,
@@ -91,21 +82,16 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "make": make_rule_matches,
         "json": partial(pair_rule_matches, form="json"),
         "lines": partial(pair_rule_matches, form="lines"),
-        "requirements": partial(requirements_rule_matches, extra=_purpose(source.path)),
+        "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),
         "shell": script_rule_matches,
         "markdown": markdown_rule_matches,
     }
     if kind is not None:
-        yield from readers[kind](text)
+        yield from readers[kind](source.text)
 
 
 _INSTALLED = frozenset({"pyproject.toml", "Pipfile"})
-
-
-def _purpose(path: PurePosixPath) -> str:
-    """Return the purpose in a file's name: cuda for `requirements-cuda.txt`, like an extra."""
-    match = re.search(
-        r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy|tests?|bench|example)",
-        path.stem,
-    )
-    return match[1] if match is not None else ""
+# The purpose in a file's name: cuda for `requirements-cuda.txt`, like an extra.
+_PURPOSE = re.compile(
+    r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy|tests?|bench|example)"
+)

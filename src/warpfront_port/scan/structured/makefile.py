@@ -57,7 +57,11 @@ def make_rule_matches(text: str) -> Iterator[Match]:
         assigned = Word(text=match[2], start=match.start(2), end=match.end(2))
         yield from variable_rule_matches(match[1], match[2].strip(), assigned)
     for match in _RECIPE.finditer(text):
-        recipe = re.sub(r"(?m)^\t[@-]", "\t ", _REFERENCE.sub(_as_word, match[0]))
+        # A reference to a variable is a word of its length: `$(PIP)` is pip.
+        words = _REFERENCE.sub(
+            lambda m: _PROGRAMS.get(m[1].lower(), "_" * len(m[0])).ljust(len(m[0])), match[0]
+        )
+        recipe = re.sub(r"(?m)^\t[@-]", "\t ", words)
         for rule_match in script_rule_matches(recipe, match.start()):
             if rule_match.rule.startswith("DP3") or rule_match.rule == "CT402":
                 yield rule_match
@@ -70,13 +74,6 @@ def _sides_of_uses(lines: Iterable[_Line]) -> Mapping[str, frozenset[Side]]:
         for name in _REFERENCE.findall(line):
             used[name] = used.get(name, frozenset()) | sides
     return used
-
-
-def _as_word(reference: re.Match[str]) -> str:
-    """Return a reference to a variable as a word of its length: `$(PIP)` is pip."""
-    program = _PROGRAMS.get(reference[1].lower())
-    filler = "_" if program is None else " "
-    return (program or "").ljust(len(reference[0]), filler)
 
 
 def _lines(text: str, *, beside_hipcc: bool) -> Iterator[_Line]:

@@ -27,6 +27,8 @@ _PREFIXES = frozenset(
 )
 _EXPORTS = frozenset({"export", "declare", "set", "setenv", "ENV", "local", "readonly"})
 _NEGATED = re.compile(r"!|-z\b|\bnot\b|-eq\s+0")
+# `nvidia-smi | grep NVLink`: no line is the right answer on other devices.
+_SEEKS_NVIDIA = re.compile(r"grep\b.*(?:NV(?!ME)|(?i:nvidia|cuda|driver))")
 _DEPTH = 4
 
 
@@ -60,7 +62,8 @@ def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[Comman
     `offset` is the place of the text in its file.
     """
     blocks = _Blocks()
-    for split_words, ending in _split(text, offset):
+    parts = [*_split(text, offset)]
+    for (split_words, ending), (following, _) in zip(parts, [*parts[1:], ([], "")], strict=True):
         words = split_words
         while words and words[0].text in _KEYWORDS:
             blocks.keyword(words[0].text)
@@ -70,27 +73,28 @@ def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[Comman
         if words:
             soft = blocks.condition is not None or ending == "||"
             gate = Gate.AVAILABILITY if soft else blocks.arms.gate
-            placed = [replace(word, sides=blocks.arms.sides, gate=gate) for word in words]
+            seeking = ending == "|" and _SEEKS_NVIDIA.match(" ".join(w.text for w in following))
+            sides = blocks.arms.sides & ({"nvidia"} if seeking else blocks.arms.sides)
+            placed = [replace(word, sides=sides, gate=gate) for word in words]
             yield from _commands_of(placed, depth)
 
 
-def _split(text: str, offset: int) -> Iterator[tuple[list[Word], str]]:
+def _split(source: str, offset: int) -> Iterator[tuple[list[Word], str]]:
     words: list[Word] = []
-    for token in _TOKEN.finditer(text):
+    for token in _TOKEN.finditer(source):
         kind = token.lastgroup
         if kind == "word":
             start, end = token.span()
-            words.append(Word(text=_unquoted(token[0]), start=start + offset, end=end + offset))
+            text = token[0]
+            if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+                text = text[1:-1]
+            else:
+                text = re.sub(r"""(?<!\\)['"]""", "", text).replace("\\\n", "")
+            words.append(Word(text=text, start=start + offset, end=end + offset))
         elif kind == "break":
             yield words, token[0]
             words = []
     yield words, "\n"
-
-
-def _unquoted(text: str) -> str:
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
-    return re.sub(r"""(?<!\\)['"]""", "", text).replace("\\\n", "")
 
 
 def _commands_of(words: list[Word], depth: int) -> Iterator[Command]:

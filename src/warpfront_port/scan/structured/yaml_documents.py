@@ -81,10 +81,10 @@ class _Document:
 
     def _named_variable(self, node: yaml.MappingNode) -> Iterator[Match]:
         """Yield the matches in Kubernetes' `name: X` with `value: y`."""
-        pairs = {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
-        name, value = pairs.get("name"), pairs.get("value")
-        if isinstance(name, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode):
-            yield from variable_rule_matches(name.value, value.value, self._word(value))
+        pairs = {str(key.value): v for key, v in node.value if isinstance(v, yaml.ScalarNode)}
+        if {"name", "value"} <= pairs.keys():
+            value = pairs["value"]
+            yield from variable_rule_matches(pairs["name"].value, value.value, self._word(value))
 
     def _item(self, item: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Match]:
         word = self._word(item)
