@@ -18,7 +18,7 @@ from warpfront_port.scan.fix import Edit, Fix, edited
 from warpfront_port.scan.isolation import isolation_rule_matches
 from warpfront_port.scan.python import rule_matches
 from warpfront_port.scan.python.conditions import AMD
-from warpfront_port.scan.python.module import Module
+from warpfront_port.scan.python.module import Module, read_module
 from warpfront_port.scan.python.nodes import elements, text_of
 
 _TEXTS = {
@@ -41,11 +41,8 @@ def fix_python(source: SourceText) -> Fix | None:
 
     The result is None without such findings, or if it changes NVIDIA's code or other findings.
     """
-    try:
-        module = Module(source.path, source.text)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    if "\r" in source.text or "\f" in source.text:
+    module = read_module(source.path, source.text)
+    if module is None or "\r" in source.text or "\f" in source.text:
         return None
     edits = [
         set(_edits(module, match))

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import Gate, Side
 from warpfront_port.scan.python.gates import Gates, forgiving
-from warpfront_port.scan.python.module import Module
+from warpfront_port.scan.python.module import Module, read_module
 from warpfront_port.scan.python.nodes import FUNCTIONS, is_true, keyword, last_name, text_of
 from warpfront_port.scan.reach import SOURCE
 from warpfront_port.scan.words import is_of_use
@@ -38,9 +38,8 @@ class PythonBuild:
 
 def read_build(path: str, text: str) -> PythonBuild | None:
     """Return the build that a module makes, None for a module that does not parse."""
-    try:
-        module = Module(PurePosixPath(path), text)
-    except (SyntaxError, ValueError, RecursionError):
+    module = read_module(PurePosixPath(path), text)
+    if module is None:
         return None
     gates = Gates(module)
     amds = (
@@ -68,11 +67,9 @@ def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, 
     for path in others if every else ():
         extensions_used = every.intersection(() if is_of_use(path) else _WORD.findall(texts[path]))
         outside = [build for build in names if not path.startswith(folders.get(build, "/"))]
-        if not extensions_used or not outside:
-            continue
-        try:
-            module = Module(PurePosixPath(path), texts[path])
-        except (SyntaxError, ValueError, RecursionError):
+        readable = extensions_used and outside
+        module = read_module(PurePosixPath(path), texts[path]) if readable else None
+        if module is None:
             continue
         for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
             used = extensions_used.intersection(_WORD.findall(module.source_of(node)))

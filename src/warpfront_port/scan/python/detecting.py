@@ -104,15 +104,11 @@ def rule_matches(
     for start, end, node in kernels.cuda_texts(module) if read_cuda is not None else ():
         standing = gates.standing(node)
         inner = SourceText(path=module.path, text=module.text[start:end])
-        for inner_match in read_cuda(inner, context) if read_cuda is not None else ():
-            yield replace(
-                inner_match,
-                start=inner_match.start + start,
-                end=inner_match.end + start,
-                sides=inner_match.sides & standing.sides,
-                gate=inner_match.gate if inner_match.gate is not Gate.OPEN else standing.gate,
-                gate_line=inner_match.gate_line or standing.line,
-            )
+        for match in read_cuda(inner, context) if read_cuda is not None else ():
+            own = Standing(sides=match.sides, gate=match.gate, line=match.gate_line)
+            both = own.along(standing)
+            place = {"start": match.start + start, "end": match.end + start}
+            yield replace(match, **place, sides=both.sides, gate=both.gate, gate_line=both.line)
 
 
 def _seen(module: Module, context: Context) -> Iterator[Seen]:
@@ -130,12 +126,7 @@ def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:
     flows = module.builds_extensions and sighting.via is None
     standing = (gates.of_value if flows else gates.standing)(sighting.node)
     if sighting.via is not None:  # the conditions where a value takes effect count too
-        effect = gates.standing(sighting.via)
-        standing = Standing(
-            sides=standing.sides & effect.sides,
-            gate=standing.gate if standing.gate is not Gate.OPEN else effect.gate,
-            line=standing.line or effect.line,
-        )
+        standing = standing.along(gates.standing(sighting.via))
     soft = sighting.rule in _ABOUT_GATES and standing.gate is Gate.AVAILABILITY
     return Match(
         rule=sighting.rule,

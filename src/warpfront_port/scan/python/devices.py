@@ -170,21 +170,19 @@ _OF_PATHS = frozenset({"os.path.join", "pathlib.Path"})
 
 def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
     """Return the whole condition around the operand `node` (and/or/not and None checks)."""
+    whole = node
     for parent, child in module.ancestors(node):
-        match parent:
-            case ast.If(test=test) if child is test:
-                return test
-            case ast.IfExp(test=test, body=body) if child is test:
-                return None if text_of(body) is not None else test
-            case ast.Compare(left=first, comparators=rest):
-                if not any(isinstance(s, ast.Constant) and s.value is None for s in (first, *rest)):
-                    return None
-            case ast.Assign(value=value) if isinstance(child, ast.BoolOp | ast.Compare | ast.IfExp):
-                return value
-            case ast.BoolOp() | ast.UnaryOp() | ast.IfExp():
-                pass
-            case _:
-                return None
+        compared = [*parent.comparators, parent.left] if isinstance(parent, ast.Compare) else []
+        none = any(isinstance(side, ast.Constant) and side.value is None for side in compared)
+        if none or isinstance(parent, ast.BoolOp | ast.UnaryOp):
+            whole = parent
+        elif isinstance(parent, ast.IfExp) and child is not parent.test:
+            continue
+        else:
+            text = isinstance(parent, ast.IfExp) and text_of(parent.body) is not None
+            tests = isinstance(parent, ast.If | ast.IfExp) and child is parent.test and not text
+            assigned = isinstance(parent, ast.Assign) and child is whole is not node
+            return whole if tests or assigned else None
     return None
 
 

@@ -54,6 +54,14 @@ class Standing:
     gate: Gate
     line: int
 
+    def along(self, later: Standing) -> Standing:
+        """Return the standing of what passes both: the first gate and line count."""
+        return Standing(
+            sides=self.sides & later.sides,
+            gate=self.gate if self.gate is not Gate.OPEN else later.gate,
+            line=self.line or later.line,
+        )
+
 
 class Gates:
     """The sides that reach the nodes of one module, with their gates."""
@@ -111,14 +119,10 @@ class Gates:
         later = [self.of_value(use, depth + 1) for use in uses]
         if not later:
             return standing
-        gates = {use.gate for use in later}
-        return Standing(
-            sides=standing.sides & frozenset[Side]().union(*(use.sides for use in later)),
-            gate=standing.gate
-            if standing.gate is not Gate.OPEN or len(gates) > 1
-            else later[0].gate,
-            line=standing.line or later[0].line,
-        )
+        sides = frozenset[Side]().union(*(use.sides for use in later))
+        alike = len({use.gate for use in later}) == 1
+        gate = later[0].gate if alike else Gate.OPEN
+        return standing.along(Standing(sides=sides, gate=gate, line=later[0].line))
 
     def _called_sides(self, node: ast.AST, depth: int) -> tuple[frozenset[Side], int]:
         """Return the sides that reach the calls of the function around `node`.

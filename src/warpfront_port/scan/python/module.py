@@ -93,13 +93,9 @@ class Module:
 
     def dotted(self, node: ast.AST) -> str:
         """Return `torch.cuda.is_available` for that expression, imports followed; "" for others."""
-        cached = self._dotted.get(node)
-        if cached is None:
-            cached = self._dotted[node] = self._spelled(node)
-        return cached
-
-    def _spelled(self, node: ast.AST) -> str:
-        parts: list[str] = []
+        if node in self._dotted:
+            return self._dotted[node]
+        whole, parts = node, list[str]()
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
@@ -113,8 +109,9 @@ class Module:
         elif isinstance(node, ast.Name):
             parts.append(self._of_name(node))
         else:
-            return ""
-        return ".".join(reversed(parts)) if parts[-1] else ""
+            parts.append("")
+        self._dotted[whole] = ".".join(reversed(parts)) if parts[-1] else ""
+        return self._dotted[whole]
 
     def _of_name(self, node: ast.Name) -> str:
         """Return the dotted name imported under the name, or the one that it is an alias of."""
@@ -279,3 +276,11 @@ class Module:
         names = [alias.name for node in self.of(ast.Import) for alias in node.names]
         names += [node.module or "" for node in self.of(ast.ImportFrom) if not node.level]
         return frozenset(name.split(".")[0] for name in names if name)
+
+
+def read_module(path: PurePosixPath, text: str) -> Module | None:
+    """Return the module, None for text that does not parse."""
+    try:
+        return Module(path, text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None

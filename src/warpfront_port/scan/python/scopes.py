@@ -276,24 +276,24 @@ class Scopes:
 
         An unknown part is there as its expression. Cached as texts are.
         """
-        if (node, depth) not in self._words:
-            values = self.values(node, depth)
-            lists = (words for value in values for words in self._listed(value, depth + 1))
-            self._words[node, depth] = tuple(itertools.islice(lists, _MOST))
-        return self._words[node, depth]
-
-    def _listed(self, node: ast.expr, depth: int) -> Iterator[list[ast.expr]]:
-        match node:
-            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-                spliced = (next(iter(self.words(part, depth)), [part]) for part in parts)
-                yield [word for words in spliced for word in words]
-            case ast.BinOp(op=ast.Add(), left=first, right=second):
-                sides = [self.words(part, depth) for part in (first, second)]
-                if any(sides):  # an unknown one may be a list of any words
+        if (node, depth) in self._words:
+            return self._words[node, depth]
+        lists: list[list[ast.expr]] = []
+        for value in self.values(node, depth):
+            match value:
+                case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+                    spliced = (next(iter(self.words(part, depth + 1)), [part]) for part in parts)
+                    lists.append([word for words in spliced for word in words])
+                case ast.BinOp(op=ast.Add(), left=first, right=second):
+                    sides = [self.words(part, depth + 1) for part in (first, second)]
+                    # An unknown one may be a list of any words.
                     pairs = itertools.product(sides[0] or ([first],), sides[1] or ([second],))
-                    yield from ([*words, *rest] for words, rest in pairs)
-            case _:
-                pass
+                    more = ([*words, *rest] for words, rest in pairs) if any(sides) else ()
+                    lists += itertools.islice(more, _MOST)
+                case _:
+                    pass
+        self._words[node, depth] = tuple(lists[:_MOST])
+        return self._words[node, depth]
 
     def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
         """Return the strings that `node` may be.

@@ -71,7 +71,10 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     text = text_of(node)
     if text is None or text.partition(":")[0] != "cuda" or node in module.docstrings:
         return
-    whole, parent = _whole(module, node)
+    # The expression that has the string as (a part of) its value.
+    composing = (ast.JoinedStr, ast.Attribute, ast.BinOp)
+    around = ((p, c) for p, c in module.ancestors(node) if not isinstance(p, composing))
+    parent, whole = next((p, c) for p, c in around if getattr(p, "func", None) is not c)
     if isinstance(parent, ast.Call) and module.is_said(whole):
         return
     if isinstance(parent, ast.Tuple | ast.List | ast.Set):
@@ -88,21 +91,6 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     shift = None if mixed else _choice(module, node, parent)
     if shift is not None:
         yield Seen(rule="HP601", node=node, excerpt=f'"{text}"', shift=shift)
-
-
-def _whole(module: Module, node: ast.AST) -> tuple[ast.AST, ast.AST]:
-    """Return the expression that has the string as (a part of) its value, and its parent."""
-    for parent, child in module.ancestors(node):
-        match parent:
-            case ast.JoinedStr() | ast.Attribute():
-                pass
-            case ast.BinOp(op=operator) if not isinstance(operator, ast.BitOr):
-                pass
-            case ast.Call(func=function) if child is function:
-                pass
-            case _:
-                return child, parent
-    return node, module.tree
 
 
 def _choice(module: Module, node: ast.AST, parent: ast.AST) -> int | None:

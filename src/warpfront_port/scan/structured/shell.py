@@ -28,7 +28,7 @@ _PREFIXES = frozenset(
 _EXPORTS = frozenset({"export", "declare", "set", "setenv", "ENV", "local", "readonly"})
 _NEGATED = re.compile(r"!|-z\b|\bnot\b|-eq\s+0")
 # `nvidia-smi | grep NVLink`: no line is the right answer on other devices.
-_SEEKS_NVIDIA = re.compile(r"grep\b.*(?:NV(?!ME)|(?i:nvidia|cuda|driver))")
+_SEEKS_NVIDIA = re.compile(r"grep\b.*(?:NV(?!(?i:me))|(?i:nvidia|cuda|driver))")
 _DEPTH = 4
 
 
