@@ -7,7 +7,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import bindings, last_name, parameters, text_of
@@ -22,6 +22,7 @@ _TORCH_COMPILES = frozenset({"torch.compile", "torch.jit.compile", "torch._dynam
 _OPTIONS = frozenset({"add_argument", "option", "add_option", "DEFINE_string", "DEFINE_enum"})
 _ENUMS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag"})
 _OF_A_MODEL = frozenset({"architectures", "transformers_version"})
+_ENVIRONMENTS = frozenset({"env", "envs", "environ", "environment"})
 _PUTTING = frozenset({"putenv", "setenv"})
 
 
@@ -31,8 +32,7 @@ _Giving = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class Assignment(NamedTuple):
     """An assignment of `value` to `name` at `node`.
 
     `own` is true for a name of the program's own that no library is known to read, `variable` for a
@@ -121,7 +121,7 @@ def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:
         case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
             for name, default in parameters(node.args):
                 if default is not None:
-                    yield Assignment(name=name, value=default, node=default, own=True)
+                    yield Assignment(name, default, default, own=True)
         case ast.Dict():
             yield from _items(module, node)
         case ast.Call():
@@ -142,12 +142,12 @@ def _assigned(
             bases = parent.bases if isinstance(parent, ast.ClassDef) else []
             # A constant of an enumeration names a choice, and makes none.
             if _ENUMS.isdisjoint(module.dotted(base).split(".")[-1] for base in bases):
-                yield Assignment(name=name, value=value, node=node, own=True)
+                yield Assignment(name, value, node, own=True)
         case ast.Attribute(value=owner, attr=name):
             yield _attribute(module, owner, name, value, node)
         case ast.Subscript(value=table, slice=ast.Constant(value=str() as name)):
             variable = _is_environment(module, table)
-            yield Assignment(name=name, value=value, node=node, variable=variable)
+            yield Assignment(name, value, node, variable=variable)
         case _:
             pass
 
@@ -160,31 +160,28 @@ def _attribute(
     full = [f"{dotted}.{name}" for dotted in sorted(owners, key=len, reverse=True)]
     settings = (n for n in full if any(read_setting(n, text) for text in ("true", "tf32")))
     chosen = next(settings, name) if len(full) > 1 else (*full, name)[0]
-    return Assignment(name=chosen, value=value, node=node, own=True)
+    return Assignment(chosen, value, node, own=True)
 
 
 def _items(module: Module, node: ast.Dict) -> Iterator[Assignment]:
     """Yield the items of a dictionary; none of one that repeats a model's config.json."""
     parent = module.parents[node]
-    around, environment = module.parents.get(parent), False
     prefix = "torch._inductor.config." if _is_inductors(module, parent) else ""
+    holder = parent
     match parent:
-        case ast.keyword(arg="options"):
-            prefix = "compile." if _compiles(module, around) else ""
-        case ast.keyword(arg=name):
-            environment = name in {"env", "environment", "env_vars", "envs"}
-        case ast.Assign(targets=targets):
-            environment = any("env" in last_name(t).lower().split("_") for t in targets)
-        case ast.Call(func=ast.Attribute(attr="update", value=owner)):
-            environment = "env" in ast.unparse(owner).lower()
+        case ast.keyword(arg="options") if _compiles(module, module.parents[parent]):
+            prefix = "compile."
+        case ast.Assign(targets=[holder, *_]):
+            pass
+        case ast.Call(func=ast.Attribute(attr="update", value=holder)):
+            pass
         case _:
             pass
+    environment = _is_environment(module, holder)
     if _OF_A_MODEL.isdisjoint(map(text_of, node.keys)):
         for key, value in zip(node.keys, node.values, strict=True):
             if key is not None and (item := text_of(key)) is not None:
-                yield Assignment(
-                    name=f"{prefix}{item}", value=value, node=key, variable=environment
-                )
+                yield Assignment(f"{prefix}{item}", value, key, variable=environment)
 
 
 def _is_inductors(module: Module, node: ast.AST) -> bool:
@@ -192,9 +189,11 @@ def _is_inductors(module: Module, node: ast.AST) -> bool:
 
 
 def _is_environment(module: Module, node: ast.AST) -> bool:
+    """Return true for an environment by its name, or by that of its argument."""
     dotted = module.dotted(node)
-    last = dotted.split(".")[-1].lower()
-    return dotted.startswith("os.environ") or "env" in last.split("_") or last == "environ"
+    name = node.arg if isinstance(node, ast.keyword) else dotted.split(".")[-1]
+    words = (name or "").lower().split("_")
+    return dotted.startswith("os.environ") or not _ENVIRONMENTS.isdisjoint(words)
 
 
 def _compiles(module: Module, call: ast.AST | None) -> bool:
@@ -223,7 +222,7 @@ def _keywords_given(module: Module, call: ast.Call) -> Iterator[Assignment]:
         for item in call.keywords:
             for flag in map(text_of, call.args) if item.arg == "default" else ():
                 if flag is not None:
-                    yield Assignment(name=flag, value=item.value, node=item.value)
+                    yield Assignment(flag, item.value, item.value)
     elif last != "dot" and (last != "compile" or _compiles(module, call)):
         prefix = "torch._inductor.config." if _is_inductors(module, call) else ""
         prefix = "torch.backends.cudnn." if dotted.endswith("cudnn.flags") else prefix
@@ -231,7 +230,7 @@ def _keywords_given(module: Module, call: ast.Call) -> Iterator[Assignment]:
         for item in call.keywords:
             if item.arg is not None:
                 name = f"{prefix}{item.arg}"
-                yield Assignment(name=name, value=item.value, node=item, variable=variable)
+                yield Assignment(name, item.value, item, variable=variable)
 
 
 def _called(module: Module, call: ast.Call) -> Iterator[Assignment]:
@@ -243,19 +242,19 @@ def _called(module: Module, call: ast.Call) -> Iterator[Assignment]:
         case [ast.Constant(value=str() as key), value, *_] if name in _PUTTING or (
             name in {"setdefault", "__setitem__"} and of_environment
         ):
-            yield Assignment(name=key, value=value, node=call, variable=True)
+            yield Assignment(key, value, call, variable=True)
         case [*owners, named, value] if name in {"setattr", "__setattr__"} and len(owners) < 2:
             for text in module.scopes.texts(named):
                 yield _attribute(module, (*owners, owner)[0], text.text, value, call)
         case [ast.Constant(value=str() as key), value] if name == "patch" and _is_inductors(
             module, call
         ):
-            yield Assignment(name=f"torch._inductor.config.{key}", value=value, node=call)
+            yield Assignment(f"torch._inductor.config.{key}", value, call)
         case [*owners, ast.Constant(value=str() as key), value] if (
             name in {"get", "getenv", "setdefault", "pop"} and not owners
         ) or (name == "getattr" and len(owners) == 1):
-            yield Assignment(name=key, value=value, node=value)
+            yield Assignment(key, value, value)
         case [value, *_] if name == "set_float32_matmul_precision":
-            yield Assignment(name="matmul_precision", value=value, node=call)
+            yield Assignment("matmul_precision", value, call)
         case _:
             pass
