@@ -32,7 +32,7 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
         # fits them too.
         ordered = isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
         first = numbers[0] // 10 if numbers[0] > _CODES else numbers[0]
-        shift = -int(ordered and 0 < first < _CDNA)
+        shift = -2 * (ordered and 0 < first < _CDNA)
         yield Seen(rule="PY019", node=node, excerpt=module.excerpt(node), shift=shift)
     words = [text for text in map(text_of, sides) if text and text.startswith("gfx")]
     exact = isinstance(node.ops[0], ast.Eq | ast.NotEq) and bool(words) and ":" not in words[0]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from warpfront_port.scan.python.nodes import (
     FUNCTIONS,
     bindings,
-    elements,
+    children_of,
     is_self,
     keyword,
     last_name,
@@ -149,24 +149,20 @@ class Scopes:
             return frozenset()
         if known := [value for value in self._assigned(node) if value is not None]:
             return frozenset().union(*(self.made_of(value, depth + 1) for value in known))
-        parts: list[ast.AST] = [*elements(node)]
-        ending = ""
+        parts, ending = children_of(node), ""
         match node:
-            case ast.BinOp(left=first, right=second):
-                parts = [first, second]
-            case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in _SAME:
-                parts = [value]
-            case (
-                ast.Subscript(value=value)
-                | ast.Call(func=ast.Name(id="int" | "float" | "str"), args=[value])
-            ):
-                parts = [value]
-            case ast.Call(func=function):
-                parts, ending = [function], "()"
-            case ast.Attribute(attr=name, value=value):
-                parts, ending = [value], f".{name}"
             case ast.Name():
                 return frozenset({self._module.dotted(node)})
+            case ast.Call(func=ast.Attribute(attr=name, value=value)) if name in _SAME:
+                parts = [value]
+            case ast.Call(func=ast.Attribute() as function):
+                parts, ending = [function], "()"
+            case ast.Call(func=function, args=arguments):
+                called = self.made_of(function, depth + 1)
+                inner = (self.made_of(argument, depth + 1) for argument in arguments)
+                return frozenset(f"{name}()" for name in called).union(*inner)
+            case ast.Attribute(attr=name, value=value):
+                parts, ending = [value], f".{name}"
             case _:
                 pass
         names = frozenset[str]().union(*(self.made_of(part, depth + 1) for part in parts))

@@ -93,7 +93,11 @@ def _arms_for_cuda(text: str) -> Iterator[Match]:
     """Yield what a build chooses or seeks for CUDA, in a file that names nothing of AMD's."""
     for command in _raw_commands(text):
         named = " ".join(command.texts[:1] if command.name == "option" else command.texts)
-        if command.name in _CHOOSING and sides_of(named) == {"nvidia"} and command.words:
+        if (
+            command.name in _CHOOSING
+            and tuple(sides_of(named) or ()) == ("nvidia",)
+            and command.words
+        ):
             end = command.words[-1].end
             word = Word(text=f"{command.name}({named[:60]})", start=command.start, end=end)
             yield replace(word.match("BL205", shift=-2), key="no arm for HIP")
