@@ -107,8 +107,14 @@ def rule_matches(
         for match in read_cuda(inner, context) if read_cuda is not None else ():
             own = Standing(sides=match.sides, gate=match.gate, line=match.gate_line)
             both = own.along(standing)
-            place = {"start": match.start + start, "end": match.end + start}
-            yield replace(match, **place, sides=both.sides, gate=both.gate, gate_line=both.line)
+            yield replace(
+                match,
+                start=match.start + start,
+                end=match.end + start,
+                sides=both.sides,
+                gate=both.gate,
+                gate_line=both.line,
+            )
 
 
 def _seen(module: Module, context: Context) -> Iterator[Seen]:

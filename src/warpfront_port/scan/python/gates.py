@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import cast
 
 from warpfront_port.scan.findings import SIDES, Gate, Side
 from warpfront_port.scan.python.conditions import VendorTruths, negated
@@ -223,7 +222,7 @@ class Gates:
             case ast.Try(body=body, handlers=handlers, orelse=orelse) if child in (*body, *orelse):
                 soft = any(forgiving(handler, self._module) for handler in handlers)
             case ast.BoolOp(op=ast.And(), values=values) if child in values:
-                before = values[: values.index(cast("ast.expr", child))]
+                before = values[: values.index(child)]
                 soft = any(map(self._asks_availability, before))
             case ast.If(test=test) | ast.IfExp(test=test) if _is_body(parent, child):
                 soft = self._asks_availability(test)

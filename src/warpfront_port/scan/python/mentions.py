@@ -50,12 +50,12 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
 
 def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
     entry = longest_known(name, IMPORTS)
-    if entry:
-        rule = IMPORTS[entry]
-        lazy = -1 if rule in OF_PACKAGES and module.in_function(node) else 0
-        # cupy has a build for ROCm
-        better = -2 if entry in {"cupy", "cupyx"} else 0
-        yield Seen(rule=rule, node=node, excerpt=name, shift=lazy + better)
+    lazy = module.in_function(node)
+    # What AMD has a build of is needed only where it is called.
+    if entry and not (lazy and IMPORTS[entry] == "PY025"):
+        better = -2 if entry in {"cupy", "cupyx"} else 0  # cupy has a build for ROCm
+        shift = better - int(lazy and IMPORTS[entry] in OF_PACKAGES)
+        yield Seen(rule=IMPORTS[entry], node=node, excerpt=name, shift=shift)
 
 
 def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
