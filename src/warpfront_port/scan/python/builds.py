@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -49,7 +49,20 @@ def read_build(path: str, text: str) -> PythonBuild | None:
         and not isinstance(node, ast.Raise | ast.Return)
         and gates.is_amds(node)
     )
-    return PythonBuild(sources=tuple(_sources(module, gates)), amd_line=min(amds, default=0))
+    # The build's own command may catch what the compiler says, and go on.
+    steps = (module.functions.get(name) for name in ("run", "build_extension", "build_extensions"))
+    forgiven = any(_catches(module, node) for step in steps if step for node in ast.walk(step))
+    sources: list[ListedSource] = []
+    for node in module.of(ast.Constant):
+        name = text_of(node)
+        if name and len(name) < _LONGEST and SOURCE.search(name):
+            to = gates.of_value(node)
+            places = [node, *(p for use in module.uses(node) for p in (use, *module.uses(use)))]
+            spared = forgiven or any(_is_spared(module, place) for place in places)
+            optional = spared or to.gate is Gate.OPTION
+            source = ListedSource(name=name, line=node.lineno, sides=to.sides, optional=optional)
+            sources.append(source)
+    return PythonBuild(sources=tuple(sources), amd_line=min(amds, default=0))
 
 
 def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, Mapping[str, bool]]:
@@ -116,25 +129,6 @@ def _goes_on_without(module: Module, node: ast.AST) -> bool:
         and not test.args[-1].value
         for test in tests
     )
-
-
-def _sources(module: Module, gates: Gates) -> Iterator[ListedSource]:
-    # The build's own command may catch what the compiler says, and go on.
-    steps = (module.functions.get(name) for name in ("run", "build_extension", "build_extensions"))
-    forgiven = any(_catches(module, node) for step in steps if step for node in ast.walk(step))
-    for node in module.of(ast.Constant):
-        name = text_of(node)
-        if name and len(name) < _LONGEST and SOURCE.search(name):
-            standing = gates.of_value(node)
-            places = [node, *(p for use in module.uses(node) for p in (use, *module.uses(use)))]
-            yield ListedSource(
-                name=name,
-                line=node.lineno,
-                sides=standing.sides,
-                optional=forgiven
-                or any(_is_spared(module, place) for place in places)
-                or standing.gate is Gate.OPTION,
-            )
 
 
 def _catches(module: Module, node: ast.AST) -> bool:

@@ -53,8 +53,14 @@ def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
     for assignment in _assignments(module, node):
         if may_be_setting(assignment.name):
             yield from _judged(module, assignment)
-        if assignment.variable:
-            yield from _of_variable(module, assignment)
+        if not assignment.variable:
+            continue
+        name, value, place, *_ = assignment
+        for text in module.scopes.texts(value):
+            for what, shift in allocator_settings(text.text.replace(HOLE, "0")):
+                yield Seen(rule="PY010", node=text.node, excerpt=what, shift=shift, via=place)
+        if rule := ENVIRONMENT.get(name, ""):
+            yield Seen(rule=rule, node=place, excerpt=name)
 
 
 def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
@@ -70,15 +76,6 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
         if sides:
             excerpt = module.excerpt(assignment.node)
             yield Seen(rule=use.rule, node=assignment.node, excerpt=excerpt, sides=sides)
-
-
-def _of_variable(module: Module, assignment: Assignment) -> Iterator[Seen]:
-    name, node = assignment.name, assignment.node
-    for text in module.scopes.texts(assignment.value):
-        for what, shift in allocator_settings(text.text.replace(HOLE, "0")):
-            yield Seen(rule="PY010", node=text.node, excerpt=what, shift=shift, via=node)
-    if rule := ENVIRONMENT.get(name, ""):
-        yield Seen(rule=rule, node=node, excerpt=name)
 
 
 def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
