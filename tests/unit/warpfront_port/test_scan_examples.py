@@ -137,8 +137,15 @@ def test_an_arm_for_cuda_is_to_check_where_the_build_names_nothing_of_amd() -> N
         ("wc -l", True),
         ("grep NVMe | wc -l", True),
         ("cut -d, -f1 | grep NVLink", True),
+        ("grep -c 80GB", True),
     ],
 )
 def test_a_search_for_nvidias_own_words_finds_nothing_on_amd(pipe: str, *, found: bool) -> None:
     findings = build_findings("run.sh", f"LINKS=$(nvidia-smi topo -m 2>/dev/null | {pipe})\n")
     assert [rule for rule, _ in findings] == ["SH501"] * found
+
+
+def test_a_search_in_another_command_hides_nothing() -> None:
+    assert build_findings("run.sh", "docker run --gpus all a | grep NVLink\n") == [
+        ("CT402", "error")
+    ]

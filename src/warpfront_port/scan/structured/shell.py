@@ -28,7 +28,7 @@ _PREFIXES = frozenset(
 _EXPORTS = frozenset({"export", "declare", "set", "setenv", "ENV", "local", "readonly"})
 _NEGATED = re.compile(r"!|-z\b|\bnot\b|-eq\s+0")
 # `nvidia-smi | grep NVLink`: no line is the right answer on other devices.
-_SEEKS_NVIDIA = re.compile(r"grep\b.*(?:NV(?!(?i:me))|(?i:nvidia|cuda|driver))")
+_SEEKS_NVIDIA = re.compile(r"(?:\S*/)?nv[\w-]+ grep\b.*(?:NV(?!(?i:me))|(?i:nvidia|cuda|driver))")
 _DEPTH = 4
 
 
@@ -73,7 +73,8 @@ def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[Comman
         if words:
             soft = blocks.condition is not None or ending == "||"
             gate = Gate.AVAILABILITY if soft else blocks.arms.gate
-            seeking = ending == "|" and _SEEKS_NVIDIA.match(" ".join(w.text for w in following))
+            piped = " ".join(word.text for word in (words[0], *following))
+            seeking = ending == "|" and _SEEKS_NVIDIA.match(piped)
             sides = blocks.arms.sides & ({"nvidia"} if seeking else blocks.arms.sides)
             placed = [replace(word, sides=sides, gate=gate) for word in words]
             yield from _commands_of(placed, depth)
