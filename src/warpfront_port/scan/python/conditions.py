@@ -235,7 +235,14 @@ class Conditions:
                 facts = _MAYBE_NVIDIA
             case _:
                 facts = UNKNOWN if dotted.endswith(_SEEKING) else facts
-        return self._returned(name, world) if facts is None else _Vague(facts[world[0]])
+        if facts is None:  # the result of a function of the module, or of this name by convention
+            returned = self._module.returned.get(name, ())
+            alone = len(returned) == 1
+            value = self._defined(returned[0], world) if alone else self._remaining(returned, world)
+            if value is not _Vague.UNKNOWN:
+                return value
+            facts = _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _fitting(_CONVENTIONS, name)
+        return _Vague(facts[world[0]])
 
     def _remaining(self, values: Sequence[ast.expr | None], world: World) -> object:
         """Return the one value that remains where NVIDIA's programs are missing."""
@@ -263,16 +270,6 @@ class Conditions:
         heads = [text.text for text in self._module.scopes.heads(node)]
         by_shell = keyword(node, "shell") is not None
         return bool(heads) and not by_shell and all(map(_NVIDIA_PROGRAM.match, heads))
-
-    def _returned(self, name: str, world: World) -> object:
-        """Return the result of a function of the module, or of this name by convention."""
-        returned = self._module.returned.get(name, ())
-        one = len(returned) == 1
-        defined = self._defined(returned[0], world) if one else self._remaining(returned, world)
-        if defined is not _Vague.UNKNOWN:
-            return defined
-        facts = _MAYBE_NVIDIA if _NVIDIA_CALL.match(name) else _fitting(_CONVENTIONS, name)
-        return _Vague(facts[world[0]])
 
 
 _CASTS = frozenset({"bool", "any", "all", "int", "str"})

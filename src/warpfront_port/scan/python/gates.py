@@ -153,8 +153,14 @@ class Gates:
             ):
                 inside = _is_body(parent, child)
                 yield truths(test) if inside else negated(truths(test)), parent.lineno
-                if inside and isinstance(parent, ast.If):
-                    yield from self._of_cudas_arm(parent)
+                # CUDA's arm in `if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`: a later is AMD's.
+                later = parent.orelse if inside and isinstance(parent, ast.If) else []
+                later = later if later and _OF_CUDA.search(ast.unparse(test)) else []
+                while len(later) == 1 and isinstance(later[0], ast.If):
+                    after = truths(later[0].test)
+                    if after["nvidia"] is False and after["amd"] is not False:
+                        yield _NOT_AMD, parent.lineno
+                    later = later[0].orelse
             case ast.BoolOp(op=operator, values=values) if child in values:
                 both = isinstance(operator, ast.And)
                 before = map(truths, values[: values.index(child)])
@@ -176,18 +182,6 @@ class Gates:
                 yield _NOT_AMD, decorator.lineno
             elif _SKIP.match(name) and isinstance(decorator, ast.Call) and decorator.args:
                 yield negated(self._conditions.truths(decorator.args[0])), decorator.lineno
-
-    def _of_cudas_arm(self, parent: ast.If) -> Iterator[tuple[VendorTruths, int]]:
-        """Yield the sides of CUDA's arm in `if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`.
-
-        The test names CUDA, and a later arm is AMD's.
-        """
-        later = parent.orelse if _OF_CUDA.search(ast.unparse(parent.test)) else []
-        while len(later) == 1 and isinstance(later[0], ast.If):
-            truths = self._conditions.truths(later[0].test)
-            if truths["nvidia"] is False and truths["amd"] is not False:
-                yield _NOT_AMD, parent.lineno
-            later = later[0].orelse
 
     def _of_earlier(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
         """Yield `if is_rocm: return` and `assert` earlier in the same block."""

@@ -81,11 +81,18 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
         yield from _arms_for_cuda(text)
     for command in read_cmake(text):
         yield from _of_command(command, better)
-        cudas: list[bool] = []
+        opened: list[bool] = []  # by open generator expression: true for CUDA alone
         for word in command.words if command.name not in _SAYING else ():
             if word.text == "CACHE":
                 break  # its type and the text about it
-            if not _is_cudas(word.text, cudas):
+            cudas = any(opened)
+            for mark in _EXPRESSION.finditer(word.text):
+                if mark[0] == ">":
+                    opened[-1:] = []
+                else:
+                    opened.append(_FOR_CUDA.match(word.text, mark.end()) is not None)
+                    cudas = cudas or opened[-1]
+            if not cudas:
                 yield from _of_word(word, command)
 
 
@@ -101,21 +108,6 @@ def _arms_for_cuda(text: str) -> Iterator[Match]:
             end = command.words[-1].end
             word = Word(text=f"{command.name}({named[:60]})", start=command.start, end=end)
             yield replace(word.match("BL205", shift=-2), key="no arm for HIP")
-
-
-def _is_cudas(text: str, opened: list[bool]) -> bool:
-    """Return true if a word is in, or opens, a generator expression that is true for CUDA alone.
-
-    `opened` has that fact for each expression open before the word, and is updated by it.
-    """
-    cudas = any(opened)
-    for mark in _EXPRESSION.finditer(text):
-        if mark[0] == ">":
-            opened[-1:] = []
-        else:
-            opened.append(_FOR_CUDA.match(text, mark.end()) is not None)
-            cudas = cudas or opened[-1]
-    return cudas
 
 
 def _of_command(command: Command, better: int) -> Iterator[Match]:
