@@ -127,6 +127,8 @@ def test_an_arm_for_cuda_is_to_check_where_the_build_names_nothing_of_amd() -> N
     beside = f"{arm}if(FAST_HIP)\n  target_sources(a PRIVATE a.hip)\nendif()\n"
     assert build_findings("CMakeLists.txt", beside) == []
     assert build_findings("CMakeLists.txt", "option(FAST x OFF)\nif(FAST)\nendif()\n") == []
+    asked = "execute_process(COMMAND ${PYTHON} -c 'print(torch.version.cuda)' OUTPUT_VARIABLE V)\n"
+    assert build_findings("FindTorch.cmake", asked) == [("BL205", "note")]
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,11 @@ HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
 )
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
-# Commands that choose or seek a part of the build, by a name in their arguments.
-_CHOOSING = frozenset({"if", "elseif", "option", "cmake_dependent_option", "find_library"})
+# Commands that choose, ask or seek a part of the build, by a name in their arguments.
+_CHOOSING = frozenset(
+    {"if", "elseif", "option", "cmake_dependent_option", "execute_process"}
+    | {"find_library", "find_path", "find_program"}
+)
 _NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
 _SAYING = frozenset({"message", "option", "string", "add_subdirectory", "include"})
 _EXPRESSION = re.compile(r"\$<|>(?!=)")
