@@ -105,8 +105,8 @@ def rule_matches(
         standing = gates.standing(node)
         inner = SourceText(path=module.path, text=module.text[start:end])
         for match in read_cuda(inner, context) if read_cuda is not None else ():
-            own = Standing(sides=match.sides, gate=match.gate, line=match.gate_line)
-            both = own.along(standing)
+            inside = Standing(sides=match.sides, gate=match.gate, line=match.gate_line)
+            both = inside.along(standing)
             yield replace(
                 match,
                 start=match.start + start,

@@ -25,8 +25,8 @@ def imports(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[Seen]
         names = [] if node.level else [node.module or ""]
     else:
         names = [f"{node.module}.{alias.name}" for alias in node.names]
-        known = ((longest_known(name, NAMES), name) for name in names)
-        yield from (Seen(rule=NAMES[e], node=node, excerpt=n) for e, n in known if e)
+        entries = ((longest_known(name, NAMES), name) for name in names)
+        yield from (Seen(rule=NAMES[e], node=node, excerpt=n) for e, n in entries if e)
     for name in names:
         yield from _imported(module, node, name)
 
