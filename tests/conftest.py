@@ -77,10 +77,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             raise pytest.UsageError(f"{path}: its marker `process` is not in its text")
     if config.getoption("--exhaustive"):
         return
-    swept = [item for item in items if item.get_closest_marker("exhaustive")]
+    swept = {item for item in items if item.get_closest_marker("exhaustive")}
     if swept:
-        config.hook.pytest_deselected(items=swept)
-        items[:] = [item for item in items if item not in set(swept)]
+        config.hook.pytest_deselected(items=list(swept))
+        items[:] = [item for item in items if item not in swept]
 
 
 def _refuse(_: object, *arguments: object, **__: object) -> None:

@@ -4,6 +4,7 @@ robots that move pins, and machines of a cluster from the same table. Pure.
 
 from __future__ import annotations
 
+import functools
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,11 @@ _PIP = ".venv/bin/python -m pip install --quiet"
 
 def rendered(template: str, values: Mapping[str, Any]) -> str:
     """Return a template of YAML: `<<` and `>>` enclose values, which `tojson` quotes."""
+    return _compiled(template).render(values)
+
+
+@functools.cache
+def _compiled(template: str) -> jinja2.Template:
     environment = jinja2.Environment(  # noqa: S701 - YAML
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -34,7 +40,7 @@ def rendered(template: str, values: Mapping[str, Any]) -> str:
         variable_end_string=">>",
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
-    return environment.from_string(template).render(values)
+    return environment.from_string(template)
 
 
 def document_of(template: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-"""HTTP connections whose answers have to begin within the time-out, whole, and whose lines can
-be cut. Edge.
+"""HTTP connections whose answers have to begin within the time-out, whole. Edge.
 
 A read time-out is about the next byte: who sends one of the head, or of what ends a body, now and
 then is never late.
@@ -8,13 +7,15 @@ then is never late.
 from __future__ import annotations
 
 import contextlib
+import http.client
+import io
+import math
 import socket
-import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 
@@ -33,7 +34,16 @@ class WholeHeads(HTTPAdapter):
 
 class _WatchedHead:
     def getresponse(self: Any) -> Any:
-        return _watched(self, super().getresponse)  # type: ignore[misc] # of the connection's class
+        line = _Line(self.sock, self.timeout)
+        self.response_class = lambda _, **options: http.client.HTTPResponse(line, **options)  # type: ignore[arg-type]
+        try:
+            # A little later than the socket's own time-out, the better witness of plain silence.
+            with _within(line, line.seconds * 1.1, "the head of the answer"):
+                response = super().getresponse()  # type: ignore[misc] # of the connection's class
+        finally:
+            del self.response_class  # a tunnel through a proxy is opened with the plain one
+        setattr(response, _LINE, line)
+        return response
 
 
 def _watched_pool(pool: Any) -> type:
@@ -49,56 +59,61 @@ _POOLS = {
 }
 
 
-def _watched(connection: HTTPConnection, respond: Callable[[], Any]) -> Any:
-    """Return the answer with its connection, which urllib3 may have released by then."""
-    sock, seconds = connection.sock, connection.timeout
-    if sock is None or not isinstance(seconds, int | float):
-        return respond()
-    response = None
-    try:
-        # A little later than the socket's own time-out, the better witness of plain silence.
-        with _cut_after(sock, seconds * 1.1, "the head of the answer"):
-            response = respond()
-    except TimeoutError:
-        if response is not None:  # it has the connection, too, which only its end releases
-            response.close()
-        raise
-    setattr(response, _LINE, sock)
-    return response
+class _Line(io.RawIOBase):
+    """The bytes of a socket. Each read has `seconds`, and all of them have to end by `until`."""
+
+    def __init__(self, sock: socket.socket, seconds: float) -> None:
+        self._sock, self._bytes = sock, sock.makefile("rb", buffering=0)
+        self.seconds, self.until, self.is_late = seconds, math.inf, False
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self.until - time.monotonic()
+        if left >= self.seconds:
+            return self._bytes.readinto(buffer)
+        self.is_late = left <= 0
+        if self.is_late:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        try:
+            return self._bytes.readinto(buffer)
+        except TimeoutError:
+            self.is_late = True
+            raise
+        finally:
+            self._sock.settimeout(self.seconds)
+
+    def close(self) -> None:
+        self._bytes.close()
+        super().close()
 
 
 def read_within(response: Any, seconds: float, read: Callable[[], bytes]) -> bytes:
     """Return the next piece of a body. What ends one (trailers) may go on for ever."""
-    sock = getattr(response, _LINE, None)
-    if sock is None:
+    line = getattr(response, _LINE, None)
+    if line is None:
         return read()
-    with _cut_after(sock, seconds, "a piece of the answer"):
+    with _within(line, seconds, "a piece of the answer"):
         return read()
 
 
 @contextlib.contextmanager
-def _cut_after(sock: socket.socket, seconds: float, part: str) -> Iterator[None]:
-    """Cut the line when the time is over and we are still here."""
-    late = threading.Event()
-
-    def cut() -> None:
-        late.set()
-        with contextlib.suppress(OSError):  # of the socket below TLS, which is not ours to touch
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds, cut)
-    timer.daemon = True
-    timer.start()
+def _within(line: _Line, seconds: float, part: str) -> Iterator[None]:
+    """Raise `TimeoutError` where the line has not read a part in time."""
+    line.until = time.monotonic() + seconds
     try:
         yield
     except Exception as error:
-        if not late.is_set():
+        if not line.is_late:
             raise
         raise TimeoutError(f"{part} did not come whole") from error
     finally:
-        timer.cancel()
-    if late.is_set():  # what ends early reads like what is short
-        raise TimeoutError(f"{part} did not come whole")
+        line.until = math.inf
 
 
 def read_count(text: str) -> int | None:
