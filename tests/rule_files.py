@@ -149,7 +149,8 @@ def detectors() -> Mapping[str, set[str]]:
         base = SCAN if file.is_relative_to(SCAN) else SCAN.parent
         module = ".".join(file.relative_to(base).with_suffix("").parts)
         if module not in _NO_DETECTORS:
-            for rule in ids_said(ast.parse(file.read_text(encoding="utf-8"))):
+            text = file.read_text(encoding="utf-8")
+            for rule in ids_said(ast.parse(text)) if _ID.search(text) else ():
                 found.setdefault(rule, set()).add(module)
     return found
 

@@ -19,6 +19,11 @@ def module_texts() -> Mapping[str, str]:
 
 
 @cache
+def module_tree(name: str) -> ast.Module:
+    """Return the syntax tree of the module at a path. Do not change it."""
+    return ast.parse(module_texts()[name])
+
+
 def module_trees() -> Mapping[str, tuple[str, ast.Module]]:
-    """Return the text and the syntax tree of each module, by its path. Do not change a tree."""
-    return {name: (text, ast.parse(text)) for name, text in module_texts().items()}
+    """Return the text and the syntax tree of each module, by its path."""
+    return {name: (text, module_tree(name)) for name, text in module_texts().items()}

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from source_modules import module_texts, module_trees
+from source_modules import module_texts, module_tree
 
 SOURCE = Path(__file__).parents[2] / "src" / "warpfront"
 
@@ -120,7 +120,7 @@ class Module:
 def tree_of(path: Path) -> ast.Module | None:
     """Return the shared tree of a module of src; None for one that a test makes up."""
     if path.is_relative_to(SOURCE.parent):
-        return module_trees()[path.relative_to(SOURCE.parent).as_posix()][1]
+        return module_tree(path.relative_to(SOURCE.parent).as_posix())
     return None
 
 

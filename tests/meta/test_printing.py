@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 
 import pytest
-from source_modules import module_texts, module_trees
+from source_modules import module_texts, module_tree, module_trees
 
 # A module without one of these words prints nothing and ends nothing: it need not be parsed.
 WORDS = re.compile(
@@ -41,7 +41,7 @@ EXITS = {"warpfront/cli/invoke_tasks.py", "warpfront/cli/tasks/declaring.py"}
 @cache
 def modules() -> Mapping[str, ast.Module]:
     """Return the syntax tree of each module that has one of `WORDS`, by its path in src."""
-    return {name: ast.parse(text) for name, text in module_texts().items() if WORDS.search(text)}
+    return {name: module_tree(name) for name, text in module_texts().items() if WORDS.search(text)}
 
 
 def calls(tree: ast.Module, *names: str) -> bool:

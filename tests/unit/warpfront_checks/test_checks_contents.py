@@ -82,12 +82,12 @@ def test_a_package_has_the_licences_that_its_copyright_file_names_to_machines() 
     assert with_licences(package, "License: GPL-3+ it says somewhere in a letter").licences == ()
 
 
-def test_a_million_fields_cost_seconds_at_most_and_add_nothing() -> None:
+def test_a_hundred_thousand_fields_cost_a_second_at_most_and_add_nothing() -> None:
     began = time.process_time()
-    field = "X-Field: y\n" * 1_000_000
+    field = "X-Field: y\n" * 100_000
     (package,) = packages_in(f"Package: bash\nVersion: 1\n{field}Version: 2\n")
     assert (package.version, package.licences) == ("1", ())
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 1
 
 
 def test_metadata_gives_its_three_ways_to_name_a_licence() -> None:
