@@ -11,9 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rendering import render_here
@@ -31,7 +29,6 @@ _NOT_HERE = {"docker", "gpu", "network"}
 _connect = socket.socket.connect
 _sleep = time.sleep
 _render_templates = preparing.render_templates  # type: ignore[attr-defined]
-_help: dict[str, dict[str, str]] = {}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -94,9 +91,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     starts = any(item.get_closest_marker(mark) for mark in ("process", "network"))
     render = _render_templates if starts else render_here
     preparing.render_templates = render  # type: ignore[attr-defined, assignment]
-    # invoke takes the help out of a task that it parses: each test finds it whole.
-    _help.clear()
-    _help.update({name: dict(task.help) for name, task in _tasks().items()})
 
 
 @pytest.hookimpl(trylast=True)
@@ -104,10 +98,3 @@ def pytest_runtest_teardown() -> None:
     socket.socket.connect = _connect  # type: ignore[method-assign]
     time.sleep = _sleep
     preparing.render_templates = _render_templates  # type: ignore[attr-defined]
-    for name, texts in _help.items():
-        _tasks()[name].help = texts
-
-
-def _tasks() -> Mapping[str, Any]:
-    module = sys.modules.get("warpfront.cli.tasks")
-    return module.namespace.tasks if module else {}

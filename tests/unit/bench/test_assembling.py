@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -55,6 +56,12 @@ IN_ORDER = {"hf-trainer", "hf quoted", "olmo", "llama-factory", "modded-nanogpt"
 
 # Per format and law: enough over all of them, ten times as many with --exhaustive.
 FEW = settings(max_examples=settings.default.max_examples // 6 if settings.default else 5)
+
+
+@cache
+def whole(name: str) -> tuple[Run, ...]:
+    """Return the runs of a log that nothing was done to."""
+    return read(WHOLE[name])
 
 
 def is_usable(run: Run) -> bool:
@@ -174,7 +181,7 @@ def test_no_cut_of_a_log_gives_a_step_that_the_log_does_not_have(
     at = data.draw(st.integers(0, len(text)))
     cut = read(text[:at])
     if name != "madengine":  # its rows are runs of their own
-        assert facts(cut) <= facts(read(text))
+        assert facts(cut) <= facts(whole(name))
 
 
 # Formats with a line a step, and the form of a further field in it.
@@ -256,12 +263,13 @@ def test_no_order_of_lines_gives_a_step_that_the_log_does_not_have(
 ) -> None:
     lines = WHOLE[name].splitlines(keepends=True)
     shuffled = read("".join(data.draw(st.permutations(lines))))
-    known = {step.step for run in read(WHOLE[name]) for step in run.steps}
+    known = {step.step for run in whole(name) for step in run.steps}
+    samples = samples_in(WHOLE[name])
     for run in shuffled:
         summary_of(run)
         numbers = {step.step for step in run.steps}
         assert numbers <= known or name.startswith("mllog")
-        assert all(step.samples in samples_in(WHOLE[name]) for step in run.steps if step.samples)
+        assert all(step.samples in samples for step in run.steps if step.samples)
 
 
 def samples_in(text: str) -> set[int]:
