@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from warpfront.errors import BlockedError, RenderError
@@ -15,10 +16,20 @@ from warpfront.system.tree_files import ImageFile, RefusedFile
 from warpfront.wheels.lock.values import WheelLock
 
 
+def renderer_of(sources: Mapping[str, ImageFile | RefusedFile]) -> Renderer:
+    """Return the renderer of these texts. It compiles each once, for all tests that have it."""
+    return _renderer_of(frozenset(sources.items()))
+
+
+@cache
+def _renderer_of(sources: frozenset[tuple[str, ImageFile | RefusedFile]]) -> Renderer:
+    return Renderer(dict(sources))
+
+
 def render(cell: Cell, lock: WheelLock, templates: Templates, **more: Any) -> RenderedImage:
     """The build context of a cell; `more` as in `context_parts`."""
     parts = context_parts(cell, lock, **more)
-    renderer, label = Renderer(templates.sources), f" (cell {cell.id})"
+    renderer, label = renderer_of(templates.sources), f" (cell {cell.id})"
     text = renderer.render(cell.template, parts.variables, label=label)
     return rendered_image(parts, templates, text)
 
@@ -27,7 +38,7 @@ def render_here(
     sources: Mapping[str, ImageFile | RefusedFile], requests: Sequence[RenderRequest]
 ) -> list[Rendered]:
     """A stand-in for `render_templates`: unit tests start no program."""
-    renderer = Renderer(sources)
+    renderer = renderer_of(sources)
 
     def one(request: RenderRequest) -> Rendered:
         try:

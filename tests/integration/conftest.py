@@ -52,6 +52,7 @@ LONGEST = (
     "devices",
     "guard_adopt",
     "image_files",
+    "page",
     "reproducible",
     "stacks",
     "expressions",
