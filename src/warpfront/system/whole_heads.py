@@ -38,7 +38,7 @@ class _WatchedHead:
         self.response_class = lambda _, **options: http.client.HTTPResponse(line, **options)  # type: ignore[arg-type]
         try:
             # A little later than the socket's own time-out, the better witness of plain silence.
-            with _within(line, line.seconds * 1.1, "the head of the answer"):
+            with _deadline(line, line.seconds * 1.1, "the head of the answer"):
                 response = super().getresponse()  # type: ignore[misc] # of the connection's class
         finally:
             del self.response_class  # a tunnel through a proxy is opened with the plain one
@@ -64,7 +64,7 @@ class _Line(io.RawIOBase):
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._sock, self._bytes = sock, sock.makefile("rb", buffering=0)
-        self.seconds, self.until, self.is_late = seconds, math.inf, False
+        self.seconds, self.until = seconds, math.inf
 
     def makefile(self, _mode: str) -> io.BufferedReader:
         return io.BufferedReader(self)
@@ -76,15 +76,11 @@ class _Line(io.RawIOBase):
         left = self.until - time.monotonic()
         if left >= self.seconds:
             return self._bytes.readinto(buffer)
-        self.is_late = left <= 0
-        if self.is_late:
+        if left <= 0:
             raise TimeoutError
         self._sock.settimeout(left)
         try:
             return self._bytes.readinto(buffer)
-        except TimeoutError:
-            self.is_late = True
-            raise
         finally:
             self._sock.settimeout(self.seconds)
 
@@ -98,18 +94,18 @@ def read_within(response: Any, seconds: float, read: Callable[[], bytes]) -> byt
     line = getattr(response, _LINE, None)
     if line is None:
         return read()
-    with _within(line, seconds, "a piece of the answer"):
+    with _deadline(line, seconds, "a piece of the answer"):
         return read()
 
 
 @contextlib.contextmanager
-def _within(line: _Line, seconds: float, part: str) -> Iterator[None]:
+def _deadline(line: _Line, seconds: float, part: str) -> Iterator[None]:
     """Raise `TimeoutError` where the line has not read a part in time."""
     line.until = time.monotonic() + seconds
     try:
         yield
     except Exception as error:
-        if not line.is_late:
+        if time.monotonic() < line.until:
             raise
         raise TimeoutError(f"{part} did not come whole") from error
     finally:
