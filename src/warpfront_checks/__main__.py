@@ -49,7 +49,12 @@ def main(arguments: list[str]) -> int:
     if command in _COMMANDS and (command != "golden" or {"make", "check"} & set(arguments)):
         code: int = importlib.import_module(_COMMANDS[command]).main(arguments[1:])
         return code
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m warpfront_checks", description=__doc__)
+    parser.add_argument("sessions", nargs="+", choices=tuple(CHECK_SESSIONS), metavar="SESSION")
+    parser.add_argument("--claims", type=Path, required=True, help="what the image holds (JSON)")
+    parser.add_argument("--results", type=Path, required=True, help="folder for SESSION.json")
+    add_options(parser, EFFORT_OPTIONS)
+    options = parser.parse_args(arguments)
     try:
         claims = read_claims(options.claims)
         if "selftest" in options.sessions:
@@ -59,11 +64,6 @@ def main(arguments: list[str]) -> int:
         text = str(error) if "\nhint: " in str(error) else f"{error}{hint}"
         sys.stderr.write(f"error: {text}\n".replace("\nhint", "\n  hint"))
         return 2
-    return _run_sessions(options, claims)
-
-
-def _run_sessions(options: argparse.Namespace, claims: Claims) -> int:
-    """Run one session here, or several as forks; return whether all of them passed."""
     options.results.mkdir(parents=True, exist_ok=True)
     effort = parsed_effort(options)
     # Read when torch is loaded. Threads that wait for work by spinning take the cores of the other
@@ -112,15 +112,6 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: CheckOption
     with open_nursery() if several else contextlib.nullcontext():
         if find_device(claims, recorder, torch, read_hardware(Machine())):
             run()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m warpfront_checks", description=__doc__)
-    parser.add_argument("sessions", nargs="+", choices=tuple(CHECK_SESSIONS), metavar="SESSION")
-    parser.add_argument("--claims", type=Path, required=True, help="what the image holds (JSON)")
-    parser.add_argument("--results", type=Path, required=True, help="folder for SESSION.json")
-    add_options(parser, EFFORT_OPTIONS)
-    return parser
 
 
 if __name__ == "__main__":

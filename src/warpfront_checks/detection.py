@@ -145,7 +145,13 @@ def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
 
 def main(arguments: list[str]) -> int:
     """Print the answer; exit 0 whatever the result, 2 if the options make no sense."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m warpfront_checks detect", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="the whole answer as JSON")
+    parser.add_argument("--no-torch", action="store_true", help="do not import torch")
+    parser.add_argument("--record", type=Path, metavar="FOLDER", help="keep what was read")
+    parser.add_argument("--source", default="recorded", help="with --record: of what, and when")
+    parser.add_argument("--recorded", type=Path, metavar="FOLDER", help="detect a recorded machine")
+    options = parser.parse_args(arguments)
     try:
         reader = Recorded(options.recorded) if options.recorded else Machine()
     except RecordingError as error:
@@ -158,15 +164,11 @@ def main(arguments: list[str]) -> int:
     if options.json:
         sys.stdout.write(json.dumps(detection.document(), indent=1, sort_keys=True) + "\n")
     else:
-        sys.stdout.write(_text(detection))
+        rows = [(name, _shown(value)) for name, value in detection.answer().items()]
+        rows += [(f"probe {name}", dtype) for name, dtype in detection.dtypes.items()]
+        rows += [(record.source, record.said) for record in detection.hardware.evidence]
+        sys.stdout.write("".join(f"{name:<24} {value}\n" for name, value in rows))
     return 0
-
-
-def _text(detection: Detection) -> str:
-    rows = [(name, _shown(value)) for name, value in detection.answer().items()]
-    rows += [(f"probe {name}", dtype) for name, dtype in detection.dtypes.items()]
-    rows += [(record.source, record.said) for record in detection.hardware.evidence]
-    return "".join(f"{name:<24} {value}\n" for name, value in rows)
 
 
 def _shown(value: object) -> str:
@@ -175,13 +177,3 @@ def _shown(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {text}" for key, text in value.items()) or "none"
     return "unknown" if value in {None, ""} else str(value)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m warpfront_checks detect", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="the whole answer as JSON")
-    parser.add_argument("--no-torch", action="store_true", help="do not import torch")
-    parser.add_argument("--record", type=Path, metavar="FOLDER", help="keep what was read")
-    parser.add_argument("--source", default="recorded", help="with --record: of what, and when")
-    parser.add_argument("--recorded", type=Path, metavar="FOLDER", help="detect a recorded machine")
-    return parser

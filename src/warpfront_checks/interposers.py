@@ -81,10 +81,13 @@ def read_answering(vendor: str, kernel: KernelView) -> Answering:
     definers = dict(_definers(vendor, maps))
     foreign, doubtful = entry_points(vendor, definers, preloaded)
     answers = {name: _file_of(ctypes.CDLL(None), name) for name in _CALLS}
+    # A static Python answers for the C library; dladdr(3) may name it by its first argument.
     calls = [
         f"{name} is answered by {file}"
         for name, file in answers.items()
-        if file and not _LIBC.match(Path(file).name) and not _is_this_program(file)
+        if file
+        and not _LIBC.match(Path(file).name)
+        and not (os.path.realpath(shutil.which(file) or file) == os.path.realpath(sys.executable))
     ]
     apart, why = kernel_apart(vendor, environment)
     has_topology = any(board.startswith("kfd ") for board in kernel.boards)
@@ -190,11 +193,6 @@ def _definers(vendor: str, maps: Iterable[str]) -> Iterator[tuple[str, str]]:
         for symbol in ENTRY_POINTS[vendor][0]:
             if file := _file_of(handle, symbol):
                 yield file, symbol
-
-
-def _is_this_program(file: str) -> bool:
-    """A static Python answers for the C library; dladdr(3) may name it by its first argument."""
-    return os.path.realpath(shutil.which(file) or file) == os.path.realpath(sys.executable)
 
 
 def _file_of(handle: ctypes.CDLL, symbol: str) -> str:

@@ -30,7 +30,7 @@ from warpfront_checks.distributions import (
     version_differences,
 )
 from warpfront_checks.guard.places import places_of_this_python
-from warpfront_checks.guard.policy import Policy, normalized, read_policy
+from warpfront_checks.guard.policy import normalized, read_policy
 from warpfront_checks.guarded import check_guard
 from warpfront_checks.image_contents import read_contents
 from warpfront_checks.results import (
@@ -102,7 +102,18 @@ def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
 def record_facts(installed: Installed, environment: dict[str, object]) -> CheckFinding:
     """Record the facts of this Python, to compare them with labels and tags."""
     path = places_of_this_python().policy
-    facts = stack_facts(installed, read_policy(path) if path.is_file() else None)
+    policy = read_policy(path) if path.is_file() else None
+    torch: Any = importlib.import_module("torch")
+    facts = {
+        "torch": installed.versions["torch"][0],
+        "toolkit": _toolkit(torch),
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "machine": platform.machine(),
+        "archs": list(read_arch_list(torch)),
+        "protected": None if policy is None else policy.pinned(),
+        "relaxed": None if policy is None else sorted(policy.relaxed),
+        "patched": patched_versions(installed),
+    }
     environment["facts"] = facts
     return passed(f"torch {facts['torch']} {facts['toolkit']}".rstrip())
 
@@ -400,24 +411,6 @@ def _unwritable(folder: str) -> str:
             return ""
     except OSError as error:
         return f"{folder}: {error.strerror}"
-
-
-def stack_facts(installed: Installed, policy: Policy | None) -> dict[str, object]:
-    """Return versions as installed, not as planned. `toolkit` is name and version as in a
-    matrix (`cuda13.0`), "" for a CPU build; `protected` are the guard's distributions,
-    None without one.
-    """
-    torch: Any = importlib.import_module("torch")
-    return {
-        "torch": installed.versions["torch"][0],
-        "toolkit": _toolkit(torch),
-        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        "machine": platform.machine(),
-        "archs": list(read_arch_list(torch)),
-        "protected": None if policy is None else policy.pinned(),
-        "relaxed": None if policy is None else sorted(policy.relaxed),
-        "patched": patched_versions(installed),
-    }
 
 
 def patched_versions(installed: Installed) -> list[str]:

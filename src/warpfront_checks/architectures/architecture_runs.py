@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from warpfront_checks.architectures.feeding import feeds
 from warpfront_checks.architectures.float64_mode import float64_region
@@ -64,25 +63,23 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
             if time.process_time() > until:
                 raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(indices)}")
             try:
-                return _tried(built, feed)
+                model, inputs = Answering(built.model, tuple(feed)), tuple(feed.values())
+                _, loss = model(*inputs)
+                loss.backward()
+                model.zero_grad(set_to_none=True)
+                how = Precision(dtype=torch.float32)
+                return FedModel(
+                    built=built,
+                    specimen=Specimen(
+                        model=model, inputs=inputs, precision=how, wide=float64_region
+                    ),
+                    layers=observed_layers(model, inputs),
+                    fed={name: tuple(value.shape) for name, value in feed.items()},
+                )
             except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
                 indices[first_line(error)] = len(indices)
     last = "; ".join(list(indices)[:_REASONS]) or "the class takes nothing that is known here"
     raise NotBuiltError(last)
-
-
-def _tried(built: Built, feed: Mapping[str, Tensor]) -> FedModel:
-    model, inputs = Answering(built.model, tuple(feed)), tuple(feed.values())
-    _, loss = model(*inputs)
-    loss.backward()
-    model.zero_grad(set_to_none=True)
-    how = Precision(dtype=torch.float32)
-    return FedModel(
-        built=built,
-        specimen=Specimen(model=model, inputs=inputs, precision=how, wide=float64_region),
-        layers=observed_layers(model, inputs),
-        fed={name: tuple(value.shape) for name, value in feed.items()},
-    )
 
 
 def in_dtype(fed_model: FedModel, dtype: torch.dtype) -> Specimen:

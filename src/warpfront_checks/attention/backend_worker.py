@@ -41,7 +41,13 @@ def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
         torch._dynamo.reset()  # noqa: SLF001 - the way that torch documents
     try:
         if item["timed"]:
-            seconds = _timed(compute, case_inputs, item["repetitions"])
+            durations = []
+            for _ in range(_WARM + item["repetitions"]):
+                start = time.perf_counter()
+                case_inputs.run(compute, case_inputs.device, case_inputs.dtype)
+                _settle(case_inputs.device)
+                durations.append(time.perf_counter() - start)
+            seconds = statistics.median(durations[_WARM:])
             return {"outcome": COMPUTED, "seconds": seconds}
         return _judged(compute, case_inputs, item["tier"])
     except _REFUSALS as error:
@@ -142,14 +148,3 @@ def _profiled(
 def _settle(device: str) -> None:
     if device != "cpu":
         getattr(torch, device).synchronize()
-
-
-def _timed(compute: Compute, case_inputs: _CaseInputs, repetitions: int) -> float:
-    """Return the median of several, forward and backward, until the device is through."""
-    durations = []
-    for _ in range(_WARM + repetitions):
-        start = time.perf_counter()
-        case_inputs.run(compute, case_inputs.device, case_inputs.dtype)
-        _settle(case_inputs.device)
-        durations.append(time.perf_counter() - start)
-    return statistics.median(durations[_WARM:])

@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -77,7 +77,15 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     cases = chosen(cases_of(preset, effort.dtypes), effort.suites, effort.cases)
     results = time_cases(cases, bench, effort.budget, _say)
     if effort.reference:
-        _add_reference(results, cases, bench, effort.budget.seconds)
+        seconds = effort.budget.seconds
+        from torch.utils.benchmark import Timer  # noqa: PLC0415 - on request
+
+        threads = torch.get_num_threads()  # its own default is one
+        for result, case in zip(results, cases, strict=True):
+            if result["outcome"] == TIMED:
+                timer = Timer("work()", globals={"work": bench.make(case)}, num_threads=threads)
+                measured = timer.blocked_autorange(min_run_time=seconds)
+                result["torch_benchmark_seconds"] = float(measured.median)
     training = _train(bench, effort)
     after = read_state(*where)
     path = folder / "bench.json"
@@ -114,20 +122,6 @@ def _doubts(claims: Claims, device: Device | None) -> Iterator[str]:
         memory = f"{device.memory_bytes / 2**30:.1f} GiB"
         floor = f"{MEMORY_FLOOR_BYTES / 1e9:g} GB"
         yield f"memory: the device has {memory}; cases may fail below {floor}"
-
-
-def _add_reference(
-    results: list[dict[str, Any]], cases: Sequence[TimedCase], bench: TorchBench, seconds: float
-) -> None:
-    """Add the median by `torch.utils.benchmark`, in seconds, to each case that was timed."""
-    from torch.utils.benchmark import Timer  # noqa: PLC0415 - on request
-
-    threads = torch.get_num_threads()  # its own default is one
-    for result, case in zip(results, cases, strict=True):
-        if result["outcome"] == TIMED:
-            timer = Timer("work()", globals={"work": bench.make(case)}, num_threads=threads)
-            measured = timer.blocked_autorange(min_run_time=seconds)
-            result["torch_benchmark_seconds"] = float(measured.median)
 
 
 class TorchBench:

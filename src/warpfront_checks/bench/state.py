@@ -30,7 +30,19 @@ def read_state(reader: Machine, device: str, address: str, uuid: str) -> dict[st
     if device != "cuda":
         return state
     if address:
-        return state | _amd(reader, address)
+        folder = f"{_PCI}/{address}"
+        sensors = reader.names(f"{folder}/hwmon")
+        sensor = f"{folder}/hwmon/{sensors[0]}" if sensors else ""
+        scaled = {
+            "clock_hertz": (f"{sensor}/freq1_input", 1.0),
+            "power_watts": (f"{sensor}/power1_average", 1e-6),
+            "power_limit_watts": (f"{sensor}/power1_cap", 1e-6),
+            "temperature_celsius": (f"{sensor}/temp1_input", 1e-3),
+            "busy_percent": (f"{folder}/gpu_busy_percent", 1.0),
+        }
+        read = {name: reader.text(path) for name, (path, _) in scaled.items()}
+        known = {name: text for name, text in read.items() if text and text.strip().isdecimal()}
+        return state | {name: int(text) * scaled[name][1] for name, text in known.items()}
     answer = reader.run((*NVML_PROGRAM, uuid))
     if not answer.text:
         return state | {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}
@@ -58,22 +70,6 @@ def noisy(before: State, after: State) -> list[str]:
         bits = state.get("clocks_event_reasons") or 0
         reasons += [f"{why} {moment} it" for bit, why in _HELD_BACK.items() if bits & bit]
     return reasons
-
-
-def _amd(reader: Machine, address: str) -> dict[str, Any]:
-    folder = f"{_PCI}/{address}"
-    sensors = reader.names(f"{folder}/hwmon")
-    sensor = f"{folder}/hwmon/{sensors[0]}" if sensors else ""
-    scaled = {
-        "clock_hertz": (f"{sensor}/freq1_input", 1.0),
-        "power_watts": (f"{sensor}/power1_average", 1e-6),
-        "power_limit_watts": (f"{sensor}/power1_cap", 1e-6),
-        "temperature_celsius": (f"{sensor}/temp1_input", 1e-3),
-        "busy_percent": (f"{folder}/gpu_busy_percent", 1.0),
-    }
-    read = {name: reader.text(path) for name, (path, _) in scaled.items()}
-    known = {name: text for name, text in read.items() if text and text.strip().isdecimal()}
-    return {name: int(text) * scaled[name][1] for name, text in known.items()}
 
 
 def _address(properties: Any) -> str:

@@ -30,7 +30,14 @@ def work_of(case: TimedCase, device: str) -> Work:
     """Raises `NoSuchWorkError`, and whatever torch raises for inputs it cannot make."""
     inputs = _Inputs(device, case.dtype, needs_gradient=case.direction == BOTH)
     if case.suite == "memory":
-        return _copy(case, device)
+        if device == "cpu":
+            raise NoSuchWorkError("there is no device to copy to")
+        way, _, memory = case.op.partition("_")
+        count = case.sizes[0] * MI
+        host = torch.ones(count, dtype=torch.uint8, pin_memory=memory == "pinned")
+        device_bytes = torch.zeros(count, dtype=torch.uint8, device=device)
+        target, source = (device_bytes, host) if way == "h2d" else (host, device_bytes)
+        return lambda: target.copy_(source, non_blocking=memory == "pinned")
     if case.op in _ELEMENTWISE:
         (x,) = inputs.normal(case.sizes)
         function = _ELEMENTWISE[case.op]
@@ -138,18 +145,6 @@ _LAYERS: dict[str, Callable[[tuple[int, ...], _Inputs], Made]] = {
     "attention": _attention,
     "causal_attention": lambda sizes, inputs: _attention(sizes, inputs, causal=True),
 }
-
-
-def _copy(case: TimedCase, device: str) -> Work:
-    """Host memory that was written to before: untouched pages are copied from nowhere."""
-    if device == "cpu":
-        raise NoSuchWorkError("there is no device to copy to")
-    way, _, memory = case.op.partition("_")
-    count = case.sizes[0] * MI
-    host = torch.ones(count, dtype=torch.uint8, pin_memory=memory == "pinned")
-    device_bytes = torch.zeros(count, dtype=torch.uint8, device=device)
-    target, source = (device_bytes, host) if way == "h2d" else (host, device_bytes)
-    return lambda: target.copy_(source, non_blocking=memory == "pinned")
 
 
 WARM_STEPS = 3

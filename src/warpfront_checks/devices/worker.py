@@ -142,7 +142,17 @@ def _compared(received: Tensor, parts: list[Tensor], *, summed: bool) -> str:
 def exchange_all(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the result of every operation on this rank."""
     rank, world = item["rank"], item["world"]
-    device = _own_device(item["device"], rank)
+    kind = item["device"]
+    if kind == "cuda":
+        torch.cuda.set_device(rank)
+    if kind == "hpu":
+        # Both the device and its backend are there only after that.
+        importlib.import_module("habana_frameworks.torch.distributed.hccl")
+        # A process that sees all of them takes its own; one with a single card, that of its
+        # LOCAL_RANK, has no other number than 0 for it and refuses. `hpu` is right for both.
+        with contextlib.suppress(RuntimeError):
+            torch.hpu.set_device(rank)
+    device = kind if kind in {"cpu", "hpu"} else f"{kind}:{rank}"
     distributed.init_process_group(
         item["backend"],
         init_method=Path(item["meeting"]).resolve().as_uri(),
@@ -173,16 +183,3 @@ def _result(group: Group, name: str, device: str) -> dict[str, str]:
         if any(words in str(error).lower() for words in _UNSUPPORTED):
             return {"fault": "", "unsupported": lines[0][:200]}
         return {"fault": f"{type(error).__name__}: {lines[0][:200]}", "unsupported": ""}
-
-
-def _own_device(kind: str, rank: int) -> str:
-    if kind == "cuda":
-        torch.cuda.set_device(rank)
-    if kind == "hpu":
-        # Both the device and its backend are there only after that.
-        importlib.import_module("habana_frameworks.torch.distributed.hccl")
-        # A process that sees all of them takes its own; one with a single card, that of its
-        # LOCAL_RANK, has no other number than 0 for it and refuses. `hpu` is right for both.
-        with contextlib.suppress(RuntimeError):
-            torch.hpu.set_device(rank)
-    return kind if kind in {"cpu", "hpu"} else f"{kind}:{rank}"

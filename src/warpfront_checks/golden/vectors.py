@@ -101,7 +101,14 @@ def complete(golden: Golden, device: str) -> CheckFinding:
 
 def main(arguments: list[str]) -> int:
     """Make or check golden vectors. Exit 1 for what is wrong or missing, 2 for a useless file."""
-    options = _parser().parse_args(arguments)
+    parser = argparse.ArgumentParser(prog="python -m warpfront_checks golden", description=__doc__)
+    parser.add_argument("--target", default="", help="sm_90, gfx942, gaudi3 or cpu: must be here")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    make = verbs.add_parser("make", help="compute the suite here and write it down")
+    make.add_argument("file", type=Path, help="NAME.safetensors; the manifest is NAME.json")
+    check = verbs.add_parser("check", help="check what others computed (default: our own files)")
+    check.add_argument("files", type=Path, nargs="*")
+    options = parser.parse_args(arguments)
     require_full_precision()
     facts, hardware = read_facts(torch), read_hardware(Machine())
     target = options.target or (facts.devices[0].arch if facts.devices else "cpu")
@@ -148,17 +155,6 @@ def _check_file(path: Path, claims: Claims) -> int:
         sys.stdout.write(f"{finding.outcome}: {name}: {finding.reason}\n")
     sys.stdout.write(f"{len(findings) - len(bad)} of {len(findings)} passed on {claims.target}\n")
     return 1 if bad else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m warpfront_checks golden", description=__doc__)
-    parser.add_argument("--target", default="", help="sm_90, gfx942, gaudi3 or cpu: must be here")
-    verbs = parser.add_subparsers(dest="verb", required=True)
-    make = verbs.add_parser("make", help="compute the suite here and write it down")
-    make.add_argument("file", type=Path, help="NAME.safetensors; the manifest is NAME.json")
-    check = verbs.add_parser("check", help="check what others computed (default: our own files)")
-    check.add_argument("files", type=Path, nargs="*")
-    return parser
 
 
 Expected = Mapping[str, tuple[Tensor, Bound]]

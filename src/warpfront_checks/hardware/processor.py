@@ -22,7 +22,11 @@ def read_processor(reader: Machine) -> Processor:
     listed = set(flags[1].split()) if flags else set()
     # Listed threads, at most those this process is bound to and its quota.
     threads = len(re.findall(r"(?m)^processor\s*:", text))
-    bound = _length(reader.text("/proc/self/status") or "")
+    match = re.search(
+        r"(?m)^Cpus_allowed_list:\s*([0-9,-]+)$", reader.text("/proc/self/status") or ""
+    )
+    spans = [span.split("-") for span in match[1].split(",")] if match else []
+    bound = sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
     quota = (reader.text("/sys/fs/cgroup/cpu.max") or "max 1").split()
     allowed = max(1, int(quota[0]) // int(quota[1])) if quota[0].isdecimal() else threads
     return Processor(
@@ -40,10 +44,3 @@ def memory_bytes(reader: Machine) -> int | None:
     limits = [(reader.text(path) or "").strip() for path in _MEMORY_LIMITS]
     sizes = [int(total[1]) * 1024] if total else []
     return min([*sizes, *(int(limit) for limit in limits if limit.isdecimal())], default=None)
-
-
-def _length(status: str) -> int:
-    """Return the number of CPUs in `Cpus_allowed_list: 0-3,8`."""
-    match = re.search(r"(?m)^Cpus_allowed_list:\s*([0-9,-]+)$", status)
-    spans = [span.split("-") for span in match[1].split(",")] if match else []
-    return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)

@@ -159,8 +159,15 @@ def judge_found(specimen: Specimen, passed: Pass, device: str) -> list[Verdict]:
     return rows + judge_ends(passed, specimen)
 
 
-def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[Verdict]:
-    """Judge a checkpointed, exported or compiled model, from end to end."""
+def judge_mode(family: Family, mode: str, bench: Proving) -> list[Verdict]:
+    """Judge a family in a mode: a dtype, `mixed` and one, `training`, or a wrapper."""
+    kind, _, dtype = mode.rpartition(" ")
+    if mode in DTYPES or kind == "mixed":
+        precision = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed")
+        return judge_eager(make_specimen(family, precision, bench.seed), bench)
+    specimen = make_specimen(family, Precision(dtype=torch.float32), bench.seed)
+    if mode == "training":
+        return judge_training(specimen, bench.device, bench.tamper)
     model, inputs = specimen.sent(bench.device)
     bench.tamper(model)
     if mode == "exported":
@@ -171,18 +178,6 @@ def judge_wrapped(specimen: Specimen, bench: Proving, mode: str) -> list[Verdict
         run = run_compiled(model, bench.device)
     passed = run_plainly(run, model, inputs)
     return judge_places(passed, bench.device) + judge_ends(passed, specimen)
-
-
-def judge_mode(family: Family, mode: str, bench: Proving) -> list[Verdict]:
-    """Judge a family in a mode: a dtype, `mixed` and one, `training`, or a wrapper."""
-    kind, _, dtype = mode.rpartition(" ")
-    if mode in DTYPES or kind == "mixed":
-        precision = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed")
-        return judge_eager(make_specimen(family, precision, bench.seed), bench)
-    specimen = make_specimen(family, Precision(dtype=torch.float32), bench.seed)
-    if mode == "training":
-        return judge_training(specimen, bench.device, bench.tamper)
-    return judge_wrapped(specimen, bench, mode)
 
 
 def _planned(dtypes: Iterable[str]) -> dict[str, tuple[str, ...]]:

@@ -44,26 +44,22 @@ def read_device_code(path: Path) -> DeviceCode:
     """Return the device code of an ELF file, empty for another file or one without any."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _of_library(data)
+            sizes: Counter[str] = Counter()
+            unread: Counter[str] = Counter()
+            for section in sections(data) if is_readable(data) else ():
+                name, start, end = section.name, section.offset, section.offset + section.size
+                if name.startswith(".hip_fatbin"):
+                    for bundle, why in _bundles(data, start, end):
+                        sizes.update(dict(_entries(bundle)))
+                        unread.update([why] if why else ())
+                elif name in {".nv_fatbin", "__nv_relfatbin"}:
+                    position = data.find(_FAT, start, end)
+                    while position >= 0:
+                        sizes.update(Counter(dict(_cubins(data, position, end))))
+                        position = data.find(_FAT, position + 1, end)
+            return DeviceCode(dict(sizes), tuple(f"{n} x {why}" for why, n in unread.items()))
     except (OSError, ValueError, OverflowError, struct.error):
         return DeviceCode()
-
-
-def _of_library(data: mmap.mmap) -> DeviceCode:
-    sizes: Counter[str] = Counter()
-    unread: Counter[str] = Counter()
-    for section in sections(data) if is_readable(data) else ():
-        name, start, end = section.name, section.offset, section.offset + section.size
-        if name.startswith(".hip_fatbin"):
-            for bundle, why in _bundles(data, start, end):
-                sizes.update(dict(_entries(bundle)))
-                unread.update([why] if why else ())
-        elif name in {".nv_fatbin", "__nv_relfatbin"}:
-            position = data.find(_FAT, start, end)
-            while position >= 0:
-                sizes.update(Counter(dict(_cubins(data, position, end))))
-                position = data.find(_FAT, position + 1, end)
-    return DeviceCode(dict(sizes), tuple(f"{n} x {why}" for why, n in unread.items()))
 
 
 def _bundles(data: mmap.mmap, start: int, end: int) -> Iterator[tuple[bytes, str]]:
