@@ -15,7 +15,7 @@ import torch
 from kernels.seeding.collectives import FAULTS
 
 from warpfront_checks.children import DONE, Returned
-from warpfront_checks.devices import worker
+from warpfront_checks.devices import device_session
 from warpfront_checks.devices.device_session import Told
 
 
@@ -75,10 +75,10 @@ def exchange_in_threads(folder: Path, world: int = 2, fault: str = "") -> Told:
 
     def rank(number: int) -> Returned:
         item = {"rank": number, "world": world, "backend": "gloo", "device": "cpu", "fault": fault}
-        results = worker.exchange_all({**item, "meeting": str(folder / "meeting")})
+        results = device_session.exchange_all({**item, "meeting": str(folder / "meeting")})
         return Returned(item=item, place=0, outcome=DONE, seconds=0.0, document=results)
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(world) as pool:
-        patch.setattr(worker, "distributed", Threads(world))
-        patch.setattr(worker, "_seeded", lambda fault: FAULTS[fault][0])
+        patch.setattr(device_session, "distributed", Threads(world))
+        patch.setattr(device_session, "_seeded", lambda fault: FAULTS[fault][0])
         return Told([*pool.map(rank, range(world))])

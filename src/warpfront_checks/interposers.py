@@ -87,7 +87,7 @@ def read_answering(vendor: str, kernel: KernelView) -> Answering:
         for name, file in answers.items()
         if file
         and not _LIBC.match(Path(file).name)
-        and not (os.path.realpath(shutil.which(file) or file) == os.path.realpath(sys.executable))
+        and os.path.realpath(shutil.which(file) or file) != os.path.realpath(sys.executable)
     ]
     apart, why = kernel_apart(vendor, environment)
     has_topology = any(board.startswith("kfd ") for board in kernel.boards)

@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from warpfront_checks.hardware.gaudi_devices import gaudi_arch
-from warpfront_checks.hardware.intel_devices import intel_arch
+from warpfront_checks.hardware.intel_devices import gaudi_arch, intel_arch
 from warpfront_checks.hardware.values import device_table, gfx_family
 from warpfront_checks.hardware.visibility import EVERY_VARIABLE
 

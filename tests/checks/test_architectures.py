@@ -21,21 +21,22 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 from kernels import kernel as seeding  # noqa: E402
 
-from warpfront_checks.architectures import (  # noqa: E402
-    architecture_runs,
-    registered,
-    small_models,
-    using,
+from warpfront_checks.architectures import registered, runs, small_models  # noqa: E402
+from warpfront_checks.architectures.roster import (  # noqa: E402
+    Library,
+    architectures,
+    chosen,
 )
-from warpfront_checks.architectures.float64_mode import PreserveFloat64  # noqa: E402
-from warpfront_checks.architectures.library_options import Library  # noqa: E402
-from warpfront_checks.architectures.roster import architectures, chosen  # noqa: E402
 from warpfront_checks.architectures.small_models import NotBuiltError  # noqa: E402
+from warpfront_checks.architectures.watched import PreserveFloat64  # noqa: E402
 from warpfront_checks.children import HUNG, Returned  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
-from warpfront_checks.models.replaying import judge_ends  # noqa: E402
-from warpfront_checks.models.specimens import Precision, Specimen  # noqa: E402
-from warpfront_checks.models.watching import run_plainly  # noqa: E402
+from warpfront_checks.models.judging import judge_ends  # noqa: E402
+from warpfront_checks.models.passes import (  # noqa: E402
+    Precision,
+    Specimen,
+    run_plainly,
+)
 from warpfront_checks.results import (  # noqa: E402
     Check,
     CheckFinding,
@@ -62,9 +63,9 @@ def _is_library(name: str) -> bool:
     return name == "transformers" or name.startswith("transformers.")
 
 
-def tried(name: str) -> architecture_runs.FedModel:
+def tried(name: str) -> runs.FedModel:
     (one,), _ = chosen(architectures(), (name,), ())
-    return architecture_runs.prepare(one, 0)
+    return runs.prepare(one, 0)
 
 
 @pytest.fixture
@@ -142,16 +143,16 @@ def test_a_written_file_takes_an_odd_way_to_generate_for_right_and_a_wrong_one_n
 
 def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -> None:
     own = tried("plain")
-    found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
+    found = runs.document_of(own, runs.judge_pass(own, "cpu"))
     assert found["fault"] == ""
     # One layer of each kind that its configuration has, each with its parts, and head and tokens.
     assert found["layers"] == 2 + 2 * 5
     assert found["unused"] == ["never_used.weight", "never_used.bias"]
     assert own.built.parameters < 100_000
     assert found["left_out"] == {}
-    low = architecture_runs.judge_pass(own, "cpu", torch.bfloat16)
-    assert architecture_runs.document_of(own, low)["fault"] == ""
-    assert using.train(own, "cpu").outcome == "passed"
+    low = runs.judge_pass(own, "cpu", torch.bfloat16)
+    assert runs.document_of(own, low)["fault"] == ""
+    assert runs.train(own, "cpu").outcome == "passed"
 
 
 def test_a_parameter_that_others_use_is_judged_by_the_whole_and_not_by_its_layer(
@@ -160,11 +161,11 @@ def test_a_parameter_that_others_use_is_judged_by_the_whole_and_not_by_its_layer
     own = tried("lending")
     assert own.layers.is_lent("body.embed", "weight")
     assert not own.layers.is_lent("body.layers.0.up", "weight")
-    judged = architecture_runs.judge_pass(own, "cpu")
-    assert architecture_runs.document_of(own, judged)["fault"] == ""
+    judged = runs.judge_pass(own, "cpu")
+    assert runs.document_of(own, judged)["fault"] == ""
     assert "gradient of body.embed.weight" in {row.name for row in judged.rows}
     monkeypatch.setattr(type(own.layers), "is_lent", lambda *_: False)
-    found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
+    found = runs.document_of(own, runs.judge_pass(own, "cpu"))
     assert found["first_over"] == "embed", "as if all of it came back through the layer"
 
 
@@ -186,7 +187,7 @@ def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
     )
     own = tried("plain")
     with seeding.seeded(fault, "cpu"):
-        found = architecture_runs.document_of(own, architecture_runs.judge_pass(own, "cpu"))
+        found = runs.document_of(own, runs.judge_pass(own, "cpu"))
     assert found["first_over"] == layer
     assert found["fault"].startswith(f"{layer} (")
 
@@ -327,8 +328,8 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
 
     for times, right in ((1.0, True), (30.0, False)):
         off = {n: g + (times - 1) * (g - narrow[n]) for n, g in found.gradients.items()}
-        rows = architecture_runs._whole_rows(
-            replace(found, gradients=off), own, tried("plain"), architecture_runs.PassJudgement()
+        rows = runs._whole_rows(
+            replace(found, gradients=off), own, tried("plain"), runs.PassJudgement()
         )
         faults = {row.name: row.fault for row in rows}
         assert bool(faults["gradient of weight"]) != right

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 
 from warpfront_checks.attention import backend_session as tier_session  # noqa: E402
-from warpfront_checks.attention import backend_worker as at_tier  # noqa: E402
+from warpfront_checks.attention import backends  # noqa: E402
 from warpfront_checks.attention.backend_session import fallback_text  # noqa: E402
 from warpfront_checks.attention.backends import TIERS, Tier  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
@@ -90,7 +90,7 @@ def test_a_quick_run_takes_every_two_values_together_and_few_more() -> None:
 def runs_of(tier: Tier) -> Iterator[tier_session.Ran]:
     """Every quick case, in this process."""
     for item in tier_session.cases_of(tier, "cpu", QUICK):
-        document = at_tier.do_item(item)
+        document = backends.do_item(item)
         yield tier_session._ran(
             Returned(item=item, place=0, outcome=DONE, seconds=0.0, document=document)
         )
@@ -187,12 +187,12 @@ def test_the_example_is_in_the_measured_order_and_ends_with_what_takes_everythin
 def test_what_is_expected_is_what_autograd_gives_and_heads_that_are_shared_are_added_up() -> None:
     wanted = {"mask": "causal", "grouped": 2, "backward": True, "dtype": "float32", "width": 64}
     items = tier_session.cases_of(FLASH, "cpu", CheckOptions())
-    inputs = at_tier._CaseInputs(next(item for item in items if wanted.items() <= item.items()))
+    inputs = backends._CaseInputs(next(item for item in items if wanted.items() <= item.items()))
     leaves = [x.double().requires_grad_() for x in inputs.tensors]
     output = torch.nn.functional.scaled_dot_product_attention(
         *leaves, is_causal=True, enable_gqa=True
     )
     right = (output, *torch.autograd.grad(output, leaves, inputs.cotangent.double()))
-    found = inputs.run(at_tier.plain, "cpu", torch.float64)
+    found = inputs.run(backends.plain, "cpu", torch.float64)
     for one, other in zip(found, right, strict=True):
         assert torch.allclose(one, other)

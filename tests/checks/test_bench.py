@@ -14,8 +14,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from warpfront_checks.__main__ import main  # noqa: E402
-from warpfront_checks.bench import clocks, session  # noqa: E402
-from warpfront_checks.bench.clocks import EventClock, clock_of  # noqa: E402
+from warpfront_checks.bench import session  # noqa: E402
+from warpfront_checks.bench.session import EventClock, clock_of  # noqa: E402
 from warpfront_checks.bench.timed_cases import (  # noqa: E402
     TINY,
     Decoder,
@@ -127,7 +127,7 @@ def test_a_core_that_was_taken_away_names_no_kernel(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cold_clock_writes_over_the_cache_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpfront_checks.bench.clocks._CACHE_BYTES", 16)
+    monkeypatch.setattr("warpfront_checks.bench.session._CACHE_BYTES", 16)
     seen: list[str] = []
     clock: Any = clock_of("cpu", cold=True)
     spoil = clock._spoil
@@ -182,7 +182,7 @@ def test_a_kernel_shorter_than_its_launch_takes_its_own_time(
         module.launch(5e-6, launching=30e-6)
 
     alone = EventClock(module, None, None).times(work, 20)
-    ahead = EventClock(module, None, clocks._waiting(module)).times(work, 20)
+    ahead = EventClock(module, None, session._waiting(module)).times(work, 20)
     assert min(alone) == pytest.approx(30e-6)
     assert max(ahead) == pytest.approx(5e-6)
     assert module.slept[-1] == pytest.approx(60_000, rel=0.01)

@@ -20,22 +20,20 @@ from rank_threads import exchange_in_threads  # noqa: E402
 
 from warpfront_checks import children  # noqa: E402
 from warpfront_checks.children import DONE, Returned  # noqa: E402
+from warpfront_checks.devices import device_session  # noqa: E402
 from warpfront_checks.devices import device_session as roll_call  # noqa: E402
-from warpfront_checks.devices import worker  # noqa: E402
-from warpfront_checks.devices.device_session import (  # noqa: E402
+from warpfront_checks.devices.device_session import (  # noqa: E402  # noqa: E402
+    OPERATIONS,
+    Group,
     Told,
     copy_across,
     every_device,
     exchange,
+    judge_operation,
+    part_of,
     places_of,
     record_devices,
     use_device,
-)
-from warpfront_checks.devices.worker import (  # noqa: E402
-    OPERATIONS,
-    Group,
-    judge_operation,
-    part_of,
 )
 from warpfront_checks.golden.suite import compute  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
@@ -175,9 +173,9 @@ def test_what_a_backend_refuses_is_told_from_what_it_breaks() -> None:
             del x, source
             raise RuntimeError(self.said)
 
-    lacks = worker._result(Poor("gloo does not support broadcast"), "broadcast", "cpu")
+    lacks = device_session._result(Poor("gloo does not support broadcast"), "broadcast", "cpu")
     assert lacks == {"fault": "", "unsupported": "gloo does not support broadcast"}
-    broken = worker._result(Poor("connection reset"), "broadcast", "cpu")
+    broken = device_session._result(Poor("connection reset"), "broadcast", "cpu")
     assert broken == {"fault": "RuntimeError: connection reset", "unsupported": ""}
 
 

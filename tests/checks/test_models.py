@@ -28,22 +28,24 @@ from kernels.seeding.networks import (  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
 from warpfront_checks.models.families import FAMILIES, Family  # noqa: E402
-from warpfront_checks.models.layers import Pick  # noqa: E402
-from warpfront_checks.models.modes import Proving, judge_mode, record_models  # noqa: E402
-from warpfront_checks.models.replaying import (  # noqa: E402
+from warpfront_checks.models.judging import (  # noqa: E402  # noqa: E402
+    RATE,
     first_over,
     judge_layers,
     judge_loss,
     judge_places,
+    judge_training,
 )
-from warpfront_checks.models.specimens import (  # noqa: E402
+from warpfront_checks.models.layers import Pick  # noqa: E402
+from warpfront_checks.models.modes import Proving, judge_mode, record_models  # noqa: E402
+from warpfront_checks.models.passes import (  # noqa: E402  # noqa: E402
     DECIDED,
     Precision,
     UndecidedError,
+    layers_of,
     make_specimen,
+    watch,
 )
-from warpfront_checks.models.training import RATE, judge_training  # noqa: E402
-from warpfront_checks.models.watching import layers_of, watch  # noqa: E402
 from warpfront_checks.precision import require_full_precision  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 
@@ -254,8 +256,8 @@ def test_computed_elsewhere_is_a_fault() -> None:
 
 
 def test_choices_close_to_a_tie_are_avoided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("warpfront_checks.models.specimens._TRIES", 3)
-    monkeypatch.setattr("warpfront_checks.models.specimens.DECIDED", 100 * DECIDED)
+    monkeypatch.setattr("warpfront_checks.models.passes._TRIES", 3)
+    monkeypatch.setattr("warpfront_checks.models.passes.DECIDED", 100 * DECIDED)
     with pytest.raises(UndecidedError, match="moe: 3 sets of inputs"):
         make_specimen(BY_NAME["moe"], Precision(dtype=torch.float32))
 

@@ -19,15 +19,18 @@ from kernels.seeding.mutations import ON_TENSORS, MutationTally  # noqa: E402
 from kernels.seeding.networks import _in_results, seed_pass_faults  # noqa: E402
 
 from warpfront_checks.models.families import NETWORKS, Family  # noqa: E402
+from warpfront_checks.models.judging import first_over  # noqa: E402
 from warpfront_checks.models.modes import (  # noqa: E402
     Proving,
     judge_mode,
     record_numerics,
     run_eager,
 )
-from warpfront_checks.models.replaying import first_over  # noqa: E402
-from warpfront_checks.models.specimens import Precision, make_specimen  # noqa: E402
-from warpfront_checks.models.watching import layers_of  # noqa: E402
+from warpfront_checks.models.passes import (  # noqa: E402
+    Precision,
+    layers_of,
+    make_specimen,
+)
 from warpfront_checks.precision import DTYPES, probe  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 

@@ -32,8 +32,8 @@ from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
 from warpfront_checks.models.families import FAMILIES  # noqa: E402
+from warpfront_checks.models.judging import first_over  # noqa: E402
 from warpfront_checks.models.modes import Proving  # noqa: E402
-from warpfront_checks.models.replaying import first_over  # noqa: E402
 from warpfront_checks.precision import COMPUTED, probe_dtypes  # noqa: E402
 from warpfront_checks.results import Check, Recorder, passed, write_json  # noqa: E402
 

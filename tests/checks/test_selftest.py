@@ -35,7 +35,7 @@ from warpfront_checks.cases.measured import Measured  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.devices.device_session import Told  # noqa: E402
 from warpfront_checks.models.families import NETWORKS  # noqa: E402
-from warpfront_checks.models.replaying import first_over  # noqa: E402
+from warpfront_checks.models.judging import first_over  # noqa: E402
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, load_database  # noqa: E402
 from warpfront_checks.precision import require_full_precision  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402

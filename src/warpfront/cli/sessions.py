@@ -20,7 +20,7 @@ from typing import NoReturn
 import nox
 import nox.command
 
-from warpfront_checks.architectures.library_options import LIBRARY_OPTIONS, Library, parsed_library
+from warpfront_checks.architectures.roster import LIBRARY_OPTIONS, Library, parsed_library
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, parsed_bench_effort
 from warpfront_checks.check_options import (
     CHECK_SESSIONS,

@@ -72,7 +72,7 @@ from warpfront.verify.verdict import (
 )
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.store.sdists import install_toolbox
-from warpfront_checks.architectures.library_options import Library
+from warpfront_checks.architectures.roster import Library
 from warpfront_checks.check_options import OPTIONS_KEY, SESSIONS, CheckOptions, stored_options
 from warpfront_checks.claims import Claims
 from warpfront_checks.hardware import Machine

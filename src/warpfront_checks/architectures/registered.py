@@ -19,21 +19,19 @@ from typing import Any
 
 import torch
 
-from warpfront_checks.architectures.library_options import (
+from warpfront_checks.architectures.roster import (
     LIBRARY_OPTIONS,
     USUAL_MODES,
-    Library,
-    parsed_library,
-)
-from warpfront_checks.architectures.roster import (
     Architecture,
+    Library,
     LibraryError,
     architectures,
     chosen,
     library_version,
+    parsed_library,
 )
+from warpfront_checks.architectures.runs import QUIET
 from warpfront_checks.architectures.small_models import exceptions
-from warpfront_checks.architectures.worker import QUIET
 from warpfront_checks.check_options import USUAL, CheckOptions, add_options
 from warpfront_checks.children import Begun, begin_beside
 from warpfront_checks.claimed_device import find_device
@@ -49,7 +47,7 @@ from warpfront_checks.results import (
     unavailable,
 )
 
-WORKER = "warpfront_checks.architectures.worker:try_item"
+WORKER = "warpfront_checks.architectures.runs:try_item"
 _MOST_WORKERS = 4
 _SHARE_OF_PATIENCE = 0.6
 

@@ -15,12 +15,18 @@ from typing import Any
 
 import torch
 
-from warpfront_checks.attention.backend_worker import ANOTHER, COMPUTED, REFUSED, WRONG
-from warpfront_checks.attention.backends import MASKS, TIERS, Tier
+from warpfront_checks.attention.backends import (
+    ANOTHER,
+    COMPUTED,
+    MASKS,
+    REFUSED,
+    TIERS,
+    WRONG,
+    Tier,
+)
 from warpfront_checks.check_options import USUAL, CheckOptions
-from warpfront_checks.children import DONE, Returned, begin_beside, each_in_a_child
+from warpfront_checks.children import DONE, Returned, begin_beside, each_in_a_child, lanes_for
 from warpfront_checks.claims import Claims
-from warpfront_checks.parallel_checks import lanes_for
 from warpfront_checks.results import (
     Check,
     CheckFinding,
@@ -31,7 +37,7 @@ from warpfront_checks.results import (
     write_json,
 )
 
-CHILD = "warpfront_checks.attention.backend_worker:do_item"
+CHILD = "warpfront_checks.attention.backends:do_item"
 EXAMPLE = "attention_example.py"
 WIDTHS, HEADS, GROUPED, BATCH = (64, 96, 128, 256, 512), 4, 2, 2
 # An odd length, so that no tile is full.

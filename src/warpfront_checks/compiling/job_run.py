@@ -10,8 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from warpfront_checks.compiling.hipify import CopyError, Hipified, copy_tree, hipify_copy
-from warpfront_checks.compiling.job import CompileJob, JobUnit, filled
+from warpfront_checks.compiling.job import (
+    CompileJob,
+    CopyError,
+    Hipified,
+    JobUnit,
+    copy_tree,
+    filled,
+    hipify_copy,
+)
 from warpfront_checks.compiling.programs import Ended, ran
 from warpfront_checks.results import (
     Check,

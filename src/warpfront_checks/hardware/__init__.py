@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from warpfront_checks.hardware.amd_devices import read_amd
-from warpfront_checks.hardware.gaudi_devices import read_gaudi
-from warpfront_checks.hardware.intel_devices import read_intel
+from warpfront_checks.hardware.intel_devices import read_gaudi, read_intel
 from warpfront_checks.hardware.kernel_view import read_kernel
 from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.nvidia_devices import read_nvidia

@@ -17,13 +17,19 @@ from torch.utils.checkpoint import checkpoint
 from warpfront_checks.architectures.registered import begin_usual
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.check_options import STRICT, USUAL, CheckOptions
+from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
 from warpfront_checks.models.families import FAMILIES, NETWORKS, Family
-from warpfront_checks.models.replaying import judge_ends, judge_layers, judge_places
-from warpfront_checks.models.specimens import Precision, Specimen, make_specimen
-from warpfront_checks.models.training import judge_training
-from warpfront_checks.models.watching import Pass, layers_of, run_plainly, watch
-from warpfront_checks.parallel_checks import begin_checks, lanes_for
+from warpfront_checks.models.judging import judge_ends, judge_layers, judge_places, judge_training
+from warpfront_checks.models.passes import (
+    Pass,
+    Precision,
+    Specimen,
+    layers_of,
+    make_specimen,
+    run_plainly,
+    watch,
+)
 from warpfront_checks.precision import (
     DTYPES,
     REQUIRED,

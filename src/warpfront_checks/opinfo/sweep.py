@@ -21,12 +21,12 @@ from warpfront_checks.cases.run import NoOracleError, Reference, reference_of
 from warpfront_checks.cases.session import verdicts_of
 from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.children import begin_parts, lanes_for
 from warpfront_checks.claims import Claims
 from warpfront_checks.executing import DispatchMode
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront_checks.opinfo.choosing import excluded, exclusions
 from warpfront_checks.opinfo.provider import cases_of_sample, takes_any_length
-from warpfront_checks.parallel_checks import begin_parts, lanes_for
 from warpfront_checks.precision import (
     computes_float64,
     kind_of,

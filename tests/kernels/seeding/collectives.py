@@ -10,8 +10,7 @@ from torch import Tensor
 
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
-from warpfront_checks.devices.device_session import BACKENDS, CPU_RANKS, exchange
-from warpfront_checks.devices.worker import OPERATIONS, Group
+from warpfront_checks.devices.device_session import BACKENDS, CPU_RANKS, OPERATIONS, Group, exchange
 from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront_checks.torch_devices import read_facts
 

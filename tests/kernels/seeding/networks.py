@@ -23,6 +23,7 @@ from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.executing import converted
 from warpfront_checks.models.families import FAMILIES, Family
+from warpfront_checks.models.judging import first_over
 from warpfront_checks.models.modes import (
     Proving,
     Tamper,
@@ -30,9 +31,7 @@ from warpfront_checks.models.modes import (
     judge_found,
     run_eager,
 )
-from warpfront_checks.models.replaying import first_over
-from warpfront_checks.models.specimens import Precision, Specimen, make_specimen
-from warpfront_checks.models.watching import Pass, layers_of
+from warpfront_checks.models.passes import Pass, Precision, Specimen, layers_of, make_specimen
 from warpfront_checks.precision import DTYPES
 from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
 from warpfront_checks.tolerance_profiles import counted

@@ -9,7 +9,7 @@ from nox import registry
 
 from warpfront.cli.sessions import SESSION_TABLE
 from warpfront.cli.tasks import namespace
-from warpfront_checks.architectures.library_options import (
+from warpfront_checks.architectures.roster import (
     LIBRARY_OPTIONS,
     Library,
     parsed_library,

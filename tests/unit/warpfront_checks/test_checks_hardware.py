@@ -18,7 +18,7 @@ from warpfront_checks.claimed_device import judge_presence
 from warpfront_checks.detection import detect, disagreements
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.hardware.device_errors import mishaps, read_health
-from warpfront_checks.hardware.gaudi_devices import gaudi_arch
+from warpfront_checks.hardware.intel_devices import gaudi_arch
 from warpfront_checks.hardware.kernel_view import decode_gfx, read_properties
 from warpfront_checks.hardware.machine_reader import ProgramOutput
 from warpfront_checks.hardware.recording import Recorded, Recording, RecordingError

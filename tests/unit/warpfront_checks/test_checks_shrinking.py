@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from warpfront_checks.architectures.library_options import (
+from warpfront_checks.architectures.roster import (
     LIBRARY_OPTIONS,
     Library,
     parsed_library,

@@ -17,7 +17,6 @@ import pytest
 
 from warpfront.cli import sessions
 from warpfront_checks import children
-from warpfront_checks import parallel_checks as finding_beside
 from warpfront_checks import parallel_sessions as side_by_side
 from warpfront_checks.check_options import SESSIONS, CheckOptions
 from warpfront_checks.children import CRASHED, DONE, Begun, Returned
@@ -254,7 +253,7 @@ def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def begin(module: str, items: list[dict[str, Any]], **how: object) -> Begun:
-        assert (module, how["lanes"]) == (finding_beside.CHILD, 2)
+        assert (module, how["lanes"]) == (children.CHILD, 2)
         answers: list[Future[Returned]] = [Future() for _ in items]
         done = {"outcome": "failed", "reason": "wrong", "details": {"answers": 3}}
         for answer, (item, how_it_went) in zip(
@@ -273,9 +272,9 @@ def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
             )
         return Begun(answers)
 
-    monkeypatch.setattr(finding_beside, "begin_beside", begin)
+    monkeypatch.setattr(children, "begin_beside", begin)
     asked = {"first": {"name": "a"}, "second": {"name": "b"}}
-    checks = finding_beside.begin_checks("module:find", asked, CheckOptions(seeds=(7,)), lanes=2)
+    checks = children.begin_checks("module:find", asked, CheckOptions(seeds=(7,)), lanes=2)
     found = [check.find() for check in checks]
     assert [check.name for check in checks] == ["first", "second"]
     assert found[0] == failed("wrong", answers=3)
@@ -292,14 +291,14 @@ def test_a_child_finds_out_with_the_effort_that_was_asked_for(
         lambda *, effort: failed(repr(effort)),
         raising=False,
     )
-    assert finding_beside.find_out(sent)["reason"] == repr(effort)
+    assert children.find_out(sent)["reason"] == repr(effort)
 
 
 def test_only_a_device_for_several_processes_has_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     for cores, gib, lanes in ((32, 80, 8), (16, 80, 8), (9, 80, 4), (16, 15, 3), (3, 80, 0)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: range(n))
-        monkeypatch.setattr(finding_beside, "memory_of_gpu", lambda n=gib: n << 30)
-        assert [finding_beside.lanes_for(d) for d in ("cuda", "cpu", "hpu")] == [lanes, 0, 0]
+        monkeypatch.setattr(children, "memory_of_gpu", lambda n=gib: n << 30)
+        assert [children.lanes_for(d) for d in ("cuda", "cpu", "hpu")] == [lanes, 0, 0]
 
 
 def test_without_lanes_a_check_is_found_out_where_it_is_asked_for(
@@ -312,6 +311,6 @@ def test_without_lanes_a_check_is_found_out_where_it_is_asked_for(
         raising=False,
     )
     asked = {"first": {"name": "a"}, "second": {"name": "b"}}
-    checks = finding_beside.begin_checks("check_options:tried", asked, effort, lanes=0)
+    checks = children.begin_checks("check_options:tried", asked, effort, lanes=0)
     assert [check.name for check in checks] == ["first", "second"]
     assert [check.find().reason for check in checks] == ["a (7,)", "b (7,)"]

@@ -10,7 +10,7 @@ from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, Option, Options, command
 from warpfront.cli.tasks.showing import print_unfinished, raise_failure, workspace_here
 from warpfront.verify.results import Outcome, Verification
-from warpfront_checks.architectures.library_options import LIBRARY_OPTIONS, Library, read_library
+from warpfront_checks.architectures.roster import LIBRARY_OPTIONS, Library, read_library
 
 DeclaredRequirement = Annotated[
     Library | None,

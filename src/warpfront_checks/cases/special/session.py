@@ -18,8 +18,8 @@ from warpfront_checks.cases.special.properties import (
 )
 from warpfront_checks.cases.special.tables import FIND_TABLE, claimed_tables, find_table
 from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
-from warpfront_checks.parallel_checks import begin_checks, lanes_for
 from warpfront_checks.precision import (
     computes_float64,
     precision_settings,

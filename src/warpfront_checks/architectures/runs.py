@@ -1,0 +1,455 @@
+"""An architecture in a child: built small, fed, judged layer by layer and from end to end. Then its
+uses: training, generating, spreading over devices, each attention of the library, compiling.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from warpfront_checks.architectures.feeding import Feed, feeds
+from warpfront_checks.architectures.roster import Architecture
+from warpfront_checks.architectures.shrinking import MANNERS
+from warpfront_checks.architectures.small_models import Built, NotBuiltError, build
+from warpfront_checks.architectures.watched import (
+    Answering,
+    Layers,
+    float64_region,
+    floating,
+    observed_layers,
+)
+from warpfront_checks.cases.bounds import Verdict, rounding_unit
+from warpfront_checks.cases.measured import Limits
+from warpfront_checks.models.judging import (
+    first_line,
+    first_over,
+    judge_ends,
+    judge_layers,
+    judge_places,
+    judge_training,
+)
+from warpfront_checks.models.passes import Pass, Precision, Specimen, run_plainly, watch
+from warpfront_checks.precision import DTYPES, require_full_precision
+from warpfront_checks.results import (
+    ERROR,
+    FAILED,
+    UNAVAILABLE,
+    CheckFinding,
+    failed,
+    finding_from,
+    judged,
+    passed,
+    unavailable,
+)
+
+NEW_TOKENS = 4
+_BOTH = (torch.float64, torch.float32)
+IMPLEMENTATIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
+# A cache changes the order in which numbers are added, and nothing else.
+_OTHER_ORDER = 4.0
+# In roundings, of an answer that is computed in two places.
+_OTHER_PLACES = 512.0
+
+
+def _of_rows(rows: list[Verdict], **details: Any) -> CheckFinding:
+    first = first_over(rows)
+    details["largest_share"] = float(f"{max((row.used for row in rows), default=0.0):.3g}")
+    if first is None:
+        return passed(**details)
+    fault = first.fault_by().replace("body.", "")
+    return failed(fault, first_over=first.layer, **details)
+
+
+def train(fed_model: FedModel, device: str) -> CheckFinding:
+    """Steps of AdamW, in the model's own training mode where that draws no numbers."""
+    specimen_fed = fed_model.specimen
+    if fed_model.layers.random:
+        return unavailable("the model draws random numbers")
+    model = copy.deepcopy(specimen_fed.model).train()
+    before = torch.get_rng_state()
+    model(*specimen_fed.inputs)
+    is_random = not torch.equal(before, torch.get_rng_state())
+    specimen = replace(specimen_fed, model=model.eval() if is_random else model)
+    rows = judge_training(specimen, device, lambda _: None)
+    return _of_rows(rows, mode="evaluation" if is_random else "training")
+
+
+def generate(fed_model: FedModel, device: str) -> CheckFinding:
+    """Greedy tokens with a cache, against one pass over the whole text without."""
+    body: Any = fed_model.specimen.model.body
+    can = getattr(body, "can_generate", None)
+    if not (can and can() and hasattr(body, "generate")):
+        return unavailable("the class does not generate")
+    feed = dict(zip(fed_model.specimen.model.names, fed_model.specimen.inputs, strict=True))
+    feed.pop("decoder_input_ids", None)
+    model: Any = copy.deepcopy(body).to(device).eval()
+    generated = _generated(model, {name: value.to(device) for name, value in feed.items()})
+    tokens = generated.sequences.cpu()
+    steps = torch.stack([step.detach().cpu().double() for step in generated.logits], dim=1)
+    exact, same = (_read_at_once(body, feed, tokens, dtype) for dtype in _BOTH)
+    return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, generated.logits[0].dtype)
+
+
+def _generated(model: Any, feed: Feed) -> Any:
+    config = model.generation_config
+    config.eos_token_id = config.forced_eos_token_id = None
+    for name in ("pad_token_id", "decoder_start_token_id"):
+        if getattr(config, name, None) is None:
+            setattr(config, name, 0)
+    with torch.no_grad():
+        return model.generate(
+            **feed,
+            max_new_tokens=NEW_TOKENS,
+            min_new_tokens=NEW_TOKENS,
+            do_sample=False,
+            num_beams=1,
+            use_cache=True,
+            output_logits=True,
+            return_dict_in_generate=True,
+        )
+
+
+def _read_at_once(body: Any, feed: Feed, tokens: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the logits from which each new token was taken, by one pass on the CPU."""
+    body_copy = copy.deepcopy(body)
+    arguments = dict(feed)
+    name = "decoder_input_ids" if body_copy.config.is_encoder_decoder else "input_ids"
+    arguments[name] = tokens[:, :-1]
+    body_copy = body_copy.to(dtype)
+    arguments = {k: v.to(dtype) if v.is_floating_point() else v for k, v in arguments.items()}
+    region = float64_region() if dtype == torch.float64 else contextlib.nullcontext()
+    with torch.no_grad(), region:
+        logits: Tensor = body_copy(**arguments, use_cache=False).logits
+    return logits[:, -NEW_TOKENS:].double()
+
+
+def _compared(
+    tokens: Tensor, steps: Tensor, exact: Tensor, same: Tensor, dtype: torch.dtype
+) -> CheckFinding:
+    if steps.shape != exact.shape:
+        reason = f"logits of shape {tuple(steps.shape)}, by one pass {tuple(exact.shape)}"
+        return failed(reason)
+    limits = Limits.by_cpu(steps.to(dtype), exact, same, dtype, most=math.inf)
+    off = limits.bound.rms * _OTHER_ORDER
+    share = _rms(steps - exact) / off
+    gaps = exact.amax(-1) - exact.gather(-1, tokens[..., None])[..., 0]
+    allowed = 2 * off * math.sqrt(exact.shape[-1])
+    details = {"largest_share": float(f"{share:.3g}"), "tokens": tokens.tolist()}
+    if not share <= 1:
+        reason = f"logits of cached steps are {share:.3g} of what rounding allows"
+        return failed(reason, **details)
+    if float(gaps.max()) > allowed:
+        reason = f"a token whose logit is {float(gaps.max()):.3g} below the largest"
+        return failed(reason, **details)
+    return passed(**details)
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.square().mean().sqrt())
+
+
+def spread(fed_model: FedModel, device: str) -> CheckFinding:
+    """Saved, and loaded with `device_map="auto"` in one place, and then in two: devices, else the
+    device and the host, or the host and the disk.
+    """
+    if find_spec("accelerate") is None:
+        return unavailable("accelerate is not installed")
+    body: Any = fed_model.specimen.model.body
+    reference = _answer(fed_model, copy.deepcopy(body).to(device), device)
+    half, several = (
+        2 * fed_model.built.parameters,
+        device == "cuda" and torch.cuda.device_count() > 1,
+    )
+    memory = {"cpu": half} if device == "cpu" else {0: half, 1 if several else "cpu": 8 * half}
+    details: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name:
+        body.save_pretrained(name)
+        for count in (1, 2):
+            options = {"device_map": "auto", "local_files_only": True, "dtype": torch.float32}
+            if count == 2:
+                options |= {"max_memory": memory, "offload_folder": f"{name}/offload"}
+            model = type(body).from_pretrained(name, **options).eval()
+            spread_over = getattr(model, "hf_device_map", None) or {"": device}
+            places = sorted({str(place) for place in spread_over.values()})
+            details[f"places {count}"] = places
+            if len(places) < count:
+                details[f"places {count}"] = f"the library keeps it in one: {', '.join(places)}"
+            row = _same_answer(_answer(fed_model, model, device), reference, count)
+            if row:
+                return failed(row, **details)
+    return passed(**details)
+
+
+def _answer(fed_model: FedModel, model: Any, device: str) -> Tensor:
+    names = fed_model.specimen.model.names
+    with torch.no_grad():
+        feed = {n: x.to(device) for n, x in zip(names, fed_model.specimen.inputs, strict=True)}
+        return torch.cat([tensor.flatten().cpu() for tensor in floating(model(**feed))])
+
+
+def _same_answer(answer: Tensor, reference: Tensor, count: int) -> str:
+    if answer.shape != reference.shape:
+        return f"in {count} places: {tuple(answer.shape)} numbers, in one {tuple(reference.shape)}"
+    wide, exact = answer.double(), reference.double()
+    off = _rms((wide - exact).nan_to_num()) / max(_rms(exact.nan_to_num()), 1e-30)
+    allowed = _OTHER_PLACES * rounding_unit(reference.dtype)
+    if not off <= allowed:
+        return f"in {count} places: off by {off:.3g} of the answer ({allowed:.3g} allowed)"
+    return ""
+
+
+def attend(fed_model: FedModel, device: str) -> CheckFinding:
+    """Run each implementation of attention: computed, refused with a reason, or wrong."""
+    problems: dict[str, str] = {}
+    wrong = ""
+    for name in IMPLEMENTATIONS:
+        if name == "flex_attention" and device == "cpu":
+            problems[name] = "not tried: no backward pass on the CPU, and a minute's compiling"
+            continue
+        model, inputs = fed_model.specimen.sent(device)
+        try:
+            model.body.set_attn_implementation(name)
+            run = run_plainly(model, model, inputs)
+        except Exception as error:  # noqa: BLE001 - a refusal is an answer here, by its own words
+            problems[name] = f"refused: {' '.join(str(error).split())[:160]}"
+            continue
+        row = first_over(judge_ends(run, fed_model.specimen))
+        problems[name] = row.fault_by() if row else "computed"
+        wrong = wrong or (f"{name}: {row.fault_by()}" if row else "")
+    if wrong:
+        return failed(wrong, attention=problems)
+    if "computed" not in problems.values():
+        return unavailable("no implementation is taken", attention=problems)
+    return passed(attention=problems)
+
+
+def compiled(fed_model: FedModel, device: str) -> CheckFinding:
+    """Run with `torch.compile`, with any graph breaks of the library's code."""
+    from warpfront_checks.models.modes import (  # noqa: PLC0415
+        missing_compiler,
+        run_compiled,
+    )
+
+    if obstacle := missing_compiler(device):
+        return unavailable(f"torch.compile cannot work: {obstacle}")
+    model, inputs = fed_model.specimen.sent(device)
+    run = run_plainly(run_compiled(model, device, whole=False), model, inputs)
+    return _of_rows(judge_ends(run, fed_model.specimen))
+
+
+USES: Mapping[str, Callable[[FedModel, str], CheckFinding]] = {
+    "training": train,
+    "generate": generate,
+    "device_map": spread,
+    "attention": attend,
+    "compiled": compiled,
+}
+
+
+_REASONS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedModel:
+    """An architecture that the CPU can run: model, inputs, and which layers can be judged."""
+
+    built: Built
+    specimen: Specimen
+    layers: Layers
+    fed: Mapping[str, tuple[int, ...]]
+
+
+@dataclass
+class PassJudgement:
+    """A pass on the device. `left_out` are layers that ran unjudged, with their reasons."""
+
+    rows: list[Verdict] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+    layers: int = 0
+    whole: str = ""
+
+
+def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> FedModel:
+    """Return the first small model and the first inputs that the CPU computes forward and backward.
+
+    Raises `NotBuiltError` with the library's messages on the others.
+    """
+    indices: dict[str, int] = {}
+    # Processor seconds: wall time on a loaded machine does not measure a model.
+    until = time.process_time() + patience
+    for manner in MANNERS:
+        try:
+            built = build(architecture, manner, seed)
+        except Exception as error:  # noqa: BLE001 - any refusal; the next manner is tried
+            indices[first_line(error)] = len(indices)
+            continue
+        for feed in feeds(built.model, built.config, seed):
+            if time.process_time() > until:
+                raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(indices)}")
+            try:
+                model, inputs = Answering(built.model, tuple(feed)), tuple(feed.values())
+                _, loss = model(*inputs)
+                loss.backward()
+                model.zero_grad(set_to_none=True)
+                how = Precision(dtype=torch.float32)
+                return FedModel(
+                    built=built,
+                    specimen=Specimen(
+                        model=model, inputs=inputs, precision=how, wide=float64_region
+                    ),
+                    layers=observed_layers(model, inputs),
+                    fed={name: tuple(value.shape) for name, value in feed.items()},
+                )
+            except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
+                indices[first_line(error)] = len(indices)
+    last = "; ".join(list(indices)[:_REASONS]) or "the class takes nothing that is known here"
+    raise NotBuiltError(last)
+
+
+def in_dtype(fed_model: FedModel, dtype: torch.dtype) -> Specimen:
+    """Return the same model and inputs, rounded to what is sent."""
+    if dtype == torch.float32:
+        return fed_model.specimen
+    specimen = fed_model.specimen
+    inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in specimen.inputs)
+    model = copy.deepcopy(specimen.model).to(dtype)
+    return replace(specimen, model=model, inputs=inputs, precision=Precision(dtype=dtype))
+
+
+def judge_pass(
+    fed_model: FedModel, device: str, dtype: torch.dtype = torch.float32
+) -> PassJudgement:
+    """Forward and backward: every layer from its own inputs, then from end to end."""
+    specimen, observed = in_dtype(fed_model, dtype), fed_model.layers
+    model, inputs = specimen.sent(device)
+    # In 16 bits a choice by number may fall either way.
+    unclear = set() if dtype == torch.float32 else observed.choosing
+    names = [name for name in observed.judged if name not in unclear]
+    modules, references = (dict(each.named_modules()) for each in (model, specimen.model))
+    passed = watch(model, inputs, {name: modules[name] for name in names}, specimen.scale)
+    judged = PassJudgement(left_out=dict(observed.refused))
+
+    def keeps(layer: str, tensor: str) -> bool:
+        # Weights of what was chosen add up to one: of such a sum little but rounding comes back.
+        given_up = layer in observed.choosing
+        given_up = given_up or observed.is_lent(layer, tensor.removeprefix("gradient of "))
+        return tensor == "output" or not given_up
+
+    layers = {name: references[name] for name in names}
+    rows = judge_layers(
+        passed.calls, layers, passed, specimen, keeps=keeps, left_out=judged.left_out
+    )
+    judged.layers = sum(row.name == "output" for row in rows)
+    whole = _whole_rows(passed, specimen, fed_model, judged)
+    judged.rows = [*judge_places(passed, device), *rows, *whole]
+    judged.unused = tuple(
+        name.removeprefix("body.")
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and name not in passed.gradients
+    )
+    return judged
+
+
+def _whole_rows(
+    passed: Pass, specimen: Specimen, fed_model: FedModel, judged: PassJudgement
+) -> Iterator[Verdict]:
+    if fed_model.layers.random:
+        judged.whole = "the model draws random numbers"
+        return
+    if fed_model.layers.choosing and specimen.precision.dtype != torch.float32:
+        judged.whole = "the model chooses by number"
+        return
+    try:
+        _ = specimen.exact, specimen.same_dtype
+    except Exception as error:  # noqa: BLE001 - a model's refusal of float64 is reported
+        judged.whole = f"not computed in float64: {first_line(error)}"
+        return
+    yield from judge_ends(passed, specimen)
+
+
+def document_of(fed_model: FedModel, judged: PassJudgement) -> dict[str, Any]:
+    """Return the part of a results file for a pass."""
+    first = next((row for row in judged.rows if row.fault), None)
+    used = [row.used for row in judged.rows]
+    return {
+        "manner": fed_model.built.manner,
+        "model": fed_model.built.architecture.model,
+        "parameters": fed_model.built.parameters,
+        "fed": {name: list(shape) for name, shape in fed_model.fed.items()},
+        "layers": judged.layers,
+        "tensors": len(judged.rows),
+        "largest_share": float(f"{max(used, default=0.0):.3g}"),
+        "fault": first.fault_by().replace("body.", "") if first else "",
+        "first_over": first.layer.removeprefix("body.") if first else "",
+        "unused": list(judged.unused),
+        "left_out": {k.removeprefix("body."): v for k, v in judged.left_out.items()},
+        "whole_left_out": judged.whole,
+    }
+
+
+# Nothing is fetched, and a library's progress bars are for people.
+QUIET = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+}
+
+
+def try_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the finding of one architecture, with an outcome for each mode."""
+    warnings.simplefilter("ignore")
+    require_full_precision()
+    start = time.monotonic()
+    try:
+        prepared_model = prepare(item["architecture"], item["seed"], item["patience"])
+    except NotBuiltError as error:
+        return vars(unavailable(str(error), modes={}))
+    prepared = round(time.monotonic() - start, 3)
+    modes = {mode: _mode(prepared_model, mode, item["device"]) for mode in item["modes"]}
+    return {**vars(_summed(modes)), "details": {"modes": modes, "prepared_seconds": prepared}}
+
+
+def _mode(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
+    start = time.monotonic()
+    try:
+        finding = _found(fed_model, mode, device)
+    except Exception as error:  # noqa: BLE001 - what a model raises in one mode is that mode's result
+        finding = CheckFinding(outcome=ERROR, reason=finding_from(error).reason)
+    result = {"outcome": finding.outcome, "reason": finding.reason, **finding.details}
+    return {**result, "seconds": round(time.monotonic() - start, 3)}
+
+
+def _found(fed_model: FedModel, mode: str, device: str) -> CheckFinding:
+    if mode not in DTYPES:
+        return USES[mode](fed_model, device)
+    judgement = judge_pass(fed_model, device, DTYPES[mode])
+    document = document_of(fed_model, judgement)
+    if not judgement.layers and judgement.whole:
+        return unavailable(f"nothing could be judged: {judgement.whole}", **document)
+    return judged([document["fault"]] if document["fault"] else [], **document)
+
+
+def _summed(modes: Mapping[str, Mapping[str, Any]]) -> CheckFinding:
+    """Return the worst of the modes, and its reason with its mode's name."""
+    for worst in (ERROR, FAILED, UNAVAILABLE):
+        for mode, result in modes.items():
+            # What a class does not do, generating say, is no fault of the device's.
+            if result["outcome"] == worst and not (worst == UNAVAILABLE and mode in USES):
+                return CheckFinding(outcome=worst, reason=f"{mode}: {result['reason']}")
+    first: Mapping[str, Any] = next((m for m in modes.values() if "layers" in m), {})
+    unused = first.get("unused", [])
+    more = f"; {len(unused)} parameters unused: {unused[0]} ..." if unused else ""
+    return passed(f"{first.get('layers', 0)} layers judged{more}")
