@@ -24,9 +24,9 @@ from warpfront_checks.check_options import (
     add_options,
     parsed_effort,
 )
+from warpfront_checks.children import open_nursery
 from warpfront_checks.claimed_device import find_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
-from warpfront_checks.forkserver import open_nursery
 from warpfront_checks.guard.visible import visible_output
 from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.parallel_sessions import ENDINGS, run_side_by_side, shared_byte_code

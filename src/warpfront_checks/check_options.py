@@ -64,22 +64,18 @@ class RunOption:
 
 
 def add_options(parser: argparse.ArgumentParser, options: Iterable[RunOption]) -> None:
+    def readable(option: RunOption, text: str) -> str:
+        """Return a text that can be read. argparse shows the words of its own error only."""
+        try:
+            option.read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
     for option in options:
-        name, text = f"--{option.name}", option.help
-        if option.default is False:
-            parser.add_argument(name, action="store_true", help=text)
-        else:
-            kind = partial(_readable, option.read)
-            parser.add_argument(name, type=kind, default=option.default, help=text)
-
-
-def _readable(read: Callable[[str], object], text: str) -> str:
-    """Return a text that can be read. argparse shows the words of its own error only."""
-    try:
-        read(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
+        kind: dict[str, Any] = {"type": partial(readable, option), "default": option.default}
+        kind = {"action": "store_true"} if option.default is False else kind
+        parser.add_argument(f"--{option.name}", help=option.help, **kind)
 
 
 def option_values(parsed: argparse.Namespace, options: Iterable[RunOption]) -> dict[str, Any]:
@@ -160,6 +156,25 @@ def drawn_seeds(run: str, count: int) -> tuple[int, ...]:
 def parsed_effort(options: argparse.Namespace) -> CheckOptions:
     """Return the effort of a command line that has `EFFORT_OPTIONS`."""
     return read_effort(**option_values(options, EFFORT_OPTIONS))
+
+
+def read_names(option: str, allowed: Iterable[str], text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas. Raise `ValueError` for one that is not allowed."""
+    names = tuple(filter(None, (part.strip() for part in text.split(","))))
+    for name in names:
+        if name not in allowed:
+            raise ValueError(f"--{option} {name!r} is none of {', '.join(allowed)}")
+    return names
+
+
+def read_number(option: str, text: str, most: int = 3600) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= most:
+        raise ValueError(f"--{option} {text!r} is no number from 0 to {most}")
+    return number
 
 
 def _read_seeds(text: str) -> int:

@@ -4,11 +4,17 @@ The work is a function, `module:function`, that returns a document for an item. 
 takes too long is ended with its group, and another continues with the rest. It is a fork of this
 process's fork server, which need not import torch again; without one, a Python of its own.
 `python -m warpfront_checks.children JOB`
+
+The fork server has imported torch and done nothing else with it. A process that computes on a GPU
+cannot fork children itself, for no driver survives a fork. The server is forked while its session
+has touched no driver yet. Its forks are handed on to the session by `PR_SET_CHILD_SUBREAPER`: an
+orphan becomes the child of its nearest ancestor with that flag, which waits for it as for any.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
 import importlib
 import json
@@ -21,17 +27,19 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from itertools import islice
+from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.forkserver import nursery
 from warpfront_checks.results import Check, CheckFinding, errored
 
 # Keys of a child's pipes in its job, and the outcomes of an item.
@@ -171,19 +179,8 @@ def run_job(job: Path) -> None:
                 return
 
 
-class Child(Protocol):
-    """The part of `subprocess.Popen` in use, which a fork has as well."""
-
-    pid: int
-    returncode: Any
-
-    def poll(self) -> int | None: ...
-
-    def wait(self) -> int: ...
-
-
 def _python(environment: Mapping[str, str], job: Path, log: Any) -> Child:
-    child: Child = subprocess.Popen(
+    return subprocess.Popen(
         [sys.executable, "-m", "warpfront_checks.children", str(job)],
         env={**os.environ, **environment},
         stdin=subprocess.DEVNULL,
@@ -191,7 +188,6 @@ def _python(environment: Mapping[str, str], job: Path, log: Any) -> Child:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    return child
 
 
 class _ChildAtWork:
@@ -212,10 +208,12 @@ class _ChildAtWork:
             (folder / "job").write_bytes(pickle.dumps({"work": work, "items": items, **paths}))
             self._log = stack.enter_context((folder / "said").open("w+b"))
             self._child = begin(folder / "job", self._log)
-            stack.callback(_end_group, self._child)
             self._stack = stack.pop_all()
 
     def end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait()
         self._stack.close()
 
     def answer(self, place: int, seconds: float) -> Returned:
@@ -231,10 +229,15 @@ class _ChildAtWork:
         self.is_through, outcome = True, CRASHED
         if line is not None:
             reason = "what it answered cannot be read"
-        elif self._child.poll() is None:
+        elif (code := self._child.poll()) is None:
             outcome, reason = HUNG, f"no answer in {spent:.0f} s"
         else:
-            reason = _ending(self._child, Path(self._log.name))
+            # The signal or the exit code, and the child's last line.
+            ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
+            log = Path(self._log.name).read_bytes()[-_SAID_BYTES:].decode("utf-8", "replace")
+            text = log.strip().splitlines()
+            why = [line for line in text if line.startswith(("Fatal", "RuntimeError", "terminate"))]
+            reason = ": ".join([ending, *(why[:1] or text[-1:])])[:400]
         return returned(outcome=outcome, document={}, reason=reason)
 
     def _line(self, until: float) -> dict[str, Any] | None:
@@ -256,29 +259,6 @@ class _ChildAtWork:
             return {}
         sound = isinstance(document, dict) and isinstance(document.get("document"), dict)
         return document if sound else {}
-
-
-def _ending(child: Child, log_path: Path) -> str:
-    """Return the name of the signal or the exit code, and the child's last line."""
-    code = child.returncode
-    ending = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-    text = log_path.read_bytes()[-_SAID_BYTES:].decode("utf-8", "replace").strip().splitlines()
-    reasons = [line for line in text if line.startswith(("Fatal", "RuntimeError", "terminate"))]
-    return ": ".join([ending, *(reasons[:1] or text[-1:])])[:400]
-
-
-def _end_group(child: Child) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
-
-
-if __name__ == "__main__":
-    # By its name: the work may import it, too.
-    importlib.import_module("warpfront_checks.children").run_job(Path(sys.argv[1]))
-    sys.stdout.flush()
-    # A library's threads and caches are not waited for.
-    os._exit(0)
 
 
 CHILD = "warpfront_checks.children:find_out"
@@ -327,20 +307,19 @@ def begin_parts(
     lanes each is found out by this process.
     """
     items = {name: [(find, dict(part), effort) for part in parts] for name, parts in calls.items()}
-    if not lanes:
-
-        def find_parts(parts: Sequence[Item]) -> CheckFinding:
-            return joined([_found(*item) for item in parts])
-
-        return [Check(name=name, find=partial(find_parts, parts)) for name, parts in items.items()]
-
-    def wait_for(mine: Sequence[Future[Returned]]) -> CheckFinding:
-        return joined([answer.result().finding() for answer in mine])
-
     every = [item for parts in items.values() for item in parts]
-    answers = iter(begin_beside(CHILD, every, lanes=lanes, seconds=SECONDS).answers)
-    awaited = {name: [next(answers) for _ in parts] for name, parts in items.items()}
-    return [Check(name=name, find=partial(wait_for, mine)) for name, mine in awaited.items()]
+    children = begin_beside(CHILD, every, lanes=lanes, seconds=SECONDS) if lanes else Begun(())
+    answers = iter(children.answers)
+
+    def find_parts(parts: Sequence[Item], mine: Sequence[Future[Returned]]) -> CheckFinding:
+        if lanes:
+            return joined([answer.result().finding() for answer in mine])
+        return joined([_found(*item) for item in parts])
+
+    return [
+        Check(name=name, find=partial(find_parts, parts, [*islice(answers, len(parts))]))
+        for name, parts in items.items()
+    ]
 
 
 def _found(find: str, arguments: Mapping[str, Any], effort: CheckOptions) -> CheckFinding:
@@ -353,3 +332,140 @@ def _found(find: str, arguments: Mapping[str, Any], effort: CheckOptions) -> Che
 def find_out(item: Item) -> Mapping[str, Any]:
     """Make a check in the child."""
     return vars(_found(*item))
+
+
+_CHILD_SUBREAPER, _DIE_WITH_PARENT = 36, 1
+_OPEN: list[Nursery] = []
+
+
+class Nursery:
+    """This process's side: asks for children, one after the other."""
+
+    def __init__(self) -> None:
+        self._asking = threading.Lock()
+        self._pipe, theirs = Pipe()
+        pid = os.getpid()
+
+        def serve() -> int:
+            self._pipe.close()
+            _serve(theirs, pid)
+            return 0
+
+        self._pid = fork(serve)
+        theirs.close()
+
+    def end(self) -> None:
+        self._pipe.close()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+    def begin(self, environment: Mapping[str, str], job: Path, log: Any) -> Any:
+        with self._asking:
+            self._pipe.send(({**environment}, job, log.name))
+            return Adopted(self._pipe.recv())
+
+
+class Adopted:
+    """The part of `subprocess.Popen` in use, for a process that another process began."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int:
+        return self._reap(0) or 0
+
+    def _reap(self, options: int) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, options)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+
+Child = Adopted | subprocess.Popen[bytes]
+
+
+@contextlib.contextmanager
+def open_nursery() -> Iterator[None]:
+    """Within it this process has a fork server, which begins before a driver and before threads.
+    Where the system has no such thing, children begin as before.
+    """
+    before = len(_OPEN)
+    with contextlib.suppress(AttributeError, OSError):
+        if ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0) == 0:
+            _OPEN.append(Nursery())
+    try:
+        yield
+    finally:
+        for nursery in _OPEN[before:]:
+            nursery.end()
+        del _OPEN[before:]
+
+
+def nursery() -> Nursery | None:
+    return _OPEN[-1] if _OPEN else None
+
+
+def _serve(asking: Any, session: int) -> None:
+    """Begin children until the session closes its end, or is gone. Each is a grandchild, whose
+    parent has ended by then.
+    """
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, int(signal.SIGKILL), 0, 0, 0)
+
+    def begin(environment: Mapping[str, str], job: Path, path: str) -> int:
+        reading, writing = os.pipe()
+
+        def child() -> int:
+            asking.close()
+            for descriptor in (reading, writing):
+                os.close(descriptor)
+            with open(os.devnull, "rb") as nothing, open(path, "ab") as log:  # noqa: PTH123
+                # As a Python of its own would begin.
+                os.setsid()
+                for stream, file in enumerate((nothing, log, log)):
+                    os.dup2(file.fileno(), stream)
+            os.environ.update(environment)
+            run_job(job)
+            return 0
+
+        os.waitpid(fork(lambda: 0 * os.write(writing, b"%d" % fork(child))), 0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as reply:
+            return int(reply.read())
+
+    if os.getppid() == session:
+        with contextlib.suppress(EOFError):
+            while True:
+                asking.send(begin(*asking.recv()))
+
+
+def fork(work: Callable[[], int]) -> int:
+    """Return the new process, which ends with what `work` returns: nothing of the parent's goes
+    on there, nor is ended there a second time. What escapes `work` is printed, and it ends with 1,
+    as a Python does that ends by an exception.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        code = work()
+    except BaseException:  # noqa: BLE001 - as Python ends a process: the words, and 1
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    # By its name: the work may import it, too.
+    importlib.import_module("warpfront_checks.children").run_job(Path(sys.argv[1]))
+    sys.stdout.flush()
+    # A library's threads and caches are not waited for.
+    os._exit(0)

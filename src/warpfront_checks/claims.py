@@ -65,13 +65,11 @@ _READER = Reader(error=ClaimsError)
 def read_claims(path: Path) -> Claims:
     """Return the claims in a file. Raise `ClaimsError` naming the file and its fault."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        return claims_from(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ClaimsError(f"{path}: {error.strerror}") from error
     except ValueError as error:
         raise ClaimsError(f"{path}: not JSON: {error}") from error
-    try:
-        return claims_from(document)
     except ClaimsError as error:
         raise ClaimsError(f"{path}: {error}") from None
 

@@ -82,7 +82,7 @@ class Detection:
 def detect(reader: Machine, *, with_torch: bool = True) -> Detection:
     """Read everything in one pass. torch is imported in it, so that its absence is an answer."""
     hardware = read_hardware(reader)
-    facts, environment, missing = None, {}, "not asked"
+    facts, environment, missing, reality = None, {}, "not asked", ""
     dtypes: dict[str, str] = {}
     if with_torch:
         try:
@@ -91,9 +91,16 @@ def detect(reader: Machine, *, with_torch: bool = True) -> Detection:
             missing = f"{type(error).__name__}: {error}"
         else:
             facts, environment = read_facts(torch), environment_of(torch)
+            device = _DEVICE_TYPES[facts.build] if facts.devices else "cpu"
             # It imports torch at its top, which detection must do without.
-            precision = importlib.import_module("warpfront_checks.precision")
-            dtypes = precision.probe_dtypes(_DEVICE_TYPES[facts.build] if facts.devices else "cpu")
+            dtypes = importlib.import_module("warpfront_checks.precision").probe_dtypes(device)
+    if facts and facts.devices:
+        # The check `device`, for the first device that torch sees.
+        vendor = next(name for name, build in BUILDS.items() if build == facts.build)
+        named: dict[str, Any] = {"vendor": vendor, "device": _DEVICE_TYPES[facts.build]}
+        claims = Claims(cell="here", target=facts.devices[0].arch, image=False, **named)
+        finding = judge_device(claims, facts, hardware)
+        reality = f"{finding.outcome}: {finding.reason}" if finding else PASSED
     return Detection(
         hardware=hardware,
         facts=facts,
@@ -101,17 +108,8 @@ def detect(reader: Machine, *, with_torch: bool = True) -> Detection:
         environment=environment,
         dtypes=dtypes,
         disagreements=disagreements(hardware, facts) if facts else (),
-        reality=_reality(hardware, facts) if facts and facts.devices else "",
+        reality=reality,
     )
-
-
-def _reality(hardware: Hardware, facts: TorchFacts) -> str:
-    """The check `device`, for the first device that torch sees."""
-    vendor = next(name for name, build in BUILDS.items() if build == facts.build)
-    target, device = facts.devices[0].arch, _DEVICE_TYPES[facts.build]
-    claims = Claims(cell="here", target=target, vendor=vendor, device=device, image=False)
-    check_finding = judge_device(claims, facts, hardware)
-    return f"{check_finding.outcome}: {check_finding.reason}" if check_finding else PASSED
 
 
 def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
@@ -119,19 +117,17 @@ def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
     vendor = next((name for name, build in BUILDS.items() if build == facts.build), "")
     devices = hardware.of(vendor)
     if not vendor:
+        build = f"torch is a {facts.build} build: everything would run on the CPU"
         vendors = sorted({device.vendor for device in hardware.accelerators})
         return tuple(
-            f"{len(hardware.of(name))} devices of {name} are here, and torch is a {facts.build}"
-            " build: everything would run on the CPU"
-            for name in vendors
+            f"{len(hardware.of(name))} devices of {name} are here, and {build}" for name in vendors
         )
     lines = []
     visible = hardware.visibility[vendor].visible if devices else ()
     if visible is not None and len(visible) != len(facts.devices):
-        lines.append(
-            f"{len(visible)} of {len(devices)} devices of {vendor} should be visible, torch sees"
-            f" {len(facts.devices)}" + (f" ({facts.obstacle})" if facts.obstacle else "")
-        )
+        sees = f"torch sees {len(facts.devices)}" + (f" ({facts.obstacle})" * bool(facts.obstacle))
+        count = f"{len(visible)} of {len(devices)}"
+        lines.append(f"{count} devices of {vendor} should be visible, {sees}")
     elif visible is not None:
         for place, device in zip(visible, facts.devices, strict=True):
             there_is = devices[place]
@@ -172,8 +168,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, list):
-        return "; ".join(map(str, value)) or "none"
     if isinstance(value, dict):
         return ", ".join(f"{key} {text}" for key, text in value.items()) or "none"
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or "none"
     return "unknown" if value in {None, ""} else str(value)

@@ -82,19 +82,14 @@ def duplicates(installed: Installed, names: Iterable[str]) -> list[str]:
 def foreign_toolkit(installed: Installed, toolkit: str, version: str) -> list[str]:
     """Return distributions of another vendor's toolkit than `cuda`, `rocm`, `synapseai`, `cpu`."""
     nvidia, rocm = (list(filter(form.match, installed.versions)) for form in (_NVIDIA, _ROCM))
-    wrong = []
-    if toolkit != "cuda":
-        wrong += [f"{name} belongs to CUDA" for name in nvidia]
-    if toolkit != "rocm":
-        wrong += [f"{name} belongs to ROCm" for name in rocm]
+    wrong = [f"{name} belongs to CUDA" for name in nvidia if toolkit != "cuda"]
+    wrong += [f"{name} belongs to ROCm" for name in rocm if toolkit != "rocm"]
     major = version.split(".", maxsplit=1)[0]
-    if toolkit == "cuda" and major:
-        wrong += [
-            f"{name} is for another CUDA than {version}"
-            for name in nvidia
-            if "-cu1" in name and not name.endswith(f"-cu{major}")
-        ]
-    return wrong
+    return wrong + [
+        f"{name} is for another CUDA than {version}"
+        for name in nvidia
+        if toolkit == "cuda" and major and "-cu1" in name and not name.endswith(f"-cu{major}")
+    ]
 
 
 def closure_conflicts(installed: Installed, roots: Iterable[str]) -> Conflicts:
@@ -135,10 +130,9 @@ def pip_conflicts() -> tuple[str, ...] | None:
     completed = subprocess.run(
         argv, capture_output=True, text=True, timeout=PIP_SECONDS, check=False
     )
-    if completed.returncode == 0:
-        return ()
     lines = (completed.stdout + completed.stderr).strip().splitlines()
-    return tuple(lines) or (f"pip check exited with {completed.returncode}",)
+    code = completed.returncode
+    return (tuple(lines) or (f"pip check exited with {code}",)) if code else ()
 
 
 def _canonical(version: str) -> str:

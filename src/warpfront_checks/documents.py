@@ -18,9 +18,10 @@ _hints = cache(get_type_hints)
 
 
 @cache
-def packaged(path: str) -> Any:
+def packaged(path: str) -> dict[str, Any]:
     """Return a JSON file of this package, by its path below it."""
-    return json.loads((Path(__file__).parent / path).read_text(encoding="utf-8"))
+    document: dict[str, Any] = json.loads((Path(__file__).parent / path).read_text("utf-8"))
+    return document
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,14 @@ def run_kernel(name: str) -> None:
     if not driver_file or not compiler_file:
         raise CanaryError("torch loads no libamdhip64 and libhiprtc: it is no build for ROCm")
     compiler, driver = ctypes.CDLL(compiler_file), ctypes.CDLL(driver_file)
-    code = _compiled(compiler, name)
+    # The code object for the device that HIP sees.
+    program, code_size = ctypes.c_void_p(), ctypes.c_size_t()
+    source = _SOURCE.format(name=name).encode()
+    _call(compiler, "hiprtcCreateProgram", ctypes.byref(program), source, b"canary", 0, None, None)
+    _call(compiler, "hiprtcCompileProgram", program, 0, None)
+    _call(compiler, "hiprtcGetCodeSize", program, ctypes.byref(code_size))
+    code = ctypes.create_string_buffer(code_size.value)
+    _call(compiler, "hiprtcGetCode", program, code)
     module, function, memory = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
     written = (ctypes.c_uint * _THREADS)()
     _call(driver, "hipModuleLoadData", ctypes.byref(module), code)
@@ -71,18 +78,6 @@ def run_kernel(name: str) -> None:
     _call(driver, "hipMemcpy", written, memory, size, _TO_HOST)
     if list(written) != [3 * place + 7 for place in range(_THREADS)]:
         raise CanaryError(f"it wrote {list(written[:4])}, not [7, 10, 13, 16]")
-
-
-def _compiled(compiler: ctypes.CDLL, name: str) -> ctypes.Array[ctypes.c_char]:
-    """Return the code object of the kernel for the device that HIP sees."""
-    program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    source = _SOURCE.format(name=name).encode()
-    _call(compiler, "hiprtcCreateProgram", ctypes.byref(program), source, b"canary", 0, None, None)
-    _call(compiler, "hiprtcCompileProgram", program, 0, None)
-    _call(compiler, "hiprtcGetCodeSize", program, ctypes.byref(size))
-    code = ctypes.create_string_buffer(size.value)
-    _call(compiler, "hiprtcGetCode", program, code)
-    return code
 
 
 def _mapped(stem: str) -> str:

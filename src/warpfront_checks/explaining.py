@@ -57,15 +57,12 @@ def _frame(
 ) -> Iterator[str]:
     """Yield the lines of a failure that has no script."""
     yield f"{session}: {check_record.name} is wrong on {target}"
-    for name in _FACTS:
-        if name in environment:
-            yield f"{name}: {environment[name]}"
+    yield from (f"{name}: {environment[name]}" for name in _FACTS if name in environment)
     yield f"wrong: {check_record.reason}"
     for name in ("faults", "bad"):
         listed = check_record.details.get(name)
-        yield from (
-            f"  {fault}" for fault in (listed if isinstance(listed, list) else [])[:_FAULTS]
-        )
+        faults = listed[:_FAULTS] if isinstance(listed, list) else []
+        yield from (f"  {fault}" for fault in faults)
     run = (stored_options(environment) or {}).get("run")
     again = f"python -m warpfront_checks {session} --claims FILE --results FOLDER --run {run}"
     yield f"{session} has no script; this runs it again with the same inputs: {again}"

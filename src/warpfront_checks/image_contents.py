@@ -125,20 +125,28 @@ def read_contents(root: Path = Path("/")) -> Contents:
 
 def folder_sizes(root: Path) -> dict[str, int]:
     """Return regular files' bytes by folder, each hard link once, without what is mounted."""
+    sizes: Counter[str] = Counter()
+    inodes: set[tuple[int, int]] = set()
+
+    def status_of(*parts: str) -> os.stat_result | None:
+        try:
+            return Path(*parts).lstat()
+        except OSError:
+            return None
+
+    def is_here(*parts: str) -> bool:
+        """Return whether a folder is on the file system, and no link."""
+        status = status_of(*parts)
+        return bool(status and stat.S_ISDIR(status.st_mode) and status.st_dev == device)
+
     try:
         device = root.stat().st_dev
     except OSError:
         return {}
-    sizes: Counter[str] = Counter()
-    inodes: set[tuple[int, int]] = set()
     for folder, names, files in os.walk(root):
-        names[:] = [name for name in names if _is_on(Path(folder, name), device)]
+        names[:] = [name for name in names if is_here(folder, name)]
         inside = folder_of(Path(folder).relative_to(root).parts)
-        for name in files:
-            try:
-                status = Path(folder, name).lstat()
-            except OSError:
-                continue
+        for status in filter(None, (status_of(folder, name) for name in files)):
             place = (status.st_dev, status.st_ino)
             if stat.S_ISREG(status.st_mode) and (status.st_nlink == 1 or place not in inodes):
                 inodes.add(place)
@@ -152,15 +160,6 @@ def folder_of(parts: tuple[str, ...]) -> str:
         if name in {"site-packages", "dist-packages"}:
             return _short("/" + "/".join(parts[: index + 2]))
     return _short("/" + "/".join(parts[:2]))
-
-
-def _is_on(path: Path, device: int) -> bool:
-    """Return whether a folder is on the file system, and no link."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(status.st_mode) and status.st_dev == device
 
 
 def packages_in(status: str) -> Iterator[Package]:
@@ -181,10 +180,16 @@ def packages_in(status: str) -> Iterator[Package]:
 
 def with_licences(package: Package, copyright_text: str) -> Package:
     """Return the package with the licences that a machine-readable copyright file names."""
-    if not _MACHINE_READABLE.match(copyright_text):
-        return package
-    names = {_short(" ".join(match.split())) for match in _LICENCE.findall(copyright_text)}
+    listed = _LICENCE.findall(copyright_text) if _MACHINE_READABLE.match(copyright_text) else ()
+    names = {_short(" ".join(match.split())) for match in listed}
     return replace(package, licences=tuple(sorted(names)))
+
+
+def _copyright(root: Path, name: str) -> str:
+    plain = name.partition(":")[0]
+    file = root / "usr" / "share" / "doc" / plain / "copyright"
+    named = re.fullmatch(r"[a-z0-9][a-z0-9+.-]*", plain)
+    return _text(file, _COPYRIGHT_LIMIT_BYTES) if named else ""
 
 
 def found_in(metadata: str, carried: Iterable[EmbeddedComponent] = ()) -> FoundDistribution | None:
@@ -252,13 +257,6 @@ def _inside(distribution: importlib.metadata.Distribution) -> Iterator[EmbeddedC
             inner = found_in(_text(Path(str(file.locate())), _COPYRIGHT_LIMIT_BYTES))
             if inner is not None:
                 yield EmbeddedComponent(kind="pypi", name=inner.name, version=inner.version)
-
-
-def _copyright(root: Path, name: str) -> str:
-    plain = name.partition(":")[0]
-    if not re.fullmatch(r"[a-z0-9][a-z0-9+.-]*", plain):
-        return ""
-    return _text(root / "usr" / "share" / "doc" / plain / "copyright", _COPYRIGHT_LIMIT_BYTES)
 
 
 def _all(read: Any, name: str, prefix: str = "") -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ _ALL_CANDIDATES = (10, 1)
 """
 _OTHER_NUMBERS = (7, 15)
 """From this HIP on, ROCm's own number is another: HIP 7.15 is ROCm 10.0's."""
+_TORCH = ("torch", *IMPORT_NAMES)
 # A check's name, why it is not claimed ("" if it is), and the function that finds out.
 Row = tuple[str, str, Callable[[], CheckFinding]]
 
@@ -74,10 +76,13 @@ def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUA
         ("facts", "", partial(record_facts, installed, environment)),
         *([("contents", "", partial(record_contents, environment))] if claims.image else []),
     ]
-    for name, unclaimed, _ in rows:
+    checks = []
+    for name, unclaimed, find in rows:
         if unclaimed:
             recorder.note_unclaimed(name, unclaimed)
-    recorder.run([Check(name=name, find=find) for name, unclaimed, find in rows if not unclaimed])
+        else:
+            checks.append(Check(name=name, find=find))
+    recorder.run(checks)
 
 
 def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
@@ -93,20 +98,26 @@ def import_extension(name: str, archs: Sequence[str] = ()) -> CheckFinding:
     file = getattr(module, "__file__", None)
     code = read_device_code(Path(file)) if file else DeviceCode()
     details = {"file": str(file), "device_code": dict(code.sizes), "unread": list(code.unread)}
+    wrong = []
     if code.sizes and archs and not code.unread and not set(archs) & set(code.sizes):
-        archs_present = " ".join(sorted(code.sizes))
-        return failed(f"{name} has device code for {archs_present}, none for {archs[0]}", **details)
-    return passed("; ".join(code.unread), **details)
+        present = " ".join(sorted(code.sizes))
+        wrong.append(f"{name} has device code for {present}, none for {archs[0]}")
+    return judged(wrong, "; ".join(code.unread), **details)
 
 
 def record_facts(installed: Installed, environment: dict[str, object]) -> CheckFinding:
-    """Record the facts of this Python, to compare them with labels and tags."""
+    """Record the facts of this Python, to compare them with labels and tags. Versions are as
+    installed, not as planned. `toolkit` is name and version as in a matrix (`cuda13.0`), "" for a
+    CPU build; `protected` are the guard's distributions, None without one.
+    """
     path = places_of_this_python().policy
     policy = read_policy(path) if path.is_file() else None
     torch: Any = importlib.import_module("torch")
+    builds = (("rocm", rocm_release(torch)), ("cuda", getattr(torch.version, "cuda", None)))
+    toolkit = next((name + version for name, version in builds if version), "")
     facts = {
         "torch": installed.versions["torch"][0],
-        "toolkit": _toolkit(torch),
+        "toolkit": toolkit or ("xpu" if getattr(torch.version, "xpu", None) else ""),
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
         "machine": platform.machine(),
         "archs": list(read_arch_list(torch)),
@@ -122,10 +133,9 @@ def record_contents(environment: dict[str, object]) -> CheckFinding:
     """Record the contents of this image, for its SBOM."""
     contents = read_contents()
     environment["contents"] = contents.document()
-    if not contents.distributions:
-        return failed("no distribution is found here")
-    counts = len(contents.distributions), len(contents.packages)
-    return passed("{} distributions, {} Debian packages".format(*counts))
+    found, packages = len(contents.distributions), len(contents.packages)
+    wrong = [] if found else ["no distribution is found here"]
+    return judged(wrong, f"{found} distributions, {packages} Debian packages")
 
 
 def _claimed_checks(claims: Claims, installed: Installed) -> list[Row]:
@@ -156,15 +166,16 @@ def _claimed_checks(claims: Claims, installed: Installed) -> list[Row]:
 
 def match_policies(claims: Claims) -> CheckFinding:
     """Check the environment against the runtime policies; a mere advice is only reported."""
-    wrong = []
+    wrong, advice = [], []
     for policy in claims.policies:
-        value = os.environ.get(policy["name"])
-        if policy["level"] == "set" and value != policy["value"]:
-            claimed = f"claimed is {policy['value']!r}: {policy['effect']}"
-            wrong.append(f"{policy['name']} is {value!r}, {claimed}")
-        if policy["level"] == "forbid" and value is not None and re.search(policy["value"], value):
-            wrong.append(f"{policy['name']} is {value!r}: {policy['effect']} ({policy['source']})")
-    advice = [f"{p['name']}: {p['value']}" for p in claims.policies if p["level"] == "advise"]
+        name, level, claimed = policy["name"], policy["level"], policy["value"]
+        value = os.environ.get(name)
+        if level == "set" and value != claimed:
+            wrong.append(f"{name} is {value!r}, claimed is {claimed!r}: {policy['effect']}")
+        elif level == "forbid" and value is not None and re.search(claimed, value):
+            wrong.append(f"{name} is {value!r}: {policy['effect']} ({policy['source']})")
+        elif level == "advise":
+            advice.append(f"{name}: {claimed}")
     summary = f"advice: {'; '.join(advice)}" if advice else ""
     return judged_by_all(wrong, summary, policies=[dict(policy) for policy in claims.policies])
 
@@ -178,13 +189,12 @@ def import_torch(environment: dict[str, object]) -> CheckFinding:
         return failed(f"import torch: {type(error).__name__}: {error}")
     seconds = time.monotonic() - before
     environment.update(environment_of(torch))
-    where = Path(torch.__file__).resolve()
+    where, version = Path(torch.__file__).resolve(), torch.__version__
     owned = importlib.metadata.distribution("torch").locate_file("torch/__init__.py")
-    details = {"import_seconds": round(seconds, 3), "file": str(where)}
-    details["version"] = torch.__version__
-    if where != Path(str(owned)).resolve():
-        return failed(f"torch comes from {where}, but the installed one is at {owned}", **details)
-    return passed(f"torch {torch.__version__} in {seconds:.1f} s", **details)
+    details = {"import_seconds": round(seconds, 3), "file": str(where), "version": version}
+    other = f"torch comes from {where}, but the installed one is at {owned}"
+    wrong = [other] if where != Path(str(owned)).resolve() else []
+    return judged(wrong, f"torch {version} in {seconds:.1f} s", **details)
 
 
 def match_python(claims: Claims) -> CheckFinding:
@@ -198,63 +208,43 @@ def match_machine(claims: Claims) -> CheckFinding:
     """Check that interpreter and extension are for this machine, and for the claimed one."""
     machine = platform.machine()
     torch: Any = importlib.import_module("torch")
-    machines = {
-        "interpreter": dynamic_of(Path(sys.executable).resolve()).machine or "no ELF file",
-        "torch._C": dynamic_of(Path(torch._C.__file__)).machine or "no ELF file",  # noqa: SLF001 - the extension's own file
-    }
+    extension = torch._C.__file__  # noqa: SLF001 - the extension's own file
+    files = {"interpreter": Path(sys.executable).resolve(), "torch._C": Path(extension)}
+    machines = {name: dynamic_of(file).machine or "no ELF file" for name, file in files.items()}
     expected = claims.machine or machine
-    wrong = [f"{name} is built for {kind}" for name, kind in machines.items() if kind != expected]
-    if machine != expected:
-        wrong.insert(0, f"this machine is {machine}")
-    if wrong:
-        return failed(f"{wrong[0]}, not {expected}", machine=machine, **machines)
-    return passed(machine, **machines)
+    wrong = [f"this machine is {machine}"] if machine != expected else []
+    wrong += [f"{name} is built for {kind}" for name, kind in machines.items() if kind != expected]
+    lines = [f"{each}, not {expected}" for each in wrong[:1]]
+    return judged(lines, machine, machine=machine, **machines)
 
 
 def match_build(claims: Claims) -> CheckFinding:
     """Compare torch's own build facts with the toolkit: PyPI's metadata has no label."""
     torch: Any = importlib.import_module("torch")
     toolkits = {name: getattr(torch.version, name, None) for name in ("cuda", "hip", "rocm")}
-    details = {"torch": torch.__version__, **toolkits}
-    wrong = _version_fault(claims, torch.__version__)
-    wrong = wrong or _toolkit_fault(claims, toolkits, rocm_release(torch))
-    return failed(wrong, **details) if wrong else passed(f"torch {torch.__version__}", **details)
-
-
-def _version_fault(claims: Claims, running: str) -> str:
-    claimed = claims.versions.get("torch", "")
+    claimed, running = claims.versions.get("torch", ""), str(torch.__version__)
     public, _, label = claimed.partition("+")
     running_public, _, running_label = running.partition("+")
-    if claimed and running_public != public:
-        return f"torch.__version__ is {running}, the lock has {claimed}"
-    if label and running_label != label:
-        return f"torch.__version__ is {running}, the lock's label is +{label}"
-    return ""
-
-
-def _toolkit_fault(claims: Claims, toolkits: dict[str, str | None], release: str) -> str:
-    """`release` is the ROCm release of the build, as `rocm_release` gives it."""
     name, version = _toolkit_of(claims)
-    cuda, hip = toolkits["cuda"], toolkits["hip"]
-    if name == "cuda":
-        if hip or not cuda:
-            return f"claimed is a CUDA build; torch says cuda {cuda}, hip {hip}"
-        return "" if version in {"", cuda} else f"torch is built for CUDA {cuda}, not {version}"
-    if name == "rocm":
-        return _rocm_fault(cuda, hip, release, version)
-    if cuda or hip:
-        return f"claimed is a build for {name or 'the CPU'}; torch says cuda {cuda}, hip {hip}"
-    return ""
-
-
-def _rocm_fault(cuda: str | None, hip: str | None, release: str, version: str) -> str:
-    if cuda or not hip:
-        return f"claimed is a ROCm build; torch says cuda {cuda}, hip {hip}"
-    if version and not _same_minor(release, version):
-        return f"torch is built for HIP {hip} (ROCm {release}), not ROCm {version}"
-    if _numbers(hip) < _OTHER_NUMBERS and not _same_minor(hip, release):
-        return f"its label is of ROCm {release}, and its HIP {hip} of another release"
-    return ""
+    cuda, hip, release = toolkits["cuda"], toolkits["hip"] or "", rocm_release(torch)
+    # The claimed build, its version in torch, and that of another.
+    builds = {"cuda": ("a CUDA build", cuda, hip), "rocm": ("a ROCm build", hip, cuda)}
+    none = f"a build for {name or 'the CPU'}", "none", cuda or hip
+    build, present, other = builds.get(name, none)
+    wrong = ""
+    if claimed and running_public != public:
+        wrong = f"torch.__version__ is {running}, the lock has {claimed}"
+    elif label and running_label != label:
+        wrong = f"torch.__version__ is {running}, the lock's label is +{label}"
+    elif other or not present:
+        wrong = f"claimed is {build}; torch says cuda {cuda}, hip {toolkits['hip']}"
+    elif name == "cuda" and version not in {"", cuda}:
+        wrong = f"torch is built for CUDA {cuda}, not {version}"
+    elif name == "rocm" and version and _numbers(release) != _numbers(version):
+        wrong = f"torch is built for HIP {hip} (ROCm {release}), not ROCm {version}"
+    elif name == "rocm" and _OTHER_NUMBERS > _numbers(hip) != _numbers(release):
+        wrong = f"its label is of ROCm {release}, and its HIP {hip} of another release"
+    return judged([wrong] if wrong else [], f"torch {running}", torch=running, **toolkits)
 
 
 def _toolkit_of(claims: Claims) -> tuple[str, str]:
@@ -262,12 +252,8 @@ def _toolkit_of(claims: Claims) -> tuple[str, str]:
     return claims.toolkit or ({"nvidia": "cuda", "amd": "rocm"}.get(claims.vendor, ""), "")
 
 
-def _same_minor(version: str, claimed: str) -> bool:
-    """Return whether two versions (`6.4.43482` and `6.4`) have one major and minor."""
-    return version.split(".")[:2] == claimed.split(".")[:2]
-
-
 def _numbers(version: str) -> tuple[int, ...]:
+    """Return major and minor of `6.4.43482`."""
     return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
 
 
@@ -278,7 +264,7 @@ def match_versions(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def find_duplicates(claims: Claims, installed: Installed) -> CheckFinding:
-    wrong = duplicates(installed, ("torch", *IMPORT_NAMES, *claims.stack))
+    wrong = duplicates(installed, (*_TORCH, *claims.stack))
     return judged_by_all(wrong, duplicates=wrong)
 
 
@@ -287,10 +273,9 @@ def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
     that it has no use for. xgboost brings NCCL, and the guard lets such libraries come if
     they overwrite nothing.
     """
+    reachable = closure_conflicts(installed, _TORCH).checked
+    needed = replace(installed, versions={name: installed.versions[name] for name in reachable})
     name, version = _toolkit_of(claims)
-    reachable = closure_conflicts(installed, ("torch", *IMPORT_NAMES)).checked
-    versions = {name: installed.versions[name] for name in reachable}
-    needed = Installed(versions=versions, requirements=installed.requirements)
     wrong = foreign_toolkit(needed, name or "cpu", version)
     return judged_by_all(wrong, found=wrong, distributions=len(needed.versions))
 
@@ -299,12 +284,10 @@ def cover_target(claims: Claims) -> CheckFinding:
     """Check that torch has code for the target. The list is compiled in: no device is needed."""
     listed = read_arch_list(importlib.import_module("torch"))
     serving = [arch for arch in claims.archs if arch in listed]
-    details = {"listed": list(listed), "would_serve": list(claims.archs)}
-    if not serving:
-        there = " ".join(listed) or "empty"
-        reason = f"torch's arch list ({there}) has nothing for {claims.target}"
-        return failed(reason, **details)
-    return passed(f"{serving[0]} serves {claims.target}", **details)
+    there = " ".join(listed) or "empty"
+    wrong = [] if serving else [f"torch's arch list ({there}) has nothing for {claims.target}"]
+    summary = f"{serving[0]} serves {claims.target}" if serving else ""
+    return judged(wrong, summary, listed=list(listed), would_serve=list(claims.archs))
 
 
 def find_device_code(claims: Claims, installed: Installed) -> CheckFinding:
@@ -340,8 +323,7 @@ def check_dependencies(claims: Claims, installed: Installed) -> CheckFinding:
         relaxed, wrong = split_relaxed(complaints, claims)
         by = "pip check"
         return judged_by_all(wrong, by, by=by, relaxed=relaxed, complaints=wrong)
-    roots = installed.versions if claims.image else ("torch", *IMPORT_NAMES)
-    conflicts = closure_conflicts(installed, roots)
+    conflicts = closure_conflicts(installed, installed.versions if claims.image else _TORCH)
     scope = "all distributions" if claims.image else "torch, its companions and what they require"
     relaxed, wrong = split_relaxed(conflicts.conflicts, claims)
     by, checked, unread = "own reading", len(conflicts.checked), list(conflicts.unread)
@@ -366,33 +348,40 @@ def use_companion(name: str) -> CheckFinding:
     """Import a companion, and do one small thing that needs its compiled part."""
     module: Any = importlib.import_module(IMPORT_NAMES[name])
     torch: Any = importlib.import_module("torch")
-    version = str(getattr(module, "__version__", "unknown"))
+    version, wrong = str(getattr(module, "__version__", "unknown")), []
     if name == "torchvision":
         boxes = torch.tensor([[0.0, 0.0, 2.0, 2.0], [0.0, 0.0, 2.0, 1.9], [5.0, 5.0, 6.0, 6.0]])
         indices = module.ops.nms(boxes, torch.tensor([0.9, 0.8, 0.7]), 0.5).tolist()
         if indices != [0, 2]:
-            return failed(f"torchvision.ops.nms kept {indices}, not [0, 2]", version=version)
+            wrong.append(f"torchvision.ops.nms kept {indices}, not [0, 2]")
     elif name == "torchaudio":
         ramp = torch.linspace(-0.5, 0.5, 64)
         same = module.functional.lfilter(ramp, torch.tensor([1.0, 0.0]), torch.tensor([1.0, 0.0]))
         if not torch.equal(same, ramp):
-            changed = "torchaudio.functional.lfilter's identity changed its input"
-            return failed(changed, version=version)
+            wrong.append("torchaudio.functional.lfilter's identity changed its input")
     else:
         importlib.import_module("triton.language")
         importlib.import_module("triton._C.libtriton")
-    return passed(version, version=version, file=str(module.__file__))
+    details = {} if wrong else {"file": str(module.__file__)}
+    return judged(wrong, version, version=version, **details)
 
 
 def check_user() -> CheckFinding:
     """Check that the user has a name, and that its home and the temporary folder are writable."""
-    wrong, name, temporary = [], "", ""
+    wrong, name, temporary, reason = [], "", "", ""
     try:
         name = getpass.getuser()
     except (KeyError, OSError) as error:
         wrong.append(f"getpass.getuser() raises {error}: set USER")
     home = os.path.expanduser("~")  # noqa: PTH111 - Path.expanduser raises where there is none
-    if reason := _unwritable(home):
+    try:
+        if Path(home).is_absolute():
+            tempfile.TemporaryFile(dir=home).close()
+        else:
+            reason = f"{home} is no absolute path"
+    except OSError as error:
+        reason = f"{home}: {error.strerror}"
+    if reason:
         wrong.append(f"HOME cannot be written: {reason}: set it to a folder of uid {os.getuid()}")
     try:
         temporary = tempfile.gettempdir()
@@ -403,16 +392,6 @@ def check_user() -> CheckFinding:
     )
 
 
-def _unwritable(folder: str) -> str:
-    if not os.path.isabs(folder):  # noqa: PTH117 - as above
-        return f"{folder} is no absolute path"
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            return ""
-    except OSError as error:
-        return f"{folder}: {error.strerror}"
-
-
 def patched_versions(installed: Installed) -> list[str]:
     """Return the distributions rebuilt with patches, by the local label of their version."""
     return sorted(
@@ -421,12 +400,3 @@ def patched_versions(installed: Installed) -> list[str]:
         for version in versions
         if re.search(r"[+.]wf\.p[0-9a-f]{8}$", version)
     )
-
-
-def _toolkit(torch: Any) -> str:
-    if release := rocm_release(torch):
-        return f"rocm{release}"
-    cuda = getattr(torch.version, "cuda", None)
-    if cuda:
-        return f"cuda{cuda}"
-    return "xpu" if getattr(torch.version, "xpu", None) else ""

@@ -22,7 +22,7 @@ from signal import ITIMER_REAL, SIGALRM, SIGKILL, setitimer, signal
 from typing import Any, NoReturn
 
 from warpfront_checks.check_options import CHECK_SESSIONS
-from warpfront_checks.forkserver import fork
+from warpfront_checks.children import fork
 from warpfront_checks.results import PROGRESS
 
 ENDINGS = "endings.json"
@@ -90,7 +90,13 @@ def run_side_by_side(
             if pid in running:
                 name, start = running.pop(pid)
                 codes[name] = os.waitstatus_to_exitcode(status)
-                _say(name, codes[name], time.monotonic() - start, used)
+                took = f"{time.monotonic() - start:.1f} s"
+                computed = f"{used.ru_utime + used.ru_stime:.1f} s of them computing"
+                memory = f"{used.ru_maxrss / 2**20:.2f} GiB"
+                # A session's last line.
+                ended = f"{name}: ended with {codes[name]} after {took}"
+                sys.stdout.write(f"{ended}, {computed}, {memory}\n")
+                sys.stdout.flush()
     return codes
 
 
@@ -170,16 +176,6 @@ def _unusable(torch: Any) -> bool:
 def _begin_anew(name: str, alone: Sequence[str]) -> NoReturn:
     argv = [sys.executable, "-m", "warpfront_checks", name, *alone]
     os.execv(sys.executable, argv)  # noqa: S606 - this Python, without a shell
-
-
-def _say(name: str, code: int, seconds: float, used: Any) -> None:
-    """Print the time of a session: its log's last line."""
-    computed = used.ru_utime + used.ru_stime
-    sys.stdout.write(
-        f"{name}: ended with {code} after {seconds:.1f} s, {computed:.1f} s of them computing,"
-        f" {used.ru_maxrss / 2**20:.2f} GiB\n"
-    )
-    sys.stdout.flush()
 
 
 _DO_NOT_WRITE, _PREFIX = "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"

@@ -34,19 +34,20 @@ def computes_float64(device: str) -> bool:
     return device != "hpu" and (device != "xpu" or not probe(torch.float64, device))
 
 
-def require_full_precision() -> None:
-    """Turn off TF32 and reductions in low precision: verification judges the dtype it names."""
+def require_full_precision(products: str = "ieee") -> None:
+    """Turn off TF32 and reductions in low precision: verification judges the dtype it names.
+    `products` may be "tf32", for those of float32 and for convolutions.
+    """
     backends: Any = torch.backends
     if hasattr(backends.cuda.matmul, "fp32_precision"):
-        for backend in (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn):
-            backend.fp32_precision = "ieee"
+        backends.cuda.matmul.fp32_precision = backends.cudnn.conv.fp32_precision = products
+        backends.cudnn.rnn.fp32_precision = "ieee"
         for name in ("matmul", "conv", "rnn"):
             part: Any = getattr(backends.mkldnn, name, None)
             if hasattr(part, "fp32_precision"):
                 part.fp32_precision = "ieee"
     else:
-        backends.cuda.matmul.allow_tf32 = False
-        backends.cudnn.allow_tf32 = False
+        backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = products == "tf32"
     backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
@@ -60,17 +61,12 @@ def precision_settings() -> dict[str, object]:
     """Return the settings in force, for the results file."""
     matmul: Any = torch.backends.cuda.matmul
     cudnn: Any = torch.backends.cudnn
-    names = (
-        "fp32_precision",
-        "allow_fp16_reduced_precision_reduction",
-        "allow_bf16_reduced_precision_reduction",
-    )
-    settings = {f"matmul.{n}": str(getattr(matmul, n)) for n in names if hasattr(matmul, n)}
+    reduced = (f"allow_{dtype}_reduced_precision_reduction" for dtype in ("fp16", "bf16"))
+    names = [name for name in ("fp32_precision", *reduced) if hasattr(matmul, name)]
+    settings: dict[str, object] = {f"matmul.{n}": str(getattr(matmul, n)) for n in names}
     if hasattr(cudnn, "conv"):
-        settings["cudnn.conv.fp32_precision"] = str(cudnn.conv.fp32_precision)
-    else:
-        settings["cudnn.allow_tf32"] = str(cudnn.allow_tf32)
-    return dict(settings)
+        return settings | {"cudnn.conv.fp32_precision": str(cudnn.conv.fp32_precision)}
+    return settings | {"cudnn.allow_tf32": str(cudnn.allow_tf32)}
 
 
 def probe(dtype: torch.dtype, device: str) -> str:
@@ -108,22 +104,22 @@ def probe_dtypes(device: str) -> dict[str, str]:
     format: `stored` (numbers up to its largest survive the way there and back) and
     `matmul` (scaled product).
     """
-    answers = {name: _tried(_probe_product, name, device) for name in _PLAIN}
+
+    def answer_of(probe: Callable[[torch.dtype, str], str], name: str) -> str:
+        dtype = getattr(torch, name, None)
+        if dtype is None:
+            return f"torch {torch.__version__} has no {name}"
+        try:
+            return probe(dtype, device) or COMPUTED
+        except _REFUSALS as error:
+            lines = str(error).strip().splitlines()
+            return f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}"
+
+    answers = {name: answer_of(_probe_product, name) for name in _PLAIN}
     for name in _FP8:
-        answers[f"{name} stored"] = _tried(_probe_stored, name, device)
-        answers[f"{name} matmul"] = _tried(_probe_scaled_product, name, device)
+        answers[f"{name} stored"] = answer_of(_probe_stored, name)
+        answers[f"{name} matmul"] = answer_of(_probe_scaled_product, name)
     return answers
-
-
-def _tried(probe: Callable[[torch.dtype, str], str], name: str, device: str) -> str:
-    dtype = getattr(torch, name, None)
-    if dtype is None:
-        return f"torch {torch.__version__} has no {name}"
-    try:
-        return probe(dtype, device) or COMPUTED
-    except _REFUSALS as error:
-        lines = str(error).strip().splitlines()
-        return f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}"
 
 
 def _probe_product(dtype: torch.dtype, device: str) -> str:

@@ -14,6 +14,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from warpfront_checks.documents import Reader
@@ -78,39 +79,28 @@ class Check:
     find: Callable[[], CheckFinding]
 
 
-def passed(reason: str = "", /, **details: object) -> CheckFinding:
-    return CheckFinding(outcome=PASSED, reason=reason, details=details)
+def _finding(outcome: str, reason: str = "", /, **details: object) -> CheckFinding:
+    return CheckFinding(outcome=outcome, reason=reason, details=details)
 
 
-def failed(reason: str, /, **details: object) -> CheckFinding:
-    return CheckFinding(outcome=FAILED, reason=reason, details=details)
+passed, failed, errored = (partial(_finding, each) for each in (PASSED, FAILED, ERROR))
+undetermined, unavailable = (partial(_finding, each) for each in (UNDETERMINED, UNAVAILABLE))
 
 
-def judged(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
-    """Return passed without faults; else failed by the first, with the number of others."""
-    return failed(several(faults, 1), **details) if faults else passed(reason, **details)
+def judged(
+    faults: Sequence[str], reason: str = "", limit: int = 1, /, **details: object
+) -> CheckFinding:
+    """Return passed without faults; else failed by the first ones, with the number of others."""
+    return failed(several(faults, limit), **details) if faults else passed(reason, **details)
 
 
 def judged_by_all(faults: Sequence[str], reason: str = "", /, **details: object) -> CheckFinding:
-    """Return passed without faults; else failed by the first three, with the number of others."""
-    return failed(several(faults), **details) if faults else passed(reason, **details)
+    return judged(faults, reason, 3, **details)
 
 
 def several(lines: Sequence[str], shown: int = 3) -> str:
     more = f" (and {len(lines) - shown} more)" if len(lines) > shown else ""
     return "; ".join(lines[:shown]) + more
-
-
-def errored(reason: str, /, **details: object) -> CheckFinding:
-    return CheckFinding(outcome=ERROR, reason=reason, details=details)
-
-
-def undetermined(reason: str, /, **details: object) -> CheckFinding:
-    return CheckFinding(outcome=UNDETERMINED, reason=reason, details=details)
-
-
-def unavailable(reason: str, /, **details: object) -> CheckFinding:
-    return CheckFinding(outcome=UNAVAILABLE, reason=reason, details=details)
 
 
 class Recorder:
@@ -159,27 +149,24 @@ class Recorder:
     def run(self, checks: Sequence[Check]) -> None:
         self.plan([check.name for check in checks])
         for check in checks:
-            self._run(check)
+            before = time.monotonic()
+            try:
+                finding = check.find()
+            except Exception as error:  # noqa: BLE001 - what a check raises is a result; others go on
+                finding = finding_from(error)
+            seconds = time.monotonic() - before
+            record = CheckRecord(name=check.name, seconds=round(seconds, 4), **vars(finding))
+            self._checks.append(record)
+            self._write(finished=False)
+            line = f"{self._session}: {check.name}: {finding.outcome} ({seconds:.2f} s)"
+            sys.stdout.write(line + (f": {finding.reason}\n" if finding.reason else "\n"))
+            sys.stdout.flush()
 
     def finish(self) -> bool:
         """Write the last state; return whether all planned checks passed in a file of ours."""
         self._write(finished=True)
         complete = len(self._checks) == len(self._planned) and self.is_ours()
         return complete and set(self.outcomes) == {PASSED}
-
-    def _run(self, check: Check) -> None:
-        before = time.monotonic()
-        try:
-            finding = check.find()
-        except Exception as error:  # noqa: BLE001 - a check that raises is a result; the rest go on
-            finding = finding_from(error)
-        seconds = time.monotonic() - before
-        record = CheckRecord(name=check.name, seconds=round(seconds, 4), **vars(finding))
-        self._checks.append(record)
-        self._write(finished=False)
-        line = f"{self._session}: {check.name}: {finding.outcome} ({seconds:.2f} s)"
-        sys.stdout.write(line + (f": {finding.reason}\n" if finding.reason else "\n"))
-        sys.stdout.flush()
 
     def _write(self, *, finished: bool) -> None:
         self.is_ours()

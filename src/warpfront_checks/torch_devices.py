@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from warpfront_checks.hardware.intel_devices import gaudi_arch, intel_arch
-from warpfront_checks.hardware.values import device_table, gfx_family
-from warpfront_checks.hardware.visibility import EVERY_VARIABLE
+from warpfront_checks.hardware.values import EVERY_VARIABLE, device_table, gfx_family
 
 # What changes what torch and the libraries under it compute, and how fast, by its first letters.
 TELLING = re.compile(
@@ -75,13 +74,18 @@ def read_facts(torch: Any) -> TorchFacts:
     """Ask an imported torch. Never raises for a missing device: that is a fact, too."""
     build = build_of(torch)
     devices, obstacle = _devices(torch, build) if build != "cpu" else ((), "")
+    current = getattr(getattr(torch, "accelerator", None), "current_accelerator", lambda **_: None)
+    try:
+        accelerator = current(check_available=True)
+    except TypeError:  # 2.6 has no such argument
+        accelerator = current()
     return TorchFacts(
         build=build,
         devices=devices,
         obstacle=obstacle,
         visibility={name: os.environ[name] for name in EVERY_VARIABLE if name in os.environ},
         nodes=tuple(node for node in DEVICE_NODES if Path(node).exists()),
-        accelerator=_current_accelerator(torch),
+        accelerator=str(accelerator) if accelerator is not None else "",
     )
 
 
@@ -90,15 +94,10 @@ def build_of(torch: Any) -> str:
     so `hip` comes first. `torch.hip` exists in no build, and device names are no evidence:
     some are empty.
     """
-    if getattr(torch.version, "hip", None):
-        return "rocm"
-    if getattr(torch.version, "cuda", None):
-        return "cuda"
-    if getattr(torch.version, "xpu", None):
-        return "xpu"
-    if importlib.util.find_spec("habana_frameworks") is not None:
-        return "hpu"
-    return "cpu"
+    for name, build in (("hip", "rocm"), ("cuda", "cuda"), ("xpu", "xpu")):
+        if getattr(torch.version, name, None):
+            return build
+    return "hpu" if importlib.util.find_spec("habana_frameworks") is not None else "cpu"
 
 
 def rocm_release(torch: Any) -> str:
@@ -198,25 +197,13 @@ def _cuda_device(torch: Any, index: int) -> Device:
     )
 
 
-def _current_accelerator(torch: Any) -> str:
-    current = getattr(getattr(torch, "accelerator", None), "current_accelerator", None)
-    if current is None:
-        return ""
-    try:
-        accelerator = current(check_available=True)
-    except TypeError:  # 2.6 has no such argument
-        accelerator = current()
-    return str(accelerator) if accelerator is not None else ""
-
-
 def _hpu_device(torch: Any, index: int) -> Device:
     name = torch.hpu.get_device_name(index)
     # Its properties print as `(..., dramSize=102106132480, ...)`, and have no `total_memory`.
     match = re.search(r"dramSize=(\d+)", str(torch.hpu.get_device_properties(index)))
-    memory = int(match[1]) if match else 0
-    return Device(
-        index=index, name=name, arch=gaudi_arch(name), memory_bytes=memory, multiprocessors=0
-    )
+    facts: dict[str, Any] = {"arch": gaudi_arch(name)}
+    facts["memory_bytes"] = int(match[1]) if match else 0
+    return Device(index=index, name=name, multiprocessors=0, **facts)
 
 
 def _xpu_device(torch: Any, index: int) -> Device:

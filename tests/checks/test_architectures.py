@@ -143,15 +143,14 @@ def test_a_written_file_takes_an_odd_way_to_generate_for_right_and_a_wrong_one_n
 
 def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -> None:
     own = tried("plain")
-    found = runs.document_of(own, runs.judge_pass(own, "cpu"))
+    found = runs.judge_pass(own, "cpu")[0]
     assert found["fault"] == ""
     # One layer of each kind that its configuration has, each with its parts, and head and tokens.
     assert found["layers"] == 2 + 2 * 5
     assert found["unused"] == ["never_used.weight", "never_used.bias"]
     assert own.built.parameters < 100_000
     assert found["left_out"] == {}
-    low = runs.judge_pass(own, "cpu", torch.bfloat16)
-    assert runs.document_of(own, low)["fault"] == ""
+    assert runs.judge_pass(own, "cpu", torch.bfloat16)[0]["fault"] == ""
     assert runs.train(own, "cpu").outcome == "passed"
 
 
@@ -161,11 +160,11 @@ def test_a_parameter_that_others_use_is_judged_by_the_whole_and_not_by_its_layer
     own = tried("lending")
     assert own.layers.is_lent("body.embed", "weight")
     assert not own.layers.is_lent("body.layers.0.up", "weight")
-    judged = runs.judge_pass(own, "cpu")
-    assert runs.document_of(own, judged)["fault"] == ""
-    assert "gradient of body.embed.weight" in {row.name for row in judged.rows}
+    document, rows = runs.judge_pass(own, "cpu")
+    assert document["fault"] == ""
+    assert "gradient of body.embed.weight" in {row.name for row in rows}
     monkeypatch.setattr(type(own.layers), "is_lent", lambda *_: False)
-    found = runs.document_of(own, runs.judge_pass(own, "cpu"))
+    found = runs.judge_pass(own, "cpu")[0]
     assert found["first_over"] == "embed", "as if all of it came back through the layer"
 
 
@@ -187,7 +186,7 @@ def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
     )
     own = tried("plain")
     with seeding.seeded(fault, "cpu"):
-        found = runs.document_of(own, runs.judge_pass(own, "cpu"))
+        found = runs.judge_pass(own, "cpu")[0]
     assert found["first_over"] == layer
     assert found["fault"].startswith(f"{layer} (")
 
@@ -328,9 +327,7 @@ def test_who_is_off_by_roundings_is_right_even_if_the_cpu_was_lucky() -> None:
 
     for times, right in ((1.0, True), (30.0, False)):
         off = {n: g + (times - 1) * (g - narrow[n]) for n, g in found.gradients.items()}
-        rows = runs._whole_rows(
-            replace(found, gradients=off), own, tried("plain"), runs.PassJudgement()
-        )
+        rows = judge_ends(replace(found, gradients=off), own)
         faults = {row.name: row.fault for row in rows}
         assert bool(faults["gradient of weight"]) != right
         assert not faults["logits"]

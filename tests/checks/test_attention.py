@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import runpy
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.children import CRASHED, DONE, HUNG, Begun, Returned  # noqa: E402
 from warpfront_checks.claims import DEVICES  # noqa: E402
 from warpfront_checks.precision import computes_float64  # noqa: E402
-from warpfront_checks.results import Recorder, passed  # noqa: E402
+from warpfront_checks.results import CheckFinding, Recorder, passed  # noqa: E402
 
 QUICK = CheckOptions(quick=True)
 FLASH = TIERS["sdpa flash"]
@@ -66,10 +65,12 @@ def test_what_takes_long_to_begin_has_several_children_where_there_are_cores(
     monkeypatch.setattr(tier_session, "_find_order", lambda *_: passed())
     tiers = (TIERS["sdpa cudnn"], FLASH)
     recorder = Recorder(session="attention", target="cuda", folder=tmp_path)
-    tier_session.record_tiers(replace(CPU, device="cuda"), recorder, CheckOptions(), tiers)
+    tier_session.record_attention(
+        replace(CPU, device="cuda"), recorder, CheckOptions(), tiers=tiers
+    )
     assert told == lanes
     told.clear()
-    tier_session.record_tiers(replace(CPU, device="cuda"), recorder, QUICK, tiers)
+    tier_session.record_attention(replace(CPU, device="cuda"), recorder, QUICK, tiers=tiers)
     assert set(told) == {1}
 
 
@@ -87,13 +88,13 @@ def test_a_quick_run_takes_every_two_values_together_and_few_more() -> None:
             assert {(x[one], x[other]) for x in quick} == {(x[one], x[other]) for x in whole}
 
 
-def runs_of(tier: Tier) -> Iterator[tier_session.Ran]:
+def found_of(tier: Tier) -> CheckFinding:
     """Every quick case, in this process."""
-    for item in tier_session.cases_of(tier, "cpu", QUICK):
-        document = backends.do_item(item)
-        yield tier_session._ran(
-            Returned(item=item, place=0, outcome=DONE, seconds=0.0, document=document)
-        )
+    returned = (
+        Returned(item=item, place=0, outcome=DONE, seconds=0.0, document=backends.do_item(item))
+        for item in tier_session.cases_of(tier, "cpu", QUICK)
+    )
+    return tier_session.find_tier(tier, returned, {})
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +106,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["sdpa flash", "sdpa math"])
 def test_what_torch_has_for_the_cpu_computes_every_case(name: str) -> None:
-    finding = tier_session.finding_of_tier(list(runs_of(TIERS[name])))
+    finding = found_of(TIERS[name])
     assert finding.outcome == "passed", finding.reason
     assert finding.details["outcomes"] == {"computed": len(cases("cpu"))}
     assert 0.001 < float(str(finding.details["largest_share"])) < 1
@@ -120,14 +121,14 @@ def test_what_torch_has_for_the_cpu_computes_every_case(name: str) -> None:
     ],
 )
 def test_a_way_that_is_wrong_or_answers_by_another_kernel_fails(name: str, said: str) -> None:
-    finding = tier_session.finding_of_tier(list(runs_of(fake(name))))
+    finding = found_of(fake(name))
     assert finding.outcome == "failed"
     assert said in finding.reason
     assert name != "wrong" or "width 512" in finding.reason
 
 
 def test_a_refusal_is_an_answer_and_has_its_reason() -> None:
-    finding = tier_session.finding_of_tier(list(runs_of(fake("refuses"))))
+    finding = found_of(fake("refuses"))
     assert finding.outcome == "passed"
     asked = cases("cpu")
     refused = sum(one["mask"] == "mask" or one["width"] == 512 for one in asked)
@@ -147,7 +148,7 @@ def test_a_case_that_ends_its_process_costs_itself_only(name: str, how: str) -> 
     ]
     found: dict[str, list[tier_session.Ran]] = {}
     returned = tier_session._children("cpu", items, 10.0)
-    finding = tier_session._find_tier(fake(name), returned, found)
+    finding = tier_session.find_tier(fake(name), returned, found)
     assert [one.outcome for one in found[f"fake {name}"]] == ["computed", how, "computed"]
     assert finding.outcome == "failed"
     assert ("SIGSEGV" in finding.reason) == (how == CRASHED)

@@ -191,7 +191,7 @@ def test_a_kernel_shorter_than_its_launch_takes_its_own_time(
 def test_tf32_is_allowed_only_where_it_is_asked_for() -> None:
     require_full_precision()
     before = precision_settings()
-    session._allow_tf32()
+    require_full_precision(products="tf32")
     try:
         assert precision_settings() != before
     finally:

@@ -19,17 +19,19 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 
 from warpfront_checks.golden import vectors  # noqa: E402
-from warpfront_checks.golden.files import (  # noqa: E402  # noqa: E402
+from warpfront_checks.golden.files import (  # noqa: E402  # noqa: E402  # noqa: E402
+    BY_NAME,
+    CASES,
     Golden,
     GoldenError,
     TensorsError,
+    compute,
     from_bytes,
     make_golden,
     read_golden,
     shipped,
     to_bytes,
 )
-from warpfront_checks.golden.suite import BY_NAME, CASES, compute  # noqa: E402
 from warpfront_checks.golden.vectors import check_case, complete, main, record_golden, table  # noqa: E402  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402

@@ -17,17 +17,15 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront_checks import detection  # noqa: E402
-from warpfront_checks import forkserver as nursery  # noqa: E402
+from warpfront_checks import children, detection  # noqa: E402
 from warpfront_checks.__main__ import main  # noqa: E402
 from warpfront_checks.cases.catalogue.patterns import PATTERNS  # noqa: E402
 from warpfront_checks.cases.special import compiled  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.children import begin_beside  # noqa: E402
+from warpfront_checks.children import begin_beside, fork, open_nursery  # noqa: E402
 from warpfront_checks.claims import Claims  # noqa: E402
 from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe  # noqa: E402
 from warpfront_checks.compiling.job_run import CompileJobRun  # noqa: E402
-from warpfront_checks.forkserver import fork, open_nursery  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
@@ -341,5 +339,5 @@ def test_where_the_system_hands_no_orphans_on_there_is_no_nursery(
     refusing = SimpleNamespace(prctl=lambda *_: -1)
     for library in (refusing, object()):
         monkeypatch.setattr("ctypes.CDLL", lambda _, one=library: one)
-        with nursery.open_nursery():
-            assert nursery.nursery() is None
+        with children.open_nursery():
+            assert children.nursery() is None

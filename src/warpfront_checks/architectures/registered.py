@@ -10,8 +10,7 @@ import argparse
 import os
 import resource
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +21,6 @@ import torch
 from warpfront_checks.architectures.roster import (
     LIBRARY_OPTIONS,
     USUAL_MODES,
-    Architecture,
     Library,
     LibraryError,
     architectures,
@@ -37,15 +35,7 @@ from warpfront_checks.children import Begun, begin_beside
 from warpfront_checks.claimed_device import find_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.hardware import Machine, read_hardware
-from warpfront_checks.results import (
-    PASSED,
-    Check,
-    CheckFinding,
-    Recorder,
-    failed,
-    passed,
-    unavailable,
-)
+from warpfront_checks.results import PASSED, Check, CheckFinding, Recorder, judged, unavailable
 
 WORKER = "warpfront_checks.architectures.runs:try_item"
 _MOST_WORKERS = 4
@@ -95,25 +85,31 @@ def begin_usual(
 
 def record_architectures(claims: Claims, recorder: Recorder, library: Library) -> None:
     """Record one check a type; if all were requested, one more a kind: as many ran as ever did."""
-    before = _children_seconds()
+
+    def children_seconds() -> float:
+        """Return processor seconds: wall time on a loaded machine measures little."""
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before = children_seconds()
     checks, workers = _begin(claims, recorder, library, seed=0)
     recorder.run(checks)
     workers.wait()
-    recorder.environment["processor_seconds"] = round(_children_seconds() - before, 1)
+    recorder.environment["processor_seconds"] = round(children_seconds() - before, 1)
 
 
 def _begin(
     claims: Claims, recorder: Recorder, library: Library, seed: int
 ) -> tuple[list[Check], Begun]:
     architectures_chosen, missing = chosen(architectures(), library.architectures, library.kinds)
-    recorder.environment[library.library] = library_version()
-    excluded = exceptions()["excluded"] if library.architectures == ("all",) else ()
+    version, every = library_version(), library.architectures == ("all",)
+    recorder.environment[library.library] = version
+    excluded = exceptions()["excluded"] if every else ()
     reasons = {f"{e['kind']} {e['name']}": f"{e['reason']} ({e['dated']})" for e in excluded}
-    titles = [each.title for each in architectures_chosen]
-    left_out = {title: reasons[title] for title in titles if title in reasons}
-    for title, reason in left_out.items():
-        recorder.note_unclaimed(title, reason)
-    run = [each for each in architectures_chosen if each.title not in left_out]
+    for each in architectures_chosen:
+        if each.title in reasons:
+            recorder.note_unclaimed(each.title, reasons[each.title])
+    run = [each for each in architectures_chosen if each.title not in reasons]
     common: dict[str, Any] = {"device": claims.device, "modes": list(library.modes), "seed": seed}
     common["patience"] = library.limit_seconds * _SHARE_OF_PATIENCE
     workers = begin_beside(
@@ -123,53 +119,35 @@ def _begin(
         seconds=library.limit_seconds,
         environment={**QUIET, "OMP_NUM_THREADS": "1"},
     )
-    checks = [
-        Check(name=f"architecture {each.title}", find=lambda mine=answer: mine.result().finding())  # type: ignore[misc]
-        for each, answer in zip(run, workers.answers, strict=True)
-    ]
-    has_none = f"{library.library} {library_version()} has no architecture" if missing else ""
-    checks += [
-        Check(name=f"architecture {name}", find=partial(unavailable, f"{has_none} {name!r}"))
-        for name in missing
-    ]
-    if library.architectures == ("all",):
-        checks += [_counted(kind, run, recorder) for kind in dict.fromkeys(o.kind for o in run)]
-    return checks, workers
+    none = f"{library.library} {version} has no architecture"
 
-
-def _children_seconds() -> float:
-    """Return processor seconds of ended children: wall time on a loaded machine measures little."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _counted(kind: str, run: Sequence[Architecture], recorder: Recorder) -> Check:
-    names = {f"architecture {each.title}" for each in run if each.kind == kind}
-
-    def find() -> CheckFinding:
-        counts = Counter(outcome for name, outcome in recorder.found if name in names)
-        ran = counts[PASSED]
-        least, since = floor_of(kind, library_version())
+    def counted(kind: str) -> CheckFinding:
+        names = {f"architecture {each.title}" for each in run if each.kind == kind}
+        ran = sum(name in names and outcome == PASSED for name, outcome in recorder.found)
+        least, since = floor_of(kind, version)
         details = {"ran": ran, "of": len(names), "least": least, "since": since}
-        if ran < least:
-            reason = f"{ran} of {len(names)} run; with {since} it was {least}"
-            return failed(reason, **details)
-        return passed(f"{ran} of {len(names)} run and are right", **details)
+        of = f"{ran} of {len(names)} run"
+        lost = [f"{of}; with {since} it was {least}"] if ran < least else []
+        return judged(lost, f"{of} and are right", **details)
 
-    return Check(name=f"count of {kind}", find=find)
+    finds: dict[str, Callable[[], CheckFinding]] = {
+        f"architecture {each.title}": lambda mine=answer: mine.result().finding()  # type: ignore[misc]
+        for each, answer in zip(run, workers.answers, strict=True)
+    }
+    finds |= {f"architecture {n}": partial(unavailable, f"{none} {n!r}") for n in missing}
+    finds |= {f"count of {each.kind}": partial(counted, each.kind) for each in run if every}
+    return [Check(name=name, find=find) for name, find in finds.items()], workers
 
 
 def floor_of(kind: str, version: str) -> tuple[int, str]:
     """Return how many of a kind ran with the newest release up to this one."""
-    release = _release(version)
+
+    def release(text: str) -> tuple[int, ...]:
+        return tuple(int(part) for part in text.split(".") if part.isdecimal())
+
     floors = [
-        (_release(entry["version"]), int(entry["counts"].get(kind, 0)), str(entry["version"]))
+        (release(entry["version"]), int(entry["counts"].get(kind, 0)), str(entry["version"]))
         for entry in exceptions()["floors"]
+        if release(entry["version"]) <= release(version)
     ]
-    reached = [floor for floor in floors if floor[0] <= release]
-    _, least, since = max(reached, default=((), 0, "no release"))
-    return least, since
-
-
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+    return max(floors, default=((), 0, "no release"))[1:]

@@ -14,7 +14,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from warpfront_checks.check_options import RunOption, command_line, option_values
+from warpfront_checks.check_options import (
+    RunOption,
+    command_line,
+    option_values,
+    read_names,
+    read_number,
+)
 from warpfront_checks.documents import packaged
 
 TABLES: Mapping[str, Sequence[str]] = packaged("architectures/tables.json")["tables"]
@@ -104,8 +110,6 @@ _USES = ("training", "generate", "device_map", "attention", "compiled")
 MODES = ("float32", "bfloat16", "float16", *_USES)
 USUAL_MODES = ("float32", "training", "generate")
 
-_MOST = 3600
-
 
 @dataclass(frozen=True, kw_only=True)
 class Library:
@@ -143,35 +147,14 @@ def read_library(**values: str) -> Library:
     return Library(**read)  # type: ignore[arg-type]
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, (part.strip() for part in text.split(","))))
-
-
-def _some(option: str, allowed: tuple[str, ...], text: str) -> tuple[str, ...]:
-    for name in _listed(text):
-        if name not in allowed:
-            raise ValueError(f"--{option} {name!r} is none of {', '.join(allowed)}")
-    return _listed(text)
-
-
-def _read_names(text: str) -> tuple[str, ...]:
-    names = _listed(text) or ("all",)
-    return ("all",) if "all" in names else names
+def _read_architectures(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, (part.strip() for part in text.split(","))))
+    return ("all",) if "all" in names else names or ("all",)
 
 
 def _read_modes(text: str) -> tuple[str, ...]:
-    modes = _some("modes", (*MODES, "all"), text) or USUAL_MODES
+    modes = read_names("modes", (*MODES, "all"), text) or USUAL_MODES
     return MODES if "all" in modes else modes
-
-
-def _number(option: str, text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= _MOST:
-        raise ValueError(f"--{option} {text!r} is no number from 0 to {_MOST}")
-    return number
 
 
 _KINDS_HELP = f"only of these kinds: {', '.join(KINDS)}"
@@ -182,11 +165,14 @@ _NAMES_HELP = "types by name, with commas between them, or all (all)"
 _LIMIT_HELP = "what one architecture may take (90)"
 LIBRARY_OPTIONS = (
     RunOption(
-        "library", "", _LIBRARY_HELP, lambda t: (_some("library", LIBRARIES, t) or LIBRARIES)[0]
+        "library",
+        "",
+        _LIBRARY_HELP,
+        lambda t: (*read_names("library", LIBRARIES, t), *LIBRARIES)[0],
     ),
-    RunOption("architectures", "", _NAMES_HELP, _read_names),
-    RunOption("kinds", "", _KINDS_HELP, partial(_some, "kinds", KINDS)),
+    RunOption("architectures", "", _NAMES_HELP, _read_architectures),
+    RunOption("kinds", "", _KINDS_HELP, partial(read_names, "kinds", KINDS)),
     RunOption("modes", "", _MODES_HELP, _read_modes),
-    RunOption("limit-seconds", "", _LIMIT_HELP, lambda t: _number("limit-seconds", t or "90")),
-    RunOption("workers", "", _WORKERS_HELP, lambda t: int(_number("workers", t or "0"))),
+    RunOption("limit-seconds", "", _LIMIT_HELP, lambda t: read_number("limit-seconds", t or "90")),
+    RunOption("workers", "", _WORKERS_HELP, lambda t: int(read_number("workers", t or "0"))),
 )

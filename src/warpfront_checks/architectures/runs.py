@@ -10,8 +10,8 @@ import math
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -39,7 +39,7 @@ from warpfront_checks.models.judging import (
     judge_places,
     judge_training,
 )
-from warpfront_checks.models.passes import Pass, Precision, Specimen, run_plainly, watch
+from warpfront_checks.models.passes import Precision, Specimen, run_plainly, watch
 from warpfront_checks.precision import DTYPES, require_full_precision
 from warpfront_checks.results import (
     ERROR,
@@ -94,22 +94,14 @@ def generate(fed_model: FedModel, device: str) -> CheckFinding:
     feed = dict(zip(fed_model.specimen.model.names, fed_model.specimen.inputs, strict=True))
     feed.pop("decoder_input_ids", None)
     model: Any = copy.deepcopy(body).to(device).eval()
-    generated = _generated(model, {name: value.to(device) for name, value in feed.items()})
-    tokens = generated.sequences.cpu()
-    steps = torch.stack([step.detach().cpu().double() for step in generated.logits], dim=1)
-    exact, same = (_read_at_once(body, feed, tokens, dtype) for dtype in _BOTH)
-    return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, generated.logits[0].dtype)
-
-
-def _generated(model: Any, feed: Feed) -> Any:
     config = model.generation_config
     config.eos_token_id = config.forced_eos_token_id = None
     for name in ("pad_token_id", "decoder_start_token_id"):
         if getattr(config, name, None) is None:
             setattr(config, name, 0)
     with torch.no_grad():
-        return model.generate(
-            **feed,
+        generated = model.generate(
+            **{name: value.to(device) for name, value in feed.items()},
             max_new_tokens=NEW_TOKENS,
             min_new_tokens=NEW_TOKENS,
             do_sample=False,
@@ -118,20 +110,22 @@ def _generated(model: Any, feed: Feed) -> Any:
             output_logits=True,
             return_dict_in_generate=True,
         )
+    tokens = generated.sequences.cpu()
+    steps = torch.stack([step.detach().cpu().double() for step in generated.logits], dim=1)
+    exact, same = (_read_at_once(body, feed, tokens, dtype) for dtype in _BOTH)
+    return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, generated.logits[0].dtype)
 
 
 def _read_at_once(body: Any, feed: Feed, tokens: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the logits from which each new token was taken, by one pass on the CPU."""
-    body_copy = copy.deepcopy(body)
-    arguments = dict(feed)
-    name = "decoder_input_ids" if body_copy.config.is_encoder_decoder else "input_ids"
+    name = "decoder_input_ids" if body.config.is_encoder_decoder else "input_ids"
+    arguments = {k: v.to(dtype) if v.is_floating_point() else v for k, v in feed.items()}
     arguments[name] = tokens[:, :-1]
-    body_copy = body_copy.to(dtype)
-    arguments = {k: v.to(dtype) if v.is_floating_point() else v for k, v in arguments.items()}
     region = float64_region() if dtype == torch.float64 else contextlib.nullcontext()
     with torch.no_grad(), region:
-        logits: Tensor = body_copy(**arguments, use_cache=False).logits
-    return logits[:, -NEW_TOKENS:].double()
+        answer = copy.deepcopy(body).to(dtype)(**arguments, use_cache=False)
+    logits: Tensor = answer.logits[:, -NEW_TOKENS:].double()
+    return logits
 
 
 def _compared(
@@ -144,15 +138,12 @@ def _compared(
     off = limits.bound.rms * _OTHER_ORDER
     share = _rms(steps - exact) / off
     gaps = exact.amax(-1) - exact.gather(-1, tokens[..., None])[..., 0]
-    allowed = 2 * off * math.sqrt(exact.shape[-1])
-    details = {"largest_share": float(f"{share:.3g}"), "tokens": tokens.tolist()}
+    wrong = []
     if not share <= 1:
-        reason = f"logits of cached steps are {share:.3g} of what rounding allows"
-        return failed(reason, **details)
-    if float(gaps.max()) > allowed:
-        reason = f"a token whose logit is {float(gaps.max()):.3g} below the largest"
-        return failed(reason, **details)
-    return passed(**details)
+        wrong.append(f"logits of cached steps are {share:.3g} of what rounding allows")
+    elif float(gaps.max()) > 2 * off * math.sqrt(exact.shape[-1]):
+        wrong.append(f"a token whose logit is {float(gaps.max()):.3g} below the largest")
+    return judged(wrong, largest_share=float(f"{share:.3g}"), tokens=tokens.tolist())
 
 
 def _rms(values: Tensor) -> float:
@@ -167,11 +158,10 @@ def spread(fed_model: FedModel, device: str) -> CheckFinding:
         return unavailable("accelerate is not installed")
     body: Any = fed_model.specimen.model.body
     reference = _answer(fed_model, copy.deepcopy(body).to(device), device)
-    half, several = (
-        2 * fed_model.built.parameters,
-        device == "cuda" and torch.cuda.device_count() > 1,
-    )
+    exact, half = reference.double(), 2 * fed_model.built.parameters
+    several = device == "cuda" and torch.cuda.device_count() > 1
     memory = {"cpu": half} if device == "cpu" else {0: half, 1 if several else "cpu": 8 * half}
+    allowed = _OTHER_PLACES * rounding_unit(reference.dtype)
     details: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         body.save_pretrained(name)
@@ -185,9 +175,15 @@ def spread(fed_model: FedModel, device: str) -> CheckFinding:
             details[f"places {count}"] = places
             if len(places) < count:
                 details[f"places {count}"] = f"the library keeps it in one: {', '.join(places)}"
-            row = _same_answer(_answer(fed_model, model, device), reference, count)
-            if row:
-                return failed(row, **details)
+            answer = _answer(fed_model, model, device)
+            if answer.shape != exact.shape:
+                sizes = f"{tuple(answer.shape)} numbers, in one {tuple(exact.shape)}"
+                return failed(f"in {count} places: {sizes}", **details)
+            off = _rms((answer.double() - exact).nan_to_num())
+            off /= max(_rms(exact.nan_to_num()), 1e-30)
+            if not off <= allowed:
+                share = f"off by {off:.3g} of the answer ({allowed:.3g} allowed)"
+                return failed(f"in {count} places: {share}", **details)
     return passed(**details)
 
 
@@ -198,21 +194,10 @@ def _answer(fed_model: FedModel, model: Any, device: str) -> Tensor:
         return torch.cat([tensor.flatten().cpu() for tensor in floating(model(**feed))])
 
 
-def _same_answer(answer: Tensor, reference: Tensor, count: int) -> str:
-    if answer.shape != reference.shape:
-        return f"in {count} places: {tuple(answer.shape)} numbers, in one {tuple(reference.shape)}"
-    wide, exact = answer.double(), reference.double()
-    off = _rms((wide - exact).nan_to_num()) / max(_rms(exact.nan_to_num()), 1e-30)
-    allowed = _OTHER_PLACES * rounding_unit(reference.dtype)
-    if not off <= allowed:
-        return f"in {count} places: off by {off:.3g} of the answer ({allowed:.3g} allowed)"
-    return ""
-
-
 def attend(fed_model: FedModel, device: str) -> CheckFinding:
     """Run each implementation of attention: computed, refused with a reason, or wrong."""
     problems: dict[str, str] = {}
-    wrong = ""
+    wrong = []
     for name in IMPLEMENTATIONS:
         if name == "flex_attention" and device == "cpu":
             problems[name] = "not tried: no backward pass on the CPU, and a minute's compiling"
@@ -226,12 +211,10 @@ def attend(fed_model: FedModel, device: str) -> CheckFinding:
             continue
         row = first_over(judge_ends(run, fed_model.specimen))
         problems[name] = row.fault_by() if row else "computed"
-        wrong = wrong or (f"{name}: {row.fault_by()}" if row else "")
-    if wrong:
-        return failed(wrong, attention=problems)
-    if "computed" not in problems.values():
+        wrong += [f"{name}: {row.fault_by()}"] if row else []
+    if not wrong and "computed" not in problems.values():
         return unavailable("no implementation is taken", attention=problems)
-    return passed(attention=problems)
+    return judged(wrong[:1], attention=problems)
 
 
 def compiled(fed_model: FedModel, device: str) -> CheckFinding:
@@ -270,34 +253,23 @@ class FedModel:
     fed: Mapping[str, tuple[int, ...]]
 
 
-@dataclass
-class PassJudgement:
-    """A pass on the device. `left_out` are layers that ran unjudged, with their reasons."""
-
-    rows: list[Verdict] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
-    unused: tuple[str, ...] = ()
-    layers: int = 0
-    whole: str = ""
-
-
 def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> FedModel:
     """Return the first small model and the first inputs that the CPU computes forward and backward.
 
     Raises `NotBuiltError` with the library's messages on the others.
     """
-    indices: dict[str, int] = {}
+    refusals: dict[str, None] = {}
     # Processor seconds: wall time on a loaded machine does not measure a model.
     until = time.process_time() + patience
     for manner in MANNERS:
         try:
             built = build(architecture, manner, seed)
         except Exception as error:  # noqa: BLE001 - any refusal; the next manner is tried
-            indices[first_line(error)] = len(indices)
+            refusals[first_line(error)] = None
             continue
         for feed in feeds(built.model, built.config, seed):
             if time.process_time() > until:
-                raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(indices)}")
+                raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(refusals)}")
             try:
                 model, inputs = Answering(built.model, tuple(feed)), tuple(feed.values())
                 _, loss = model(*inputs)
@@ -313,33 +285,31 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
                     fed={name: tuple(value.shape) for name, value in feed.items()},
                 )
             except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
-                indices[first_line(error)] = len(indices)
-    last = "; ".join(list(indices)[:_REASONS]) or "the class takes nothing that is known here"
+                refusals[first_line(error)] = None
+    last = "; ".join(list(refusals)[:_REASONS]) or "the class takes nothing that is known here"
     raise NotBuiltError(last)
-
-
-def in_dtype(fed_model: FedModel, dtype: torch.dtype) -> Specimen:
-    """Return the same model and inputs, rounded to what is sent."""
-    if dtype == torch.float32:
-        return fed_model.specimen
-    specimen = fed_model.specimen
-    inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in specimen.inputs)
-    model = copy.deepcopy(specimen.model).to(dtype)
-    return replace(specimen, model=model, inputs=inputs, precision=Precision(dtype=dtype))
 
 
 def judge_pass(
     fed_model: FedModel, device: str, dtype: torch.dtype = torch.float32
-) -> PassJudgement:
-    """Forward and backward: every layer from its own inputs, then from end to end."""
-    specimen, observed = in_dtype(fed_model, dtype), fed_model.layers
+) -> tuple[dict[str, Any], list[Verdict]]:
+    """Forward and backward: every layer from its own inputs, then from end to end. Return the part
+    of a results file for the pass, and its rows. `left_out` has why a layer was not judged.
+    """
+    specimen, observed = fed_model.specimen, fed_model.layers
+    unclear: set[str] = set()
+    if dtype != torch.float32:
+        # The same model and inputs, rounded to what is sent; a choice may fall either way.
+        inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in specimen.inputs)
+        model = copy.deepcopy(specimen.model).to(dtype)
+        how = Precision(dtype=dtype)
+        specimen = replace(specimen, model=model, inputs=inputs, precision=how)
+        unclear = observed.choosing
     model, inputs = specimen.sent(device)
-    # In 16 bits a choice by number may fall either way.
-    unclear = set() if dtype == torch.float32 else observed.choosing
     names = [name for name in observed.judged if name not in unclear]
     modules, references = (dict(each.named_modules()) for each in (model, specimen.model))
     passed = watch(model, inputs, {name: modules[name] for name in names}, specimen.scale)
-    judged = PassJudgement(left_out=dict(observed.refused))
+    left_out = dict(observed.refused)
 
     def keeps(layer: str, tensor: str) -> bool:
         # Weights of what was chosen add up to one: of such a sum little but rounding comes back.
@@ -348,54 +318,43 @@ def judge_pass(
         return tensor == "output" or not given_up
 
     layers = {name: references[name] for name in names}
-    rows = judge_layers(
-        passed.calls, layers, passed, specimen, keeps=keeps, left_out=judged.left_out
-    )
-    judged.layers = sum(row.name == "output" for row in rows)
-    whole = _whole_rows(passed, specimen, fed_model, judged)
-    judged.rows = [*judge_places(passed, device), *rows, *whole]
-    judged.unused = tuple(
-        name.removeprefix("body.")
+    rows = judge_layers(passed.calls, layers, passed, specimen, keeps=keeps, left_out=left_out)
+    count, whole = sum(row.name == "output" for row in rows), ""
+    rows = judge_places(passed, device) + rows
+    if observed.random:
+        whole = "the model draws random numbers"
+    elif unclear:
+        whole = "the model chooses by number"
+    else:
+        try:
+            _ = specimen.exact, specimen.same_dtype
+        except Exception as error:  # noqa: BLE001 - a model's refusal of float64 is reported
+            whole = f"not computed in float64: {first_line(error)}"
+        else:
+            rows += judge_ends(passed, specimen)
+    counts = {"layers": count, "tensors": len(rows), "whole_left_out": whole}
+    unused = [
+        name
         for name, parameter in model.named_parameters()
         if parameter.requires_grad and name not in passed.gradients
-    )
-    return judged
+    ]
+    return {**_document(fed_model, rows, unused, left_out), **counts}, rows
 
 
-def _whole_rows(
-    passed: Pass, specimen: Specimen, fed_model: FedModel, judged: PassJudgement
-) -> Iterator[Verdict]:
-    if fed_model.layers.random:
-        judged.whole = "the model draws random numbers"
-        return
-    if fed_model.layers.choosing and specimen.precision.dtype != torch.float32:
-        judged.whole = "the model chooses by number"
-        return
-    try:
-        _ = specimen.exact, specimen.same_dtype
-    except Exception as error:  # noqa: BLE001 - a model's refusal of float64 is reported
-        judged.whole = f"not computed in float64: {first_line(error)}"
-        return
-    yield from judge_ends(passed, specimen)
-
-
-def document_of(fed_model: FedModel, judged: PassJudgement) -> dict[str, Any]:
-    """Return the part of a results file for a pass."""
-    first = next((row for row in judged.rows if row.fault), None)
-    used = [row.used for row in judged.rows]
+def _document(
+    fed_model: FedModel, rows: list[Verdict], unused: list[str], left_out: Mapping[str, str]
+) -> dict[str, Any]:
+    first = first_over(rows)
     return {
         "manner": fed_model.built.manner,
         "model": fed_model.built.architecture.model,
         "parameters": fed_model.built.parameters,
         "fed": {name: list(shape) for name, shape in fed_model.fed.items()},
-        "layers": judged.layers,
-        "tensors": len(judged.rows),
-        "largest_share": float(f"{max(used, default=0.0):.3g}"),
+        "largest_share": float(f"{max((row.used for row in rows), default=0.0):.3g}"),
         "fault": first.fault_by().replace("body.", "") if first else "",
         "first_over": first.layer.removeprefix("body.") if first else "",
-        "unused": list(judged.unused),
-        "left_out": {k.removeprefix("body."): v for k, v in judged.left_out.items()},
-        "whole_left_out": judged.whole,
+        "unused": [name.removeprefix("body.") for name in unused],
+        "left_out": {k.removeprefix("body."): v for k, v in left_out.items()},
     }
 
 
@@ -419,37 +378,32 @@ def try_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
         return vars(unavailable(str(error), modes={}))
     prepared = round(time.monotonic() - start, 3)
     modes = {mode: _mode(prepared_model, mode, item["device"]) for mode in item["modes"]}
-    return {**vars(_summed(modes)), "details": {"modes": modes, "prepared_seconds": prepared}}
+    details = {"modes": modes, "prepared_seconds": prepared}
+    # The worst of the modes, and its reason with its mode's name.
+    for worst in (ERROR, FAILED, UNAVAILABLE):
+        for mode, result in modes.items():
+            # What a class does not do, generating say, is no fault of the device's.
+            if result["outcome"] == worst and not (worst == UNAVAILABLE and mode in USES):
+                reason = f"{mode}: {result['reason']}"
+                return {"outcome": worst, "reason": reason, "details": details}
+    first: Mapping[str, Any] = next((m for m in modes.values() if "layers" in m), {})
+    unused = first.get("unused", [])
+    more = f"; {len(unused)} parameters unused: {unused[0]} ..." if unused else ""
+    return vars(passed(f"{first.get('layers', 0)} layers judged{more}", **details))
 
 
 def _mode(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
     start = time.monotonic()
     try:
-        finding = _found(fed_model, mode, device)
+        if mode in DTYPES:
+            document, _ = judge_pass(fed_model, device, DTYPES[mode])
+            finding = judged([document["fault"]] if document["fault"] else [], **document)
+            if not document["layers"] and document["whole_left_out"]:
+                reason = f"nothing could be judged: {document['whole_left_out']}"
+                finding = unavailable(reason, **document)
+        else:
+            finding = USES[mode](fed_model, device)
     except Exception as error:  # noqa: BLE001 - what a model raises in one mode is that mode's result
         finding = CheckFinding(outcome=ERROR, reason=finding_from(error).reason)
     result = {"outcome": finding.outcome, "reason": finding.reason, **finding.details}
     return {**result, "seconds": round(time.monotonic() - start, 3)}
-
-
-def _found(fed_model: FedModel, mode: str, device: str) -> CheckFinding:
-    if mode not in DTYPES:
-        return USES[mode](fed_model, device)
-    judgement = judge_pass(fed_model, device, DTYPES[mode])
-    document = document_of(fed_model, judgement)
-    if not judgement.layers and judgement.whole:
-        return unavailable(f"nothing could be judged: {judgement.whole}", **document)
-    return judged([document["fault"]] if document["fault"] else [], **document)
-
-
-def _summed(modes: Mapping[str, Mapping[str, Any]]) -> CheckFinding:
-    """Return the worst of the modes, and its reason with its mode's name."""
-    for worst in (ERROR, FAILED, UNAVAILABLE):
-        for mode, result in modes.items():
-            # What a class does not do, generating say, is no fault of the device's.
-            if result["outcome"] == worst and not (worst == UNAVAILABLE and mode in USES):
-                return CheckFinding(outcome=worst, reason=f"{mode}: {result['reason']}")
-    first: Mapping[str, Any] = next((m for m in modes.values() if "layers" in m), {})
-    unused = first.get("unused", [])
-    more = f"; {len(unused)} parameters unused: {unused[0]} ..." if unused else ""
-    return passed(f"{first.get('layers', 0)} layers judged{more}")

@@ -51,6 +51,7 @@ MANNERS = (
     Manner("as it is, but shallow", wide=False),
 )
 _MOST_KINDS = 4
+_DEPTHS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
 _SAME: Any = object()
 
 _TOKEN = re.compile(r"token_(id|ids|index|idx)$|(?<!per)_token$")
@@ -148,7 +149,11 @@ class _Shrinking:
     layers: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.depth = _depth_of(self.own)
+        depths = [self.own[n] for n in _DEPTHS if _is_size(self.own.get(n))]
+        depths += [
+            max((v for k, v in self.own.items() if _is_size(v) and _DEPTH.search(k)), default=0)
+        ]
+        self.depth = int(depths[0])
         self.layers = chosen_layers(self.own, self.depth, self.manner)
         heads = max((v for k, v in self.own.items() if _is_heads(k) and _is_size(v)), default=0)
         self._heads = heads
@@ -212,22 +217,21 @@ class _Shrinking:
             return value * len(self.layers) // self.depth if shared else min(value, 1)
         if not self.manner.wide and "vocab" not in name:
             return _SAME
-        if _HEAD.search(name):
-            divided = max(2, value * self.manner.head // self._head)
-            return min(value, divided if self.manner.exact else self.manner.head)
         if _is_heads(name):
             return self._count(name, value)
-        limits = (limit for pattern, limit in _LIMITS if pattern.search(name))
-        limit = next(limits, None)
-        return self._width_for(name, value) if limit is None else min(value, limit)
-
-    def _width_for(self, name: str, value: int) -> Any:
-        if not (_WIDTH.search(name) or _WIDE.search(name) or value == self._width > VOCABULARY):
+        manner, small = self.manner, value
+        if _HEAD.search(name):
+            divided = max(2, value * manner.head // self._head)
+            small = divided if manner.exact else manner.head
+        elif limits := [limit for pattern, limit in _LIMITS if pattern.search(name)]:
+            small = limits[0]
+        elif not (_WIDTH.search(name) or _WIDE.search(name) or value == self._width > VOCABULARY):
             return _SAME
-        if self.manner.exact:
-            divided = value * self.manner.width // ((self._heads or self.manner.heads) * self._head)
-            return min(value, max(2, divided))
-        return min(value, (2 if _WIDE.search(name) else 1) * self.manner.width)
+        elif manner.exact:
+            small = max(2, value * manner.width // ((self._heads or manner.heads) * self._head))
+        else:
+            small = (2 if _WIDE.search(name) else 1) * manner.width
+        return min(value, small)
 
     def _count(self, name: str, value: int) -> int:
         """Return the number of heads: the manner's, half of it for grouped ones."""
@@ -240,23 +244,21 @@ class _Shrinking:
 
 def chosen_layers(settings: Mapping[str, Any], depth: int, manner: Manner) -> list[int]:
     """Return layers of each kind, by every list that has an entry a layer or points at layers."""
-    lists = [v for v in settings.values() if isinstance(v, (list, tuple)) and len(v) == depth]
-    pointed = [v for k, v in settings.items() if _points_at_layers(k, v, depth)]
+    lists = {k: v for k, v in settings.items() if isinstance(v, (list, tuple))}
+    whole = [v for v in lists.values() if len(v) == depth]
+    pointed = [v for k, v in lists.items() if _points_at_layers(k, v, depth)]
     kinds: dict[str, list[int]] = {}
     for layer in range(depth):
-        kind = [values[layer] for values in lists], [layer in indices for indices in pointed]
+        kind = [values[layer] for values in whole], [layer in indices for indices in pointed]
         kinds.setdefault(repr(kind), []).append(layer)
     few = [layers[: manner.of_each_kind] for layers in kinds.values()][:_MOST_KINDS]
     chosen = [layer for layers in few for layer in layers]
-    least = max([manner.layers, *(len(v) for k, v in settings.items() if _is_pattern(k, v))])
+    # Lists of the kinds of layers in turn, shorter than the depth.
+    patterns = [v for k, v in lists.items() if re.search("type|pattern|block", k)]
+    turns = [len(v) for v in patterns if all(isinstance(item, str) for item in v)]
+    least = max([manner.layers, *(count for count in turns if 1 < count <= _MOST_KINDS)])
     remaining = [layer for layer in range(depth) if layer not in chosen]
     return sorted([*chosen, *remaining[: max(0, least - len(chosen))]])
-
-
-def _is_pattern(name: str, value: Any) -> bool:
-    """Return whether the value lists the kinds of layers in turn, shorter than the depth."""
-    texts = isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-    return texts and 1 < len(value) <= _MOST_KINDS and bool(re.search("type|pattern|block", name))
 
 
 def _points_at_layers(name: str, value: Any, depth: int) -> bool:
@@ -267,13 +269,6 @@ def _points_at_layers(name: str, value: Any, depth: int) -> bool:
         and bool(_POINTS_AT_LAYERS.search(name))
         and all(isinstance(item, int) and 0 <= item < depth for item in value)
     )
-
-
-def _depth_of(settings: Mapping[str, Any]) -> int:
-    named = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth")
-    depths = [settings[name] for name in named if _is_size(settings.get(name))]
-    lengths = [v for k, v in settings.items() if _is_size(v) and _DEPTH.search(k)]
-    return int(depths[0]) if depths else max(lengths, default=0)
 
 
 def _is_heads(name: str) -> bool:

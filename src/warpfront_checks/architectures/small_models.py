@@ -37,8 +37,7 @@ class Built:
 
 def exceptions() -> Mapping[str, Any]:
     """Return the data file: values by type, exclusions with reasons, and how many have to run."""
-    document: Mapping[str, Any] = packaged("architectures/exceptions.json")
-    return document
+    return packaged("architectures/exceptions.json")
 
 
 def build(architecture: Architecture, manner: Manner, seed: int) -> Built:
@@ -100,7 +99,6 @@ def _merged(values: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, 
     for name, value in changed.items():
         current = merged.get(name)
         if isinstance(current, dict) and isinstance(value, Mapping) and value:
-            merged[name] = _merged(current, value)
-        else:
-            merged[name] = value
+            value = _merged(current, value)  # noqa: PLW2901 - both have parts
+        merged[name] = value
     return merged

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront_checks.cases.oracle import oracle_for
-from warpfront_checks.executing import tensors_in
+from warpfront_checks.executing import converted, tensors_in
 
 # What is larger only masks something out, and its square would be no number.
 _LOUDEST = 1e4
@@ -95,18 +95,38 @@ class _Observer(TorchDispatchMode):
         self.layers = Layers()
         self._inside: list[tuple[str, Tensor]] = []
         self._owned: dict[int, list[tuple[str, str]]] = {}
+        self._handles: list[Any] = []
         for layer, module in model.body.named_modules(prefix="body"):
             for name, parameter in module.named_parameters(recurse=False):
                 self._owned.setdefault(id(parameter), []).append((layer, name))
-        self._handles = [
-            handle
-            for name, module in model.body.named_modules(prefix="body")
-            if name != "body" and not isinstance(module, nn.Identity)
-            for handle in (
-                module.register_forward_pre_hook(self._before(name), with_kwargs=True),
-                module.register_forward_hook(self._after(name, module)),
-            )
-        ]
+            if layer != "body" and not isinstance(module, nn.Identity):
+                self._handles += self._hooks(layer, module)
+
+    def _hooks(self, name: str, module: nn.Module) -> list[Any]:
+        refused = self.layers.refused
+
+        def before(_: nn.Module, args: Any, options: Any) -> None:
+            self._inside.append((name, torch.get_rng_state()))
+            for argument in (*args, *options.values()):
+                if odd := _odd(argument):
+                    refused.setdefault(name, f"takes {odd}")
+
+        def after(_: nn.Module, __: Any, output: Any) -> None:
+            _, state = self._inside.pop()
+            first = output[0] if type(output) is tuple and output else output
+            if not isinstance(first, Tensor) or first.is_complex():
+                is_other = first is output
+                output_type = type(output).__name__ if is_other else "no tensor of real numbers"
+                refused.setdefault(name, f"gives {output_type}")
+            elif not torch.equal(state, torch.get_rng_state()):
+                refused.setdefault(name, "draws random numbers")
+            if name not in refused:
+                self.layers.judged[name] = module
+            else:
+                self.layers.judged.pop(name, None)
+
+        first = module.register_forward_pre_hook(before, with_kwargs=True)
+        return [first, module.register_forward_hook(after)]
 
     def leave(self) -> None:
         for handle in self._handles:
@@ -125,32 +145,6 @@ class _Observer(TorchDispatchMode):
                 if layer not in inside:
                     self.layers.borrowed.setdefault(f"{layer}.{name}", []).append(inside)
         return function(*args, **(kwargs or {}))
-
-    def _before(self, name: str) -> Any:
-        def hook(_: nn.Module, args: Any, options: Any) -> None:
-            self._inside.append((name, torch.get_rng_state()))
-            for argument in (*args, *options.values()):
-                if odd := _odd(argument):
-                    self.layers.refused.setdefault(name, f"takes {odd}")
-
-        return hook
-
-    def _after(self, name: str, module: nn.Module) -> Any:
-        def hook(_: nn.Module, __: Any, output: Any) -> None:
-            _, state = self._inside.pop()
-            first = output[0] if type(output) is tuple and output else output
-            if not isinstance(first, Tensor) or first.is_complex():
-                is_other = first is output
-                output_type = type(output).__name__ if is_other else "no tensor of real numbers"
-                self.layers.refused.setdefault(name, f"gives {output_type}")
-            elif not torch.equal(state, torch.get_rng_state()):
-                self.layers.refused.setdefault(name, "draws random numbers")
-            if name not in self.layers.refused:
-                self.layers.judged[name] = module
-            else:
-                self.layers.judged.pop(name, None)
-
-        return hook
 
 
 def _odd(value: Any) -> str:
@@ -192,38 +186,28 @@ class PreserveFloat64(TorchFunctionMode):
         options = dict(kwargs or {})
         if not any(tensor.dtype == torch.float64 for tensor in tensors_in((args, options))):
             return function(*args, **options)
-        if function in _CASTS:
-            return self._cast(function, args, options)
+        if function in _CASTS and isinstance(args[0], Tensor) and args[0].dtype == torch.float64:
+            if function is Tensor.float:
+                return args[0]
+            narrow = (torch.float32, torch.bfloat16, torch.float16)
+            rest = tuple(torch.float64 if argument in narrow else argument for argument in args[1:])
+            if options.get("dtype") in narrow:
+                options["dtype"] = torch.float64
+            return function(args[0], *rest, **options)
         if function in _GROUPED:
             return _grouped(*args, **options)
-        if options.get("dtype") == torch.float32:
+        if options.get("dtype") == torch.float32 and function not in _CASTS:
             options["dtype"] = torch.float64
         try:
             return function(*args, **options)
         except RuntimeError:
-            wide_args, wide_options = _widened(args), _widened(options)
-            return function(*wide_args, **wide_options)
-
-    def _cast(self, function: Any, args: Any, options: dict[str, Any]) -> Any:
-        if args[0].dtype != torch.float64 or not isinstance(args[0], Tensor):
-            return function(*args, **options)
-        if function is Tensor.float:
-            return args[0]
-        narrow = (torch.float32, torch.bfloat16, torch.float16)
-        rest = tuple(torch.float64 if argument in narrow else argument for argument in args[1:])
-        if options.get("dtype") in narrow:
-            options["dtype"] = torch.float64
-        return function(args[0], *rest, **options)
+            if function in _CASTS:
+                raise
+            return function(*converted(args, _widened), **converted(options, _widened))
 
 
-def _widened(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.double() if value.is_floating_point() else value
-    if type(value) in (tuple, list):
-        return type(value)(map(_widened, value))
-    if type(value) is dict:
-        return {name: _widened(item) for name, item in value.items()}
-    return value
+def _widened(value: Tensor) -> Tensor:
+    return value.double() if value.is_floating_point() else value
 
 
 def _grouped(rows: Tensor, weights: Tensor, *, offs: Tensor, **_: Any) -> Tensor:

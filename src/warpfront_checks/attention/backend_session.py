@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from warpfront_checks.attention.backends import (
     Tier,
 )
 from warpfront_checks.check_options import USUAL, CheckOptions
-from warpfront_checks.children import DONE, Returned, begin_beside, each_in_a_child, lanes_for
+from warpfront_checks.children import Returned, begin_beside, each_in_a_child, lanes_for
 from warpfront_checks.claims import Claims
 from warpfront_checks.results import (
     Check,
@@ -76,57 +76,60 @@ class Ran:
 
     @property
     def title(self) -> str:
-        heads = "grouped" if self.case["grouped"] != self.case["heads"] else "equal heads"
-        way = "backward" if self.case["backward"] else "forward"
         case = self.case
+        heads = "grouped" if case["grouped"] != case["heads"] else "equal heads"
+        way = "backward" if case["backward"] else "forward"
         return f"{case['dtype']} width {case['width']}, {case['mask']}, {heads}, {way}"
 
 
 Runs = dict[str, list[Ran]]
 
 
-def record_attention(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
-    """Record one check for each backend that is present, and one for the order of their speed."""
-    record_tiers(claims, recorder, effort, tuple(TIERS.values()))
-
-
-def record_tiers(
-    claims: Claims, recorder: Recorder, effort: CheckOptions, tiers: Sequence[Tier]
+def record_attention(
+    claims: Claims,
+    recorder: Recorder,
+    effort: CheckOptions = USUAL,
+    *,
+    tiers: Sequence[Tier] = tuple(TIERS.values()),
 ) -> None:
+    """Record one check for each backend that is present, and one for the order of their speed."""
     attention: Any = torch.nn.attention
     listed: list[object] = getattr(attention, "list_flash_attention_impls", list)()
     recorder.environment["flash implementations"] = [str(name) for name in listed]
-    present = []
+    device, present = claims.device, []
     for tier in tiers:
-        if absent := tier.absence(claims.device):
+        if absent := tier.absence(device):
             recorder.note_unclaimed(f"tier {tier.name}", absent)
         else:
             present.append(tier)
     runs_by_tier: Runs = {}
-    returned_by_tier = [
-        _children(
-            claims.device,
-            list(cases_of(tier, claims.device, effort)),
-            COMPILED_SECONDS if tier.compiled else CASE_SECONDS,
-            1 if effort.quick else tier.lanes,
-        )
-        for tier in present
-    ]
-    checks = [
-        Check(name=f"tier {tier.name}", find=partial(_find_tier, tier, returned, runs_by_tier))
-        for tier, returned in zip(present, returned_by_tier, strict=True)
-    ]
+    checks = []
+    for tier in present:
+        items = list(cases_of(tier, device, effort))
+        seconds = COMPILED_SECONDS if tier.compiled else CASE_SECONDS
+        returned = _children(device, items, seconds, 1 if effort.quick else tier.lanes)
+        find = partial(find_tier, tier, returned, runs_by_tier)
+        checks.append(Check(name=f"tier {tier.name}", find=find))
     folder = recorder.path.parent
-    time_tiers = partial(_time_tiers, claims.device, effort)
-    # With --quick, in parallel with the cases: most of the time is start-up and compiling.
-    early = time_tiers(present) if effort.quick else None
+    parameters = {**_TIMED, "dtype": DTYPES_OF[device][0], "length": TIMED_LENGTHS[device]}
 
     def timings(correct: Sequence[Tier]) -> Iterator[tuple[Tier, Returned]]:
-        return early or time_tiers(correct)
+        """Time all backends one after the other in one child, which starts once."""
+        items = [_item(tier, device, effort, **parameters) for tier in correct]
+        return zip(correct, _children(device, items, COMPILED_SECONDS), strict=True)
 
-    order = partial(_find_order, present, claims, timings, runs_by_tier, folder)
+    # With --quick, in parallel with the cases: most of the time is start-up and compiling.
+    early = timings(present) if effort.quick else None
+    times = (lambda _: early) if early else timings
+    order = partial(_find_order, present, claims, times, runs_by_tier, folder)
     recorder.run([*checks, Check(name="order", find=order)])
-    write_json(folder / "attention-table.json", _table(runs_by_tier))
+    # Every case of every backend, for readers who need more than the checks.
+    table = [
+        {"tier": name, "case": run.title, "outcome": run.outcome, "reason": run.reason}
+        for name, runs in runs_by_tier.items()
+        for run in runs
+    ]
+    write_json(folder / "attention-table.json", table)
 
 
 def cases_of(tier: Tier, device: str, effort: CheckOptions) -> Iterator[dict[str, Any]]:
@@ -164,11 +167,6 @@ def _item(tier: Tier, device: str, effort: CheckOptions, **parameters: Any) -> d
     return {**usual, "tier": tier, "device": device, "seed": effort.seeds[0], **parameters}
 
 
-def _find_tier(tier: Tier, returned: Iterator[Returned], runs_by_tier: Runs) -> CheckFinding:
-    runs_by_tier[tier.name] = runs = [_ran(one) for one in returned]
-    return finding_of_tier(runs)
-
-
 def _children(
     device: str, items: Sequence[Any], seconds: float, lanes: int = 1
 ) -> Iterator[Returned]:
@@ -180,13 +178,15 @@ def _children(
     return (answer.result() for answer in begun.answers)
 
 
-def _ran(returned: Any) -> Ran:
-    ended = {"outcome": returned.outcome, "reason": returned.reason}
-    return Ran(case=returned.item, **(returned.document if returned.outcome == DONE else ended))
-
-
-def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:
+def find_tier(tier: Tier, returned: Iterable[Returned], runs_by_tier: Runs) -> CheckFinding:
     """A refusal is an answer; what is wrong, crashes, hangs or is another's kernel is none."""
+    runs_by_tier[tier.name] = runs = [
+        Ran(
+            case=each.item,
+            **(each.document or {"outcome": each.outcome, "reason": each.reason}),
+        )
+        for each in returned
+    ]
     counts = Counter(run.outcome for run in runs)
     refusals = Counter(run.reason for run in runs if run.outcome == REFUSED)
     details: dict[str, object] = {
@@ -203,15 +203,6 @@ def finding_of_tier(runs: Sequence[Ran]) -> CheckFinding:
     return judged(bad, summary, **details)
 
 
-def _time_tiers(
-    device: str, effort: CheckOptions, tiers: Sequence[Tier]
-) -> Iterator[tuple[Tier, Returned]]:
-    """Time all backends one after the other in one child, which starts once."""
-    parameters = {**_TIMED, "dtype": DTYPES_OF[device][0], "length": TIMED_LENGTHS[device]}
-    items = [_item(tier, device, effort, **parameters) for tier in tiers]
-    return zip(tiers, _children(device, items, COMPILED_SECONDS), strict=True)
-
-
 def _find_order(
     present: Sequence[Tier],
     claims: Claims,
@@ -220,10 +211,11 @@ def _find_order(
     folder: Path,
 ) -> CheckFinding:
     """Return the time of each backend that was always right; write the example from it."""
-    correct = [tier for tier in present if _is_right(runs_by_tier.get(tier.name, ()))]
-    timed = timings(correct)
+    outcomes = {name: {run.outcome for run in runs} for name, runs in runs_by_tier.items()}
+    correct = [name for name, each in outcomes.items() if COMPUTED in each and not each & {*BAD}]
+    timed = timings([tier for tier in present if tier.name in correct])
     took = {tier.name: float(each.document.get("seconds", 0)) for tier, each in timed}
-    measured = [(tier.name, took[tier.name]) for tier in correct if took[tier.name]]
+    measured = [(name, took[name]) for name in correct if took[name]]
     if not measured:
         return failed("no way to compute attention was right here")
     (folder / EXAMPLE).write_text(fallback_text(claims.target, measured), encoding="utf-8")
@@ -231,19 +223,6 @@ def _find_order(
     summary = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in ordered)
     summary = f"{DTYPES_OF[claims.device][0]}, forward and backward: {summary}"
     return passed(summary, seconds_of=dict(ordered))
-
-
-def _is_right(runs: Sequence[Ran]) -> bool:
-    return any(r.outcome == COMPUTED for r in runs) and not any(r.outcome in BAD for r in runs)
-
-
-def _table(runs_by_tier: Mapping[str, Sequence[Ran]]) -> list[dict[str, Any]]:
-    """Return every case of every backend, for readers who need more than the checks."""
-    return [
-        {"tier": tier, "case": run.title, "outcome": run.outcome, "reason": run.reason}
-        for tier, runs in runs_by_tier.items()
-        for run in runs
-    ]
 
 
 # By name, the parts of the example that is written.
@@ -272,18 +251,11 @@ def fallback_text(target: str, measured: Sequence[tuple[str, float]]) -> str:
     if "sdpa math" not in fastest and any(name == "sdpa math" for name, _ in ordered):
         fastest = [*fastest[: MOST_TIERS - 1], "sdpa math"]
     times = "\n".join(f"* {name}: {1000 * seconds:.3g} ms" for name, seconds in ordered)
-    parts = [_PARTS["head"].format(target=target, measured=f"{times}\n"), *map(_way, fastest)]
-    names = ", ".join(map(_function, fastest))
-    return "\n".join([*parts, _PARTS["tail"].format(names=names)])
-
-
-def _way(name: str) -> str:
-    if name == "flex":
-        return _PARTS["flex"].format(function=_function(name))
-    if name in _BACKENDS:
-        return _PARTS["dot product"].format(function=_function(name), backend=_BACKENDS[name])
-    return _PARTS["library"].format(function=_function(name), module=name.replace("-", "_"))
-
-
-def _function(name: str) -> str:
-    return f"by_{name.replace(' ', '_').replace('-', '_')}"
+    parts, functions = [_PARTS["head"].format(target=target, measured=f"{times}\n")], []
+    for name in fastest:
+        module = name.replace("-", "_")
+        functions.append(f"by_{module.replace(' ', '_')}")
+        kind = "dot product" if name in _BACKENDS else "flex" if name == "flex" else "library"
+        values = {"function": functions[-1], "backend": _BACKENDS.get(name), "module": module}
+        parts.append(_PARTS[kind].format(**values))
+    return "\n".join([*parts, _PARTS["tail"].format(names=", ".join(functions))])

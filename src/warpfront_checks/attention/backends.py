@@ -10,6 +10,7 @@ import re
 import statistics
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -212,7 +213,9 @@ def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Tier) -> dict[str,
         if verdict.fault:
             return {**document, "outcome": WRONG, "reason": f"{name}: {verdict.fault}"}
         document["share"] = max(document["share"], float(f"{verdict.used:.3g}"))
-    if not _its_own(tier, names, device):
+    pattern = re.compile(tier.kernels if device in _ACTIVITIES else tier.operators)
+    fused = tier.name == "sdpa math" and any(map(FUSED.search, names))
+    if fused or not any(map(pattern.search, names)):
         reason = f"not its own kernel: {', '.join(names[:_SHOWN])}"
         return {**document, "outcome": ANOTHER, "reason": reason}
     return document
@@ -229,12 +232,6 @@ def plain(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Te
     return scores.softmax(-1) @ v
 
 
-def _its_own(tier: Tier, names: list[str], device: str) -> bool:
-    pattern = re.compile(tier.kernels if device in _ACTIVITIES else tier.operators)
-    fused = tier.name == "sdpa math" and any(FUSED.search(name) for name in names)
-    return any(pattern.search(name) for name in names) and not fused
-
-
 def _profiled(
     work: Callable[[], tuple[Tensor, ...]], device: str
 ) -> tuple[list[str], tuple[Tensor, ...]]:
@@ -245,13 +242,11 @@ def _profiled(
     with torch.profiler.profile(activities=[activity.CPU, *more]) as profile:
         outputs = work()
         _settle(device)
-    spent: dict[str, float] = {}
+    spent: Counter[str] = Counter()
     for event in profile.events() or ():
-        is_device_event = "CPU" not in str(event.device_type)
-        if is_device_event == on_device:
-            times = event.time_range.elapsed_us()
-            spent[event.name] = spent.get(event.name, 0.0) + float(times)
-    return sorted(spent, key=spent.__getitem__, reverse=True), outputs
+        if ("CPU" not in str(event.device_type)) == on_device:
+            spent[event.name] += event.time_range.elapsed_us()
+    return [name for name, _ in spent.most_common()], outputs
 
 
 def _settle(device: str) -> None:

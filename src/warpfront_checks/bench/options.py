@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from warpfront_checks.bench.rounds import Budget
 from warpfront_checks.bench.timed_cases import ITEM_BYTES, PRESETS, SUITES
-from warpfront_checks.check_options import RunOption, command_line, option_values
+from warpfront_checks.check_options import (
+    RunOption,
+    command_line,
+    option_values,
+    read_names,
+    read_number,
+)
 
 SCHEMA = 1
 
@@ -59,48 +65,39 @@ def parsed_bench_effort(options: argparse.Namespace) -> BenchEffort:
     return read_bench_effort(**option_values(options, BENCH_OPTIONS))
 
 
-def _read_preset(text: str) -> str:
-    if text not in PRESETS:
-        raise ValueError(f"--preset {text!r}: none of {', '.join(PRESETS)}")
-    return text
-
-
-def _read_dtypes(text: str) -> tuple[str, ...]:
-    names = tuple(name for name in text.split(",") if name)
-    for name in names:
-        if name not in ITEM_BYTES:
-            raise ValueError(f"--dtypes {name!r}: none of {', '.join(ITEM_BYTES)}")
-    return names
-
-
-def _read_seconds(text: str) -> float:
-    try:
-        seconds = float(text or 0)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= 3600:
-        raise ValueError(f"--seconds {text!r} is no time of up to an hour")
-    return seconds
-
-
-def _counting(name: str) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isdecimal():
-            raise ValueError(f"--{name} {text!r} is no number")
-        return int(text)
-
-    return read
+def _read_count(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"--{name} {text!r} is no number")
+    return int(text)
 
 
 BENCH_OPTIONS = (
-    RunOption("preset", "default", f"how much: {', '.join(PRESETS)}", _read_preset),
-    RunOption("cases", "", "only cases whose id matches this glob: mm/*, */bfloat16/*"),
-    RunOption("dtypes", "", f"with commas between them: {', '.join(ITEM_BYTES)}", _read_dtypes),
-    RunOption("seconds", "0", "budget of a case (the preset's if not given)", _read_seconds),
     RunOption(
-        "iterations", "0", "so many repetitions of each case instead", _counting("iterations")
+        "preset",
+        "default",
+        f"how much: {', '.join(PRESETS)}",
+        lambda t: (*read_names("preset", PRESETS, t), "default")[0],
     ),
-    RunOption("warmup", "0", "so many before them, uncounted", _counting("warmup")),
+    RunOption("cases", "", "only cases whose id matches this glob: mm/*, */bfloat16/*"),
+    RunOption(
+        "dtypes",
+        "",
+        f"with commas between them: {', '.join(ITEM_BYTES)}",
+        partial(read_names, "dtypes", ITEM_BYTES),
+    ),
+    RunOption(
+        "seconds",
+        "0",
+        "budget of a case (the preset's if not given)",
+        lambda t: read_number("seconds", t or "0"),
+    ),
+    RunOption(
+        "iterations",
+        "0",
+        "so many repetitions of each case instead",
+        partial(_read_count, "iterations"),
+    ),
+    RunOption("warmup", "0", "so many before them, uncounted", partial(_read_count, "warmup")),
     RunOption("cold", default=False, help="write over the cache before every repetition"),
     RunOption("tf32", default=False, help="float32 products by TF32, where the device has it"),
     RunOption("all", default=False, help="every suite, which is the default"),

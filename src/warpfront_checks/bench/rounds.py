@@ -4,17 +4,16 @@ up, and each repetition timed by itself, by a `Clock` that knows the device. No 
 
 from __future__ import annotations
 
-import json
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import chain
-from pathlib import Path
 from statistics import median
 from typing import Any, Protocol, TypeVar
 
 from warpfront_checks.bench.timed_cases import TimedCase
+from warpfront_checks.documents import packaged
 
 TIMED, UNAVAILABLE, ERROR = "timed", "unavailable", "error"
 Peak = Mapping[str, object]
@@ -27,19 +26,16 @@ class TimedDevice(Protocol):
 
     def make(self, case: TimedCase) -> Work:
         """Make the work of a case. Raise torch's own errors; `LookupError` if it is impossible."""
-        ...
 
     def peak(self, dtype: str) -> Peak | None: ...
 
     def memory_from_here(self) -> None:
         """Forget the most memory that was ever used."""
-        ...
 
     def memory_peak(self) -> int | None: ...
 
     def kernel(self, work: Work) -> str | None:
         """Return the kernel that takes most of one repetition's time."""
-        ...
 
 
 @dataclass
@@ -61,16 +57,15 @@ class Timing:
             work = bench.make(self.case)
             if not self.blocks:
                 bench.memory_from_here()
-                warmed = warm_up(bench.clock, work, budget)
+                self.first_seconds, times, settled = warm_up(bench.clock, work, budget)
                 self.memory_peak_bytes = bench.memory_peak()
-                self.first_seconds, self.warm_seconds = warmed.first_seconds, warmed.seconds
-                if not warmed.settled:
-                    count = warmed.repetitions
-                    self.notes.append(f"not still after {count} repetitions of warming up")
+                self.warm_seconds = median(times if budget.warmup else times[-WARM_WINDOW:])
+                if not settled:
+                    self.notes.append(f"not still after {len(times)} repetitions of warming up")
             else:
                 bench.clock.times(work, RECALLED)
             count = repetitions_of_a_block(budget, self.warm_seconds)
-            self.blocks.append(list(bench.clock.times(work, count)))
+            self.blocks.append(bench.clock.times(work, count))
             if len(self.blocks) == BLOCKS:
                 self.kernel = bench.kernel(work)
         except LookupError as error:
@@ -83,19 +78,13 @@ class Timing:
 
     def document(self, peak: Peak | None) -> dict[str, Any]:
         """Return the case for a record. One that failed later has no times: half are none."""
-        case, was_timed = self.case, self.outcome == TIMED
+        case = self.case
+        names = ("id", "suite", "op", "shape", "dtype", "direction", "flops", "bytes")
         return {
-            "id": case.id,
-            "suite": case.suite,
-            "op": case.op,
-            "shape": case.shape,
-            "dtype": case.dtype,
-            "direction": case.direction,
+            **{name: getattr(case, name) for name in names},
             "outcome": self.outcome,
-            "samples_seconds": self.blocks if was_timed else [],
+            "samples_seconds": self.blocks if self.outcome == TIMED else [],
             "first_seconds": self.first_seconds,
-            "flops": case.flops,
-            "bytes": case.bytes,
             "peak": peak,
             "memory_peak_bytes": self.memory_peak_bytes,
             "kernel": self.kernel,
@@ -127,13 +116,8 @@ def time_cases(
     ]
 
 
-PEAKS = Path(__file__).with_name("peaks.json")
-
-
-@cache
 def peak_table() -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(PEAKS.read_text(encoding="utf-8"))
-    return document
+    return packaged("bench/peaks.json")
 
 
 def peak_of(arch: str, name: str, memory_bytes: int, dtype: str) -> dict[str, object] | None:
@@ -168,16 +152,31 @@ RECALLED = 2
 Work = Callable[[], object]
 
 
-class Clock(Protocol):
-    """A device's clock."""
+class Clock:
+    """The host's clock, around the work and a synchronisation. `spoil` runs before each repetition,
+    outside of what is timed.
+    """
+
+    def __init__(self, synchronise: Work, spoil: Work | None) -> None:
+        self._synchronise, self._spoil = synchronise, spoil
 
     def first(self, work: Work) -> float:
-        """Return host seconds of the very first call: loading, searching, compiling."""
-        ...
+        """Return host seconds: of the very first call, loading, searching, compiling."""
+        self._synchronise()
+        start = time.perf_counter_ns()
+        work()
+        self._synchronise()
+        # What the clock cannot tell from nothing took its finest tick.
+        return max(1, time.perf_counter_ns() - start) / 1e9
 
-    def times(self, work: Work, repetitions: int) -> Sequence[float]:
+    def times(self, work: Work, repetitions: int) -> list[float]:
         """Return seconds on the device, of each repetition."""
-        ...
+        times = []
+        for _ in range(repetitions):
+            if self._spoil:
+                self._spoil()
+            times.append(self.first(work))
+        return times
 
 
 @dataclass(frozen=True)
@@ -189,38 +188,22 @@ class Budget:
     warmup: int = 0
 
 
-@dataclass(frozen=True)
-class Warmed:
-    """The times of a case before it counted. `settled` is False if time ran out first."""
-
-    first_seconds: float
-    seconds: float
-    repetitions: int
-    settled: bool
-
-
-def warm_up(clock: Clock, work: Work, budget: Budget) -> Warmed:
+def warm_up(clock: Clock, work: Work, budget: Budget) -> tuple[float, list[float], bool]:
     """Until the median of the last five repetitions is within 1 % of that of the five before, or a
-    quarter of the budget is spent; at least three.
+    quarter of the budget is spent; at least three. Return the host seconds of the first call, the
+    times of the repetitions, and whether they settled before time ran out.
     """
     first = clock.first(work)
     if budget.warmup:
-        times = list(clock.times(work, budget.warmup))
-        return Warmed(first, median(times), len(times), settled=True)
-    times = []
-    while not (settled := _is_still(times)):
-        if len(times) >= WARM_LEAST and sum(times) >= WARM_SHARE * budget.seconds:
-            break
+        return first, clock.times(work, budget.warmup), True
+    times: list[float] = []
+    while len(times) < WARM_LEAST or sum(times) < WARM_SHARE * budget.seconds:
         times += clock.times(work, 1)
-    return Warmed(first, median(times[-WARM_WINDOW:]), len(times), settled)
-
-
-def _is_still(durations: Sequence[float]) -> bool:
-    if len(durations) < 2 * WARM_WINDOW:
-        return False
-    before = median(durations[-2 * WARM_WINDOW : -WARM_WINDOW])
-    last = median(durations[-WARM_WINDOW:])
-    return abs(last - before) < WARM_MOVE * before
+        if len(times) >= 2 * WARM_WINDOW:
+            before = median(times[-2 * WARM_WINDOW : -WARM_WINDOW])
+            if abs(median(times[-WARM_WINDOW:]) - before) < WARM_MOVE * before:
+                return first, times, True
+    return first, times, False
 
 
 def repetitions_of_a_block(budget: Budget, seconds: float) -> int:

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from warpfront_checks.bench.options import BENCH_OPTIONS, SCHEMA, BenchEffort, parsed_bench_effort
 from warpfront_checks.bench.rounds import TIMED, Clock, Peak, Work, peak_of, time_cases
 from warpfront_checks.bench.state import here, noisy, read_state
-from warpfront_checks.bench.timed_cases import PRESETS, Decoder, TimedCase, cases_of, chosen
+from warpfront_checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
 from warpfront_checks.bench.work import STEPS, WARM_STEPS, training_step, work_of
 from warpfront_checks.check_options import add_options
 from warpfront_checks.claimed_device import judge_device
@@ -33,6 +33,7 @@ _TRAINED = ("float32", "bfloat16")
 MEMORY_FLOOR_BYTES = 8 * 10**9
 """The memory that PyFlame's cases are made for."""
 _PRODUCTS = {"float32": "tf32"}
+_CPU_TIMES = ("self_cpu_time_total",)
 
 
 class NoDeviceError(Exception):
@@ -61,9 +62,7 @@ def main(arguments: list[str]) -> int:
 def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     """Write `bench.json`. Raise `NoDeviceError`."""
     device = _claimed(claims)
-    require_full_precision()
-    if effort.tf32:
-        _allow_tf32()
+    require_full_precision(products="tf32" if effort.tf32 else "ieee")
     bench = TorchBench(claims.device, device, cold=effort.cold, tf32=effort.tf32)
     is_cuda = claims.device == "cuda"
     where = here(claims.device, torch.cuda.get_device_properties(0) if is_cuda else None)
@@ -72,51 +71,36 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     cases = chosen(cases_of(preset, effort.dtypes), effort.suites, effort.cases)
     results = time_cases(cases, bench, effort.budget, _say)
     if effort.reference:
-        seconds = effort.budget.seconds
         from torch.utils.benchmark import Timer  # noqa: PLC0415 - on request
 
         threads = torch.get_num_threads()  # its own default is one
         for result, case in zip(results, cases, strict=True):
             if result["outcome"] == TIMED:
                 timer = Timer("work()", globals={"work": bench.make(case)}, num_threads=threads)
-                measured = timer.blocked_autorange(min_run_time=seconds)
+                measured = timer.blocked_autorange(min_run_time=effort.budget.seconds)
                 result["torch_benchmark_seconds"] = float(measured.median)
     training = _train(bench, effort)
     after = read_state(*where)
-    path = folder / "bench.json"
-    write_json(
-        path,
-        {
-            "schema": SCHEMA,
-            "kind": "Timings",
-            "target": claims.target,
-            "environment": _environment(bench, device, before, after),
-            "settings": effort.document(),
-            "results": results,
-            "training": training,
-            "findings": [
-                {"level": "warning", "message": message}
-                for message in (
-                    *(f"noisy: {reason}" for reason in noisy(before, after)),
-                    *_doubts(claims, device),
-                )
-            ],
-        },
-    )
-    return path
-
-
-def _doubts(claims: Claims, device: Device | None) -> Iterator[str]:
-    """Yield reasons why these times may be no hardware's, or why cases may lack memory."""
-    if claims.device == "cpu":
-        return
-    doubtful = judge_device(claims, read_facts(torch), read_hardware(Machine()))
-    if doubtful:
-        yield f"{doubtful.outcome}: {doubtful.reason}"
+    messages = [f"noisy: {reason}" for reason in noisy(before, after)]
+    if claims.device != "cpu":
+        doubtful = judge_device(claims, read_facts(torch), read_hardware(Machine()))
+        messages += [f"{doubtful.outcome}: {doubtful.reason}"] if doubtful else []
     if device is not None and device.memory_bytes < MEMORY_FLOOR_BYTES:
         memory = f"{device.memory_bytes / 2**30:.1f} GiB"
         floor = f"{MEMORY_FLOOR_BYTES / 1e9:g} GB"
-        yield f"memory: the device has {memory}; cases may fail below {floor}"
+        messages.append(f"memory: the device has {memory}; cases may fail below {floor}")
+    document = {
+        "schema": SCHEMA,
+        "kind": "Timings",
+        "target": claims.target,
+        "environment": _environment(bench, device, before, after),
+        "settings": effort.document(),
+        "results": results,
+        "training": training,
+        "findings": [{"level": "warning", "message": message} for message in messages],
+    }
+    write_json(folder / "bench.json", document)
+    return folder / "bench.json"
 
 
 class TorchBench:
@@ -155,6 +139,8 @@ class TorchBench:
 
     def _spent_by_name(self, work: Work) -> dict[str, float]:
         on_device = self.device == "cuda"
+        # Before torch 2.6 the last has CUDA's name.
+        times = ("self_device_time_total", "self_cuda_time_total") if on_device else _CPU_TIMES
         activity = torch.profiler.ProfilerActivity
         activities = [activity.CPU, *([activity.CUDA] if on_device else [])]
         with torch.profiler.profile(activities=activities) as profile:
@@ -162,19 +148,10 @@ class TorchBench:
             if on_device:
                 torch.cuda.synchronize()
         return {
-            str(average.key): _spent(average, on_device=on_device)
-            for average in profile.key_averages()
-            if ("CPU" not in str(getattr(average, "device_type", "CPU"))) == on_device
+            str(event.key): max(float(getattr(event, name, 0)) for name in times)
+            for event in profile.key_averages()
+            if ("CPU" not in str(getattr(event, "device_type", "CPU"))) == on_device
         }
-
-
-def _spent(event: Any, *, on_device: bool) -> float:
-    if not on_device:
-        return float(event.self_cpu_time_total)
-    # Before torch 2.6 it has CUDA's name.
-    return float(
-        getattr(event, "self_device_time_total", 0) or getattr(event, "self_cuda_time_total", 0)
-    )
 
 
 def _claimed(claims: Claims) -> Device | None:
@@ -191,50 +168,44 @@ def _claimed(claims: Claims) -> Device | None:
     return first
 
 
-def _allow_tf32() -> None:
-    """Allow TF32 for float32 products and convolutions alone, on top of full precision."""
-    backends: Any = torch.backends
-    if hasattr(backends.cuda.matmul, "fp32_precision"):
-        backends.cuda.matmul.fp32_precision = "tf32"
-        backends.cudnn.conv.fp32_precision = "tf32"
-    else:
-        backends.cuda.matmul.allow_tf32 = True
-        backends.cudnn.allow_tf32 = True
-
-
 def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:
     if effort.suites and "train" not in effort.suites:
         return []
-    preset = PRESETS[effort.preset]
-    sizes = tuple(vars(preset.decoder).values())
+    preset, trained = PRESETS[effort.preset], []
+    shape = preset.decoder
     dtypes = [name for name in effort.dtypes or preset.dtypes if name in _TRAINED]
-    named = [TimedCase("train", "decoder", sizes, dtype, "both") for dtype in dtypes]
-    return [_trained(bench, case, preset.decoder) for case in chosen(named, (), effort.cases)]
+    named = [
+        TimedCase("train", "decoder", tuple(vars(shape).values()), dtype, "both")
+        for dtype in dtypes
+    ]
+    for case in chosen(named, (), effort.cases):
+        bench.memory_from_here()
+        step = training_step(shape, case.dtype, bench.device)
+        losses: list[Any] = []
 
+        def work(step: Work = step, losses: list[Any] = losses) -> None:
+            losses.append(step())
 
-def _trained(bench: TorchBench, case: TimedCase, shape: Decoder) -> dict[str, Any]:
-    bench.memory_from_here()
-    step = training_step(shape, case.dtype, bench.device)
-    losses: list[Any] = []
-    work: Callable[[], object] = lambda: losses.append(step())  # noqa: E731 - a work
-    # A step as it is: what the host takes between its kernels is a part of it.
-    clock = clock_of(bench.device, ahead=False)
-    clock.times(work, WARM_STEPS)
-    seconds = list(clock.times(work, STEPS))
-    _say(f"{case.id}: {1000 * median(seconds):.4g} ms a step")
-    read = [float(loss) for loss in losses[WARM_STEPS:]]
-    return {
-        "id": case.id,
-        "dtype": case.dtype,
-        "tokens_per_step": shape.tokens_per_step,
-        "devices": 1,
-        "step_seconds": seconds,
-        # JSON has no NaN and no infinity, so one such loss empties the list.
-        "losses": read if all(map(math.isfinite, read)) else [],
-        "model_flops_per_token": shape.model_flops_per_token,
-        "peak": bench.peak(case.dtype),
-        "memory_peak_bytes": bench.memory_peak(),
-    }
+        # A step as it is: what the host takes between its kernels is a part of it.
+        clock = clock_of(bench.device, ahead=False)
+        clock.times(work, WARM_STEPS)
+        seconds = clock.times(work, STEPS)
+        _say(f"{case.id}: {1000 * median(seconds):.4g} ms a step")
+        read = [float(loss) for loss in losses[WARM_STEPS:]]
+        document = {
+            "id": case.id,
+            "dtype": case.dtype,
+            "tokens_per_step": shape.tokens_per_step,
+            "devices": 1,
+            "step_seconds": seconds,
+            # JSON has no NaN and no infinity, so one such loss empties the list.
+            "losses": read if all(map(math.isfinite, read)) else [],
+            "model_flops_per_token": shape.model_flops_per_token,
+            "peak": bench.peak(case.dtype),
+            "memory_peak_bytes": bench.memory_peak(),
+        }
+        trained.append(document)
+    return trained
 
 
 def _environment(
@@ -272,32 +243,19 @@ def clock_of(device: str, *, cold: bool = False, ahead: bool = True) -> Clock:
     """`cold` writes over the cache before every repetition, outside of what is timed. `ahead` lets
     the host launch while the device waits; without it what the host takes counts.
     """
-    spoil = _spoiler(device) if cold else None
+    spoil: Work | None = None
+    if cold:
+        size = _CACHE_BYTES
+        if device == "cuda":
+            size = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0) or size
+        spoil = torch.empty(2 * size, dtype=torch.uint8, device=device).zero_
+    module: Any = getattr(torch, device)
     if device in {"cuda", "xpu"}:
-        module: Any = getattr(torch, device)
         return EventClock(module, spoil, _waiting(module) if ahead else None)
-    return HostClock(_synchronise(device), spoil)
+    return Clock(module.synchronize if device != "cpu" else lambda: None, spoil)
 
 
-class HostClock:
-    """The host's clock, around the work and a synchronisation."""
-
-    def __init__(self, synchronise: Work, spoil: Work | None) -> None:
-        self._synchronise, self._spoil = synchronise, spoil
-
-    def first(self, work: Work) -> float:
-        return _host_seconds(work, self._synchronise)
-
-    def times(self, work: Work, repetitions: int) -> list[float]:
-        times = []
-        for _ in range(repetitions):
-            if self._spoil:
-                self._spoil()
-            times.append(_host_seconds(work, self._synchronise))
-        return times
-
-
-class EventClock(HostClock):
+class EventClock(Clock):
     """A pair of events for each repetition, and one synchronisation at the end.
 
     Before each, the device is made to wait for twice as long as launching takes. Else something
@@ -341,30 +299,3 @@ def _waiting(module: Any) -> Callable[[float], object] | None:
     bare = EventClock(module, None, None)
     _, seconds = bare.times(lambda: sleep(_CYCLES), 2)
     return lambda duration: sleep(int(duration * _CYCLES / seconds))
-
-
-def _host_seconds(work: Work, synchronise: Work) -> float:
-    synchronise()
-    start = time.perf_counter_ns()
-    work()
-    synchronise()
-    # What the clock cannot tell from nothing took its finest tick.
-    return max(1, time.perf_counter_ns() - start) / 1e9
-
-
-def _synchronise(device: str) -> Work:
-    if device == "cpu":
-        return lambda: None
-    module: Any = getattr(torch, device)
-    synchronise: Work = module.synchronize
-    return synchronise
-
-
-def _spoiler(device: str) -> Work:
-    size = 2 * _CACHE_BYTES
-    if device == "cuda":
-        cache = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)
-        size = 2 * int(cache or _CACHE_BYTES)
-    buffer = torch.empty(size, dtype=torch.uint8, device=device)
-    zero: Work = buffer.zero_
-    return zero

@@ -51,10 +51,12 @@ def read_state(reader: Machine, device: str, address: str, uuid: str) -> dict[st
 
 def here(device: str, properties: Any) -> tuple[Machine, str, str, str]:
     """Return this machine, and what `read_state` asks by, from torch's `properties` of a device."""
-    is_amd = bool(getattr(properties, "gcnArchName", ""))
-    uuid = str(getattr(properties, "uuid", ""))
+    uuid, address = str(getattr(properties, "uuid", "")), ""
     uuid = f"GPU-{uuid.removeprefix('GPU-')}" if uuid else ""
-    return Machine(), device, _address(properties) if is_amd else "", uuid
+    parts = [getattr(properties, f"pci_{name}_id", None) for name in ("domain", "bus", "device")]
+    if getattr(properties, "gcnArchName", "") and parts[1] is not None:
+        address = "{:04x}:{:02x}:{:02x}.0".format(*(part or 0 for part in parts))
+    return Machine(), device, address, uuid
 
 
 def noisy(before: State, after: State) -> list[str]:
@@ -70,9 +72,3 @@ def noisy(before: State, after: State) -> list[str]:
         bits = state.get("clocks_event_reasons") or 0
         reasons += [f"{why} {moment} it" for bit, why in _HELD_BACK.items() if bits & bit]
     return reasons
-
-
-def _address(properties: Any) -> str:
-    domain = getattr(properties, "pci_domain_id", 0)
-    bus, device = (getattr(properties, f"pci_{name}_id", None) for name in ("bus", "device"))
-    return "" if bus is None else f"{domain:04x}:{bus:02x}:{device or 0:02x}.0"

@@ -8,14 +8,14 @@ can be compared.
 from __future__ import annotations
 
 import fnmatch
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
+
+from warpfront_checks.documents import packaged
 
 MI = 2**20
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -163,14 +163,13 @@ class Preset:
 
 def _presets() -> dict[str, Preset]:
     """Return the presets of presets.json; one that is `like` another has its fields."""
-    document = json.loads(Path(__file__).with_name("presets.json").read_text(encoding="utf-8"))
-    presets = {}
-    for name, fields in document.items():
-        resolved = {**document.get(fields.pop("like", ""), {}), **fields}
-        resolved["convolutions"] = tuple(Convolution(*sizes) for sizes in resolved["convolutions"])
-        resolved["decoder"] = Decoder(**resolved["decoder"])
-        resolved = {key: _frozen(value) for key, value in resolved.items()}
-        presets[name] = Preset(name=name, **resolved)
+    document, presets = packaged("bench/presets.json"), {}
+    for name, row in document.items():
+        fields = {**document.get(row.get("like", ""), {}), **row, "name": name}
+        fields.pop("like", None)
+        fields["convolutions"] = tuple(Convolution(*sizes) for sizes in fields["convolutions"])
+        fields["decoder"] = Decoder(**fields["decoder"])
+        presets[name] = Preset(**{key: _frozen(value) for key, value in fields.items()})
     return presets
 
 
@@ -203,20 +202,6 @@ def chosen(
 
 
 def _typed(preset: Preset, dtype: str) -> Iterator[TimedCase]:
-    yield from _products(preset, dtype)
-    for convolution in preset.convolutions:
-        sizes = tuple(vars(convolution).values())[:6]
-        moved = convolution.elements * ITEM_BYTES[dtype]
-        yield TimedCase("conv", "conv2d", sizes, dtype, flops=convolution.flops, bytes=moved)
-        both = (1 + BACKWARD) * convolution.flops
-        yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=both)
-    # What memory bounds, with the bytes that are read and written.
-    for suite, op, sizes, elements in (*_streams(preset), *_planes(preset)):
-        yield TimedCase(suite, op, sizes, dtype, bytes=elements * ITEM_BYTES[dtype])
-    yield from _layers(preset, dtype)
-
-
-def _products(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     item = ITEM_BYTES[dtype]
     for m, k, n in preset.products:
         moved = (m * k + k * n + m * n) * item
@@ -224,30 +209,15 @@ def _products(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     for batch, m, k, n in preset.batches:
         flops, moved = gemm_flops(m, k, n, batch), batch * (m * k + k * n + m * n) * item
         yield TimedCase("matmul", "bmm", (batch, m, k, n), dtype, flops=flops, bytes=moved)
-
-
-def _streams(preset: Preset) -> Iterator[TransientError]:
-    for size in preset.elements:
-        for op in ("relu", "sigmoid", "tanh", "gelu", "silu"):
-            yield "activations", op, (size,), 2 * size
-    for sizes in preset.softmax:
-        yield "activations", "softmax", sizes, 2 * math.prod(sizes)
-    for op in ("add", "mul", "div"):
-        yield "elementwise", op, (preset.elements[-1],), 3 * preset.elements[-1]
-
-
-def _planes(preset: Preset) -> Iterator[TransientError]:
-    for rows, columns in preset.reductions:
-        for op, written in (("sum", 1), ("mean", 1), ("amax", 1), ("sum_rows", rows)):
-            yield "reductions", op, (rows, columns), rows * columns + written
-    for n, channels, size, window in preset.pools:
-        pixels = n * channels * (size**2 + (size // window) ** 2)
-        yield "pooling", "max_pool2d", (n, channels, size, window), pixels
-    for n, channels, size in preset.norms:
-        yield "batchnorm", "batch_norm", (n, channels, size), 2 * n * channels * size**2
-
-
-def _layers(preset: Preset, dtype: str) -> Iterator[TimedCase]:
+    for convolution in preset.convolutions:
+        sizes = tuple(vars(convolution).values())[:6]
+        moved = convolution.elements * item
+        yield TimedCase("conv", "conv2d", sizes, dtype, flops=convolution.flops, bytes=moved)
+        both = (1 + BACKWARD) * convolution.flops
+        yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=both)
+    # What memory bounds, with the bytes that are read and written.
+    for suite, op, sizes, elements in _moved(preset):
+        yield TimedCase(suite, op, sizes, dtype, bytes=elements * item)
     for batch, *widths in preset.mlps:
         flops = mlp_flops(batch, tuple(widths))
         # The first layer's input needs no gradient: one product less.
@@ -263,3 +233,21 @@ def _layers(preset: Preset, dtype: str) -> Iterator[TimedCase]:
             yield TimedCase("attention", op, sizes, dtype, flops=counted, note=note)
             both = (1 + BACKWARD) * counted
             yield TimedCase("attention", op, sizes, dtype, BOTH, flops=both, note=note)
+
+
+def _moved(preset: Preset) -> Iterator[TransientError]:
+    for size in preset.elements:
+        for op in ("relu", "sigmoid", "tanh", "gelu", "silu"):
+            yield "activations", op, (size,), 2 * size
+    for sizes in preset.softmax:
+        yield "activations", "softmax", sizes, 2 * math.prod(sizes)
+    for op in ("add", "mul", "div"):
+        yield "elementwise", op, (preset.elements[-1],), 3 * preset.elements[-1]
+    for rows, columns in preset.reductions:
+        for op, written in (("sum", 1), ("mean", 1), ("amax", 1), ("sum_rows", rows)):
+            yield "reductions", op, (rows, columns), rows * columns + written
+    for n, channels, size, window in preset.pools:
+        pixels = n * channels * (size**2 + (size // window) ** 2)
+        yield "pooling", "max_pool2d", (n, channels, size, window), pixels
+    for n, channels, size in preset.norms:
+        yield "batchnorm", "batch_norm", (n, channels, size), 2 * n * channels * size**2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,97 +14,85 @@ from warpfront_checks.bench.timed_cases import BOTH, MI, Decoder, TimedCase
 
 Work = Callable[[], object]
 _SEED = 0
-_ELEMENTWISE: dict[str, Callable[..., Any]] = {
-    **{name: getattr(torch, name) for name in ("relu", "sigmoid", "tanh", "sum", "mean", "amax")},
+_PAIRS = ("add", "mul", "div")
+_STREAMS: dict[str, Callable[..., Any]] = {
+    **{n: getattr(torch, n) for n in ("relu", "sigmoid", "tanh", "sum", "mean", "amax", *_PAIRS)},
     **{name: getattr(functional, name) for name in ("gelu", "silu")},
     "sum_rows": lambda x: torch.sum(x, dim=1),
     "softmax": lambda x: torch.softmax(x, dim=-1),
 }
-_PAIRS: dict[str, Callable[..., Any]] = {"add": torch.add, "mul": torch.mul, "div": torch.div}
-
-
-class NoSuchWorkError(LookupError):
-    """A case that means nothing on this device."""
+Shape = tuple[int, ...]
+# Of sizes: the shapes of tensors, and what computes with them.
+_LAYERS: dict[str, Callable[..., tuple[list[tuple[int, ...]], Callable[..., Any]]]] = {
+    "mm": lambda m, k, n: ([(m, k), (k, n)], torch.mm),
+    "bmm": lambda batch, m, k, n: ([(batch, m, k), (batch, k, n)], torch.bmm),
+    "conv2d": lambda n, cin, size, cout, kernel, stride: (
+        [(n, cin, size, size), (cout, cin, kernel, kernel)],
+        partial(functional.conv2d, stride=stride, padding=kernel // 2),
+    ),
+    "max_pool2d": lambda n, channels, size, window: (
+        [(n, channels, size, size)],
+        partial(functional.max_pool2d, kernel_size=window),
+    ),
+    **{
+        f"{name}attention": lambda batch, sequence, hidden, heads, causal=bool(name): (
+            [(batch, heads, sequence, hidden // heads)] * 3,
+            partial(functional.scaled_dot_product_attention, is_causal=causal),
+        )
+        for name in ("", "causal_")
+    },
+}
 
 
 def work_of(case: TimedCase, device: str) -> Work:
-    """Raises `NoSuchWorkError`, and whatever torch raises for inputs it cannot make."""
-    inputs = _Inputs(device, case.dtype, needs_gradient=case.direction == BOTH)
+    """Raises `LookupError` for a case that means nothing on this device, and whatever torch raises
+    for inputs it cannot make.
+    """
+    both = case.direction == BOTH
+    inputs = _Inputs(device, case.dtype, needs_gradient=both)
     if case.suite == "memory":
+        # Host memory that was written to before: untouched pages are copied from nowhere.
         if device == "cpu":
-            raise NoSuchWorkError("there is no device to copy to")
+            raise LookupError("there is no device to copy to")
         way, _, memory = case.op.partition("_")
+        pinned = memory == "pinned"
         count = case.sizes[0] * MI
-        host = torch.ones(count, dtype=torch.uint8, pin_memory=memory == "pinned")
+        host = torch.ones(count, dtype=torch.uint8, pin_memory=pinned)
         device_bytes = torch.zeros(count, dtype=torch.uint8, device=device)
         target, source = (device_bytes, host) if way == "h2d" else (host, device_bytes)
-        return lambda: target.copy_(source, non_blocking=memory == "pinned")
-    if case.op in _ELEMENTWISE:
-        (x,) = inputs.normal(case.sizes)
-        function = _ELEMENTWISE[case.op]
-        return lambda: function(x)
-    if case.op in _PAIRS:
-        first, other = inputs.normal(case.sizes, case.sizes)
-        paired = _PAIRS[case.op]
-        return lambda: paired(first, other)
-    forward, needing = _LAYERS[case.op](case.sizes, inputs)
-    without: Work = torch.no_grad()(forward)
-    return _both(forward, needing) if case.direction == BOTH else without
+        return lambda: target.copy_(source, non_blocking=pinned)
+    if case.op in _MADE:
+        forward, needing = _MADE[case.op](case.sizes, inputs)
+    elif case.op in _LAYERS:
+        shapes, compute = _LAYERS[case.op](*case.sizes)
+        needing = inputs.normal(*shapes)
+        forward = partial(compute, *needing)
+    else:
+        tensors = inputs.normal(*[case.sizes] * (2 if case.op in _PAIRS else 1))
+        return partial(_STREAMS[case.op], *tensors)
+    if not both:
+        without: Work = torch.no_grad()(forward)
+        return without
+    # The gradients are thrown away: none is added to an older one.
+    gradient = torch.ones_like(forward())
+    return lambda: torch.autograd.grad(forward(), needing, gradient)
 
 
 class _Inputs:
     """Tensors of one case, scaled so that nothing overflows in any dtype."""
 
     def __init__(self, device: str, dtype: str, *, needs_gradient: bool) -> None:
-        self._device, self._dtype = device, getattr(torch, dtype)
         self._needs_gradient = needs_gradient
-        self._generator = torch.Generator(device).manual_seed(_SEED)
+        generator = torch.Generator(device).manual_seed(_SEED)
+        options = {"generator": generator, "device": device, "dtype": getattr(torch, dtype)}
+        self._drawn = partial(torch.randn, **options)
 
     def normal(self, *shapes: tuple[int, ...], needs_gradient: bool = True) -> list[Any]:
-        return [self._one(shape, needs_gradient=needs_gradient) for shape in shapes]
-
-    def _one(self, shape: tuple[int, ...], *, needs_gradient: bool) -> Any:
-        options = {"generator": self._generator, "device": self._device, "dtype": self._dtype}
-        tensor = torch.randn(shape, **options).div_(8)
-        return tensor.requires_grad_(self._needs_gradient and needs_gradient)
-
-
-def _both(forward: Callable[[], Any], needing: list[Any]) -> Work:
-    """Forward, and the gradients of `needing`, thrown away: none is added to an older one."""
-    gradient = torch.ones_like(forward())
-
-    def run() -> object:
-        return torch.autograd.grad(forward(), needing, gradient)
-
-    return run
+        needs_gradient = needs_gradient and self._needs_gradient
+        return [self._drawn(shape).div_(8).requires_grad_(needs_gradient) for shape in shapes]
 
 
 Made = tuple[Callable[[], Any], list[Any]]
-
-
-def _mm(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
-    m, k, n = sizes
-    a, b = inputs.normal((m, k), (k, n))
-    return lambda: torch.mm(a, b), [a, b]
-
-
-def _bmm(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
-    batch, m, k, n = sizes
-    a, b = inputs.normal((batch, m, k), (batch, k, n))
-    return lambda: torch.bmm(a, b), [a, b]
-
-
-def _conv2d(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
-    n, cin, size, cout, kernel, stride = sizes
-    x, weight = inputs.normal((n, cin, size, size), (cout, cin, kernel, kernel))
-    padding = kernel // 2
-    return lambda: functional.conv2d(x, weight, stride=stride, padding=padding), [x, weight]
-
-
-def _max_pool2d(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
-    n, channels, size, window = sizes
-    (x,) = inputs.normal((n, channels, size, size))
-    return lambda: functional.max_pool2d(x, window), [x]
 
 
 def _batch_norm(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
@@ -128,25 +117,7 @@ def _mlp(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
     return forward, weights
 
 
-def _attention(sizes: tuple[int, ...], inputs: _Inputs, *, causal: bool = False) -> Made:
-    batch, sequence, hidden, heads = sizes
-    q, k, v = inputs.normal(*[(batch, heads, sequence, hidden // heads)] * 3)
-    attend = functional.scaled_dot_product_attention
-    return lambda: attend(q, k, v, is_causal=causal), [q, k, v]
-
-
-_LAYERS: dict[str, Callable[[tuple[int, ...], _Inputs], Made]] = {
-    "mm": _mm,
-    "bmm": _bmm,
-    "conv2d": _conv2d,
-    "max_pool2d": _max_pool2d,
-    "batch_norm": _batch_norm,
-    "mlp": _mlp,
-    "attention": _attention,
-    "causal_attention": lambda sizes, inputs: _attention(sizes, inputs, causal=True),
-}
-
-
+_MADE = {"mlp": _mlp, "batch_norm": _batch_norm}
 WARM_STEPS = 3
 STEPS = 20
 

@@ -135,19 +135,20 @@ def hipify_copy(job: CompileJob, results: Path, *, torch: bool) -> Hipified:
 
 
 def _with_perl(job: CompileJob) -> Hipified:
-    def one(name: str) -> Ended:
+    def one(name: str) -> str:
         work = job.scratch / "hipify" / name
         work.mkdir(parents=True, exist_ok=True)
         argv = ("hipify-perl", "-o", str(work / "made"), str(job.copy / name))
         completed = ran(argv, seconds=_HIPIFY_SECONDS, memory_bytes=job.memory_bytes, cwd=work)
         if completed.returncode == 0:
             shutil.move(work / "made", job.copy / name)
-        return completed
+            return ""
+        return _why(completed)
 
     with ThreadPoolExecutor(job.jobs) as pool:
-        endings = dict(zip(job.hipified, pool.map(one, job.hipified), strict=True))
-    problems = {name: _why(ending) for name, ending in endings.items() if ending.returncode != 0}
-    return Hipified(tool="hipify-perl", said=problems, renamed={})
+        problems = dict(zip(job.hipified, pool.map(one, job.hipified), strict=True))
+    failures = {name: why for name, why in problems.items() if why}
+    return Hipified(tool="hipify-perl", said=failures, renamed={})
 
 
 def _with_torch(job: CompileJob) -> Hipified:

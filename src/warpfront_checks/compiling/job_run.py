@@ -9,6 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from warpfront_checks.compiling.job import (
     CompileJob,
@@ -73,7 +74,14 @@ class CompileJobRun:
         hipify = [HIPIFY] if self.job.hipified else []
         recorder.plan([COMPILER, *hipify, *(unit.path for unit in units)])
         self.job.scratch.mkdir(parents=True, exist_ok=True)
-        self._read_torch()
+        needs_torch = self.job.hipified or any(unit.torch for unit in self.job.units)
+        argv = (sys.executable, "-c", _TORCH_FACTS)
+        completed = self._ran(argv, "torch") if needs_torch else None
+        lines = completed.output.splitlines() if completed and completed.returncode == 0 else []
+        for line in [line for line in lines if line.startswith("facts=")][:1]:
+            self.facts["torch"] = facts = json.loads(line.removeprefix("facts="))
+            options = [word for folder in facts.pop("include") for word in ("-isystem", folder)]
+            self.torch = (facts["standard"], *self.job.torch_defines, *options)
         recorder.environment.update(self.facts)
         recorder.run([Check(name=COMPILER, find=self._find_compiler)])
         recorder.environment.update(self.facts)
@@ -82,20 +90,6 @@ class CompileJobRun:
             futures = [pool.submit(self._find_compiled, i, unit) for i, unit in enumerate(units)]
             pairs = zip(units, futures, strict=True)
             recorder.run([Check(name=unit.path, find=future.result) for unit, future in pairs])
-
-    def _read_torch(self) -> None:
-        needs_torch = self.job.hipified or any(unit.torch for unit in self.job.units)
-        argv = (sys.executable, "-c", _TORCH_FACTS)
-        completed = self._ran(argv, "torch") if needs_torch else None
-        lines = completed.output.splitlines() if completed and completed.returncode == 0 else []
-        line = next((line for line in lines if line.startswith("facts=")), "")
-        if not line:
-            return
-        facts = json.loads(line.removeprefix("facts="))
-        folders = facts.pop("include")
-        self.facts["torch"] = facts
-        options = [word for folder in folders for word in ("-isystem", folder)]
-        self.torch = (facts["standard"], *self.job.torch_defines, *options)
 
     def _find_compiler(self) -> CheckFinding:
         """Return the compiler's version, and whether it compiles a line for the target at all."""
@@ -107,8 +101,7 @@ class CompileJobRun:
         source = self.job.scratch / "probe" / self.job.probe.name
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(self.job.probe.text, encoding="ascii")
-        argv = self._command(self.job.probe.argv, source, "probe")
-        completed = self._ran(argv, "probe")
+        completed = self._ran(self.job.probe.argv, "probe", source)
         details = {"version": version.output.strip(), "output": completed.output}
         if completed.returncode == 0:
             return passed("", **details)
@@ -142,7 +135,7 @@ class CompileJobRun:
         name = f"unit-{index}"
         renamed = self.hipified.renamed if self.hipified else {}
         source = self.job.root / renamed.get(unit.path, unit.path)
-        completed = self._ran(self._command(unit.argv, source, name), name)
+        completed = self._ran(unit.argv, name, source)
         finding = self._judged(completed, name)
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
         return finding
@@ -171,67 +164,48 @@ class CompileJobRun:
         return finding
 
     def _judged(self, completed: Ended, name: str) -> CheckFinding:
-        details = {
-            "argv": list(completed.argv),
-            "output": completed.output,
-            "compile_seconds": round(completed.seconds, 3),
-            "returncode": completed.returncode,
-            "kept": self._kept(name) if completed.returncode else [],
-        }
-        if completed.missing:
-            return unavailable(f"no {completed.argv[0]} in this image")
-        if completed.returncode is None:
-            reason = f"stopped after {self.job.seconds:g} s"
-            return errored(reason, **details)
-        if completed.out_of_memory:
-            reason = f"the compiler ran out of its {self.job.memory_bytes / 2**30:g} GiB"
-            return errored(reason, **details)
-        faults = [_first_line(completed)] if completed.returncode else []
-        return judged(faults, **details)
-
-    def _kept(self, name: str) -> list[str]:
-        """Return intermediate files that say where an error is, copied to the results."""
         files = []
-        for pattern in self.job.kept:
+        # Intermediate files that say where an error is are copied to the results.
+        for pattern in self.job.kept if completed.returncode else ():
             for file in sorted((self.job.scratch / name).glob(pattern)):
                 if file.is_file() and file.stat().st_size <= KEPT_LIMIT_BYTES:
                     target = self.results / "kept" / name / file.name
                     target.parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(file, target)
                     files.append(f"kept/{name}/{file.name}")
-        return files
-
-    def _command(self, argv: tuple[str, ...], source: Path, name: str) -> tuple[str, ...]:
-        folder = self.job.scratch / name
-        places = {
-            "{source}": (str(source),),
-            "{output}": (str(folder / "out.o"),),
-            "{work}": (str(folder),),
-            "{torch}": self.torch or (),
+        details = {
+            "argv": list(completed.argv),
+            "output": completed.output,
+            "compile_seconds": round(completed.seconds, 3),
+            "returncode": completed.returncode,
+            "kept": files,
         }
-        return filled(argv, places)
+        if completed.missing:
+            return unavailable(f"no {completed.argv[0]} in this image")
+        if completed.returncode is None:
+            return errored(f"stopped after {self.job.seconds:g} s", **details)
+        if completed.out_of_memory:
+            reason = f"the compiler ran out of its {self.job.memory_bytes / 2**30:g} GiB"
+            return errored(reason, **details)
+        return judged([_first_line(completed)] if completed.returncode else [], **details)
 
     def _ran(
-        self,
-        argv: tuple[str, ...],
-        name: str,
-        *,
-        cwd: Path | None = None,
-        environment: dict[str, str] | None = None,
+        self, argv: tuple[str, ...], name: str, source: Path | None = None, **options: Any
     ) -> Ended:
         """Run in a folder of its own. torch maps more address space than it uses, so a program
         that loads it is bounded by the container alone.
         """
         folder = self.job.scratch / name
         folder.mkdir(parents=True, exist_ok=True)
+        places = {
+            "{source}": (str(source),),
+            "{output}": (str(folder / "out.o"),),
+            "{work}": (str(folder),),
+            "{torch}": self.torch or (),
+        }
         memory = self.job.memory_bytes if argv[0] != sys.executable else 1 << 46
-        return ran(
-            argv,
-            seconds=self.job.seconds,
-            memory_bytes=memory,
-            cwd=cwd or folder,
-            environment=environment,
-        )
+        limits: dict[str, Any] = {"seconds": self.job.seconds, "memory_bytes": memory}
+        return ran(filled(argv, places), **{**limits, "cwd": folder, **options})
 
 
 def _first_line(completed: Ended) -> str:

@@ -113,12 +113,9 @@ def ran(
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    finally:
-        child.wait()
+    child.wait()
 
 
 _SET_CHILD_SUBREAPER = 36
@@ -137,14 +134,19 @@ def end_left(before: Collection[int], grace_seconds: float) -> tuple[str, ...]:
     until = time.monotonic() + grace_seconds
     while (remaining := _since(before)) and time.monotonic() < until:
         time.sleep(0.02)
-    commands = tuple(_words(pid) for pid in remaining)
+    commands = []
+    for pid in remaining:
+        words = b""
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").strip()
+        commands.append(words.decode("utf-8", "replace")[:_WORDS] or f"process {pid}")
     until = time.monotonic() + _PATIENCE_SECONDS
     while (remaining := _since(before)) and time.monotonic() < until:
         for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
-    return commands
+    return tuple(commands)
 
 
 def _since(before: Collection[int]) -> list[int]:
@@ -173,11 +175,3 @@ def _stat(pid: int) -> tuple[str, int]:
     except (OSError, ValueError):
         return "", 0
     return state, int(parent)
-
-
-def _words(pid: int) -> str:
-    try:
-        command_line = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
-    except OSError:
-        command_line = ""
-    return command_line.replace("\0", " ").strip()[:_WORDS] or f"process {pid}"

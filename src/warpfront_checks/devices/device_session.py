@@ -25,10 +25,10 @@ from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import DONE, Returned, each_in_a_child
 from warpfront_checks.claims import Claims
 from warpfront_checks.detection import disagreements
-from warpfront_checks.golden.suite import CASES, compute
+from warpfront_checks.golden.files import CASES, compute
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.precision import DTYPES, probe, probe_dtypes, require_full_precision
-from warpfront_checks.results import Check, CheckFinding, Recorder, errored, failed, passed
+from warpfront_checks.results import Check, CheckFinding, Recorder, errored, failed, judged, passed
 from warpfront_checks.selftest import faults_folder, load_faults
 from warpfront_checks.torch_devices import TorchFacts, read_facts
 
@@ -54,20 +54,21 @@ def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions = US
     if claims.device == "hpu":
         _record_collectives(claims, recorder, len(places))
     usable = [place for place in places if not _withheld(place, recorder)]
-    checks = [
-        Check(name="all devices", find=lambda: every_device(facts, hardware, places)),
-        Check(name="dtypes", find=lambda: probed(claims.device)),
-        *(
-            Check(name=f"device {place}", find=functools.partial(use_device, place))
-            for place in usable
-        ),
-        *(
-            Check(name=f"copy {a} to {b}", find=functools.partial(copy_across, a, b))
-            for a, b in zip(usable, usable[1:] + usable[:1], strict=True)
-            if a != b
-        ),
-    ]
-    recorder.run(checks)
+
+    def probed() -> CheckFinding:
+        """Record what the device computes; what it must is judged where it is used."""
+        answers = probe_dtypes(claims.device)
+        able = [name for name, answer in answers.items() if answer == "computed"]
+        return passed(", ".join(able), probes=answers)
+
+    pairs = [(a, b) for a, b in zip(usable, usable[1:] + usable[:1], strict=True) if a != b]
+    finds: dict[str, Callable[[], CheckFinding]] = {
+        "all devices": functools.partial(every_device, facts, hardware, places),
+        "dtypes": probed,
+        **{f"device {place}": functools.partial(use_device, place) for place in usable},
+        **{f"copy {a} to {b}": functools.partial(copy_across, a, b) for a, b in pairs},
+    }
+    recorder.run([Check(name=name, find=find) for name, find in finds.items()])
     if effort.quick and claims.device == "cpu":
         recorder.note_unclaimed("collectives", "a quick run leaves out gloo on the CPU")
     elif claims.device != "hpu":
@@ -76,10 +77,9 @@ def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions = US
 
 def _withheld(place: str, recorder: Recorder) -> bool:
     """Return true for a second Gaudi, which is another process's: this one's first is in use."""
-    if not place.startswith("hpu:") or place == "hpu:0":
-        return False
     try:
-        torch.ones(1, device=place)
+        if place.startswith("hpu:") and place != "hpu:0":
+            torch.ones(1, device=place)
     except RuntimeError as error:
         reason = f"a process has one Gaudi: {str(error).splitlines()[0]}"
         recorder.note_unclaimed(f"device {place}", reason)
@@ -95,20 +95,12 @@ def places_of(device: str, facts: TorchFacts) -> list[str]:
 def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> CheckFinding:
     """Check that torch sees every device that should be visible, all of one arch."""
     details: dict[str, object] = {"devices": list(places), "problems": list(hardware.problems)}
-    different = disagreements(hardware, facts) if places != ["cpu"] else ()
+    wrong = disagreements(hardware, facts) if places != ["cpu"] else ()
+    if wrong:
+        return failed(wrong[0], disagreements=list(wrong), **details)
     archs = sorted({device.arch for device in facts.devices})
-    if different:
-        return failed(different[0], disagreements=list(different), **details)
-    if len(archs) > 1:
-        return failed(f"the visible devices are of several archs: {', '.join(archs)}", **details)
-    return passed(f"{len(places)}: {', '.join(places)}", **details)
-
-
-def probed(device: str) -> CheckFinding:
-    """Return a record of what the device computes; what it must is judged where it is used."""
-    answers = probe_dtypes(device)
-    able = [name for name, answer in answers.items() if answer == "computed"]
-    return passed(", ".join(able), probes=answers)
+    several = f"the visible devices are of several archs: {', '.join(archs)}"
+    return judged([several] * (len(archs) > 1), f"{len(places)}: {', '.join(places)}", **details)
 
 
 def use_device(place: str) -> CheckFinding:
@@ -120,13 +112,12 @@ def use_device(place: str) -> CheckFinding:
             inputs, cotangent = case.make(DTYPES[dtype], SEED)
             computed = compute(case.operation, inputs, cotangent, place)
             for name, (exact, bound) in case.expect(inputs, cotangent).items():
-                tensor = computed[name]
+                tensor, title = computed[name], f"{case.name} {dtype} {name}"
                 if tensor.device != torch.device(place):
-                    return failed(f"{case.name} {dtype} {name}: on {tensor.device}, not {place}")
+                    return failed(f"{title}: on {tensor.device}, not {place}")
                 verdict = judge(tensor.double(), exact, bound)
                 if verdict.fault:
-                    reason = f"{case.name} {dtype} {name}: {verdict.fault}"
-                    return failed(f"{place}: {reason}", used=used)
+                    return failed(f"{place}: {title}: {verdict.fault}", used=used)
                 used[dtype] = max(used.get(dtype, 0.0), float(f"{verdict.used:.3g}"))
     return passed(f"{len(CASES)} operations in {', '.join(used)}", used=used)
 
@@ -166,13 +157,13 @@ def _record_collectives(claims: Claims, recorder: Recorder, count: int) -> None:
         if lacking:
             recorder.note_unclaimed(f"{name} ({label})", f"gloo has none: {lacking}")
             continue
-        find = functools.partial(_exchanged, claims.device, world, name)
-        checks.append(Check(name=f"{name} ({label})", find=find))
+        checks.append(
+            Check(
+                name=f"{name} ({label})",
+                find=lambda mine=name: exchange(claims.device, world).finding(mine, backend),  # type: ignore[misc]
+            )
+        )
     recorder.run(checks)
-
-
-def _exchanged(device: str, world: int, operation: str) -> CheckFinding:
-    return exchange(device, world).finding(operation, BACKENDS[device])
 
 
 @dataclass(frozen=True)
@@ -190,13 +181,11 @@ class Told:
                 ending = "it ended early" if returned.outcome == DONE else ending
                 return errored(f"rank {rank} left no answer: {ending}", **details)
         answers = [returned.document[operation] for returned in self.ranks]
-        faults = [
-            f"rank {n}: {answer['fault']}" for n, answer in enumerate(answers) if answer["fault"]
-        ]
+        faults = [f"rank {n}: {each['fault']}" for n, each in enumerate(answers) if each["fault"]]
         unsupported = [answer["unsupported"] for answer in answers if answer["unsupported"]]
-        if faults or unsupported:
-            reason = faults[0] if faults else f"{backend} has no {operation}: {unsupported[0]}"
-            return failed(reason, faults=faults, unsupported=unsupported, **details)
+        reasons = faults + [f"{backend} has no {operation}: {each}" for each in unsupported]
+        if reasons:
+            return failed(reasons[0], faults=faults, unsupported=unsupported, **details)
         return passed(f"{len(answers)} ranks over {backend}", **details)
 
     def unsupported(self, operation: str) -> str:
@@ -296,7 +285,16 @@ def judge_operation(group: Group, name: str, dtype: str, device: str) -> str:
         )
         mine = [part_of(group.rank, dtype, size, n).to(device) for n in range(group.world)]
         for received, parts, summed in _COLLECTIVES[name](group, mine, every, shares):
-            fault = _compared(received, parts, summed=summed)
+            fault = f"{received.dtype} {tuple(received.shape)}"
+            if (received.dtype, received.shape) == (parts[0].dtype, parts[0].shape):
+                wide = torch.stack([part.double() for part in parts])
+                bound = Bound()
+                if summed and received.dtype.is_floating_point:
+                    # Every addition rounds once, whatever the order; and once more where it is
+                    # stored.
+                    size_of_sum = len(parts) * rounding_unit(received.dtype) * wide.abs().sum(0)
+                    bound = Bound(slack=size_of_sum + floor_of(received.dtype))
+                fault = judge(received.double(), wide.sum(0), bound).fault
             faults += [f"{name} of {size} {dtype}: {fault}"] if fault else []
     return faults[0] if faults else ""
 
@@ -326,18 +324,6 @@ _COLLECTIVES: dict[str, Callable[[Group, Tensors, Tensors, Tensors], Received]] 
     ],
 }
 OPERATIONS = tuple(_COLLECTIVES)
-
-
-def _compared(received: Tensor, parts: list[Tensor], *, summed: bool) -> str:
-    if received.dtype != parts[0].dtype or received.shape != parts[0].shape:
-        return f"{received.dtype} {tuple(received.shape)}"
-    exact = torch.stack([part.double() for part in parts]).sum(0)
-    bound = torch.zeros_like(exact)
-    if summed and received.dtype.is_floating_point:
-        size = torch.stack([part.double().abs() for part in parts]).sum(0)
-        # Every addition rounds once, whatever the order; and once more where it is stored.
-        bound = len(parts) * rounding_unit(received.dtype) * size + floor_of(received.dtype)
-    return judge(received.double(), exact, Bound(slack=bound)).fault
 
 
 def exchange_all(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -376,11 +362,14 @@ def _seeded(fault: str) -> type[Group]:
 
 def _result(group: Group, name: str, device: str) -> dict[str, str]:
     """`fault` and `unsupported`: at most one of them is not empty."""
+    fault = unsupported = ""
     try:
         faults = [judge_operation(group, name, dtype, device) for dtype in (*INTEGERS, *FLOATS)]
-        return {"fault": next(filter(None, faults), ""), "unsupported": ""}
+        fault = next(filter(None, faults), "")
     except Exception as error:  # noqa: BLE001 - what one operation raises is its own result
-        lines = str(error).strip().splitlines() or ["no reason given"]
+        first = (str(error).strip().splitlines() or ["no reason given"])[0][:200]
         if any(words in str(error).lower() for words in _UNSUPPORTED):
-            return {"fault": "", "unsupported": lines[0][:200]}
-        return {"fault": f"{type(error).__name__}: {lines[0][:200]}", "unsupported": ""}
+            unsupported = first
+        else:
+            fault = f"{type(error).__name__}: {first}"
+    return {"fault": fault, "unsupported": unsupported}

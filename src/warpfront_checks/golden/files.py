@@ -1,7 +1,10 @@
-"""Golden files: one maker's results, with inputs, hashes and origin.
+"""The golden suite, and golden files: the results of one maker, with inputs, hashes and origin.
 
-`NAME.safetensors` has the tensors, `NAME.json` the manifest. Inputs travel as tensors: two
-machines' generators differ, and so might two versions of one.
+Single operations on small tensors, because two devices can only be compared on the same numbers:
+then the difference of two correct answers is at most twice their bound. `NAME.safetensors` has the
+tensors, `NAME.json` the manifest. Inputs travel as tensors: the generators of two machines differ,
+and so might two versions of one. The images have no safetensors; its format is read strictly
+(https://github.com/huggingface/safetensors, "Format").
 """
 
 from __future__ import annotations
@@ -12,21 +15,113 @@ import math
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from warpfront_checks.cases.bounds import Bound
+from warpfront_checks.cases.measured import Limits
 from warpfront_checks.claims import Claims
-from warpfront_checks.golden.suite import CASES, compute
+from warpfront_checks.executing import differentiated
 from warpfront_checks.hardware import Hardware
 from warpfront_checks.precision import DTYPES, precision_settings, require_full_precision
 from warpfront_checks.results import write_json
 from warpfront_checks.torch_devices import read_arch_list, read_facts, telling_variables
+
+Inputs = tuple[Tensor, ...]
+Tensors = Mapping[str, Tensor]
+Operation = Callable[..., Tensor]
+HEADS = 2
+
+
+@dataclass(frozen=True)
+class GoldenCase:
+    """An operation, and for each input its shape, deviation and mean."""
+
+    name: str
+    operation: Operation
+    inputs: tuple[tuple[tuple[int, ...], float, float], ...]
+
+    def make(self, dtype: torch.dtype, seed: int) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Return inputs and the gradient for the output, rounded to the dtype, on the CPU."""
+        generator = torch.Generator().manual_seed(seed)
+        drawn = [
+            (torch.randn(s, generator=generator) * scale + mean) for s, scale, mean in self.inputs
+        ]
+        inputs = tuple(x.to(dtype) for x in drawn)
+        output = self.operation(*(x.double() for x in inputs))
+        return inputs, torch.randn(output.shape, generator=generator).to(dtype)
+
+    def expect(self, inputs: Inputs, cotangent: Tensor) -> dict[str, tuple[Tensor, Bound]]:
+        """Return float64 and the bound of each tensor, for `out` and `grad/N`."""
+        exact = differentiated(self.operation, [x.double() for x in inputs], cotangent.double())
+        cpu = differentiated(self.operation, inputs, cotangent)
+        terms = float(cotangent.double().abs().sum())
+        bounds = [
+            Limits.by_cpu(x, wide, x, x.dtype, added=terms / wide.numel() * (n > 0)).bound
+            for n, (x, wide) in enumerate(zip(cpu, exact, strict=True))
+        ]
+        return dict(zip(names_of(len(inputs)), zip(exact, bounds, strict=True), strict=True))
+
+
+def names_of(inputs: int) -> tuple[str, ...]:
+    """Return the names of the output and of the gradient of each input."""
+    return ("out", *(f"grad/{n}" for n in range(inputs)))
+
+
+Compute = Callable[[Operation, Inputs, Tensor, str], Tensors]
+
+
+def compute(operation: Operation, inputs: Inputs, cotangent: Tensor, device: str) -> Tensors:
+    """Return `out` and `grad/N` of a device, where they are. Tests put faulty ones here."""
+    computed = differentiated(operation, [x.to(device) for x in inputs], cotangent.to(device))
+    return dict(zip(names_of(len(inputs)), computed, strict=True))
+
+
+def _attention(*inputs: Tensor) -> Tensor:
+    q, k, v = (x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for x in inputs)
+    return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2)
+
+
+CASES = (
+    GoldenCase(
+        "linear",
+        functional.linear,
+        (((17, 33), 1.0, 0.0), ((9, 33), 33**-0.5, 0.0), ((9,), 0.5, 0.0)),
+    ),
+    GoldenCase(
+        "linear of 513 terms",
+        functional.linear,
+        (((2, 513), 1.0, 0.0), ((3, 513), 513**-0.5, 0.0)),
+    ),
+    GoldenCase(
+        "convolution",
+        partial(functional.conv2d, padding=1, stride=2),
+        (((2, 3, 7, 7), 1.0, 0.0), ((5, 3, 3, 3), 27**-0.5, 0.0), ((5,), 0.5, 0.0)),
+    ),
+    GoldenCase("gelu", functional.gelu, (((129,), 2.0, 0.0),)),
+    GoldenCase("silu", functional.silu, (((127,), 2.0, 0.0),)),
+    GoldenCase(
+        "layer norm",
+        lambda x, weight, bias: functional.layer_norm(x, x.shape[-1:], weight, bias),
+        (((7, 65), 1.0, 0.5), ((65,), 0.2, 1.0), ((65,), 0.5, 0.0)),
+    ),
+    GoldenCase(
+        "batch norm",
+        lambda x, *rest: functional.batch_norm(x, None, None, *rest, training=True),
+        (((3, 5, 5, 5), 1.0, 0.5), ((5,), 0.2, 1.0), ((5,), 0.5, 0.0)),
+    ),
+    GoldenCase("attention", _attention, tuple(((1, 33, 32), 1.0, 0.0) for _ in range(3))),
+)
+BY_NAME = {case.name: case for case in CASES}
+
 
 SCHEMA = 1
 SHIPPED = Path(__file__).with_name("files")
@@ -88,69 +183,55 @@ def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[st
     data = to_bytes(tensors, {"format": "pt", "warpfront": f"golden {SCHEMA}"})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    manifest = path.with_suffix(".json")
-    write_json(
-        manifest,
-        {
-            "schema": SCHEMA,
-            "file": path.name,
-            "sha256": hashlib.sha256(data).hexdigest(),
-            "tensors": {name: _hash(tensor) for name, tensor in tensors.items()},
-            "vendor": claims.vendor,
-            "arch": claims.target,
-            "device": claims.device,
-            "provenance": _provenance(hardware),
-        },
-    )
-    return manifest
+    document = {
+        "schema": SCHEMA,
+        "file": path.name,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "tensors": {name: _hash(tensor) for name, tensor in tensors.items()},
+        "vendor": claims.vendor,
+        "arch": claims.target,
+        "device": claims.device,
+        "provenance": _provenance(hardware),
+    }
+    write_json(path.with_suffix(".json"), document)
+    return path.with_suffix(".json")
 
 
 def read_golden(path: Path) -> Golden:
     """Return a golden file by its tensors' path. Raise `GoldenError` for a wrong hash."""
-    manifest = _read_manifest(path.with_suffix(".json"))
+    file = path.with_suffix(".json")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise GoldenError(f"{file}: the manifest cannot be read: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
+        raise GoldenError(f"{file}: the manifest is not of schema {SCHEMA}")
+    texts, objects = ("sha256", "vendor", "arch", "device"), ("tensors", "provenance")
+    for field, kind in {**dict.fromkeys(texts, str), **dict.fromkeys(objects, dict)}.items():
+        if not isinstance(manifest.get(field), kind):
+            raise GoldenError(f"{file}: {field} is missing or not of its type")
     try:
         data = path.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != manifest["sha256"]:
+            what = f"sha256 is {digest}, its manifest says {manifest['sha256']}"
+            raise GoldenError(f"{path}: wrong hash: {what}")
+        tensors = from_bytes(data)
     except OSError as error:
         raise GoldenError(f"{path}: {error.strerror}") from error
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != manifest["sha256"]:
-        what = f"sha256 is {digest}, its manifest says {manifest['sha256']}"
-        raise GoldenError(f"{path}: wrong hash: {what}")
-    try:
-        tensors = from_bytes(data)
     except TensorsError as error:
         raise GoldenError(f"{path}: {error}") from error
     listed = manifest["tensors"]
     for name in sorted({*tensors, *listed}):
         if name not in tensors or _hash(tensors[name]) != listed.get(name):
             raise GoldenError(f"{path}: wrong hash: {name} is not what its manifest lists")
-    return Golden(
-        name=path.stem,
-        vendor=manifest["vendor"],
-        arch=manifest["arch"],
-        device=manifest["device"],
-        tensors=tensors,
-        provenance=manifest["provenance"],
-    )
+    facts = {field: manifest[field] for field in ("vendor", "arch", "device", "provenance")}
+    return Golden(name=path.stem, tensors=tensors, **facts)
 
 
 def shipped() -> tuple[Path, ...]:
     """Return the golden files of this package."""
     return tuple(sorted(SHIPPED.glob("*.safetensors")))
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise GoldenError(f"{path}: the manifest cannot be read: {error}") from error
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise GoldenError(f"{path}: the manifest is not of schema {SCHEMA}")
-    kinds = {"sha256": str, "tensors": dict, "vendor": str, "arch": str, "device": str}
-    for field, kind in {**kinds, "provenance": dict}.items():
-        if not isinstance(document.get(field), kind):
-            raise GoldenError(f"{path}: {field} is missing or not of its type")
-    return document
 
 
 def _hash(tensor: Tensor) -> str:
@@ -228,25 +309,6 @@ def from_bytes(data: bytes) -> dict[str, Tensor]:
     """Return the tensors in a file. Raise `TensorsError` for whatever the format does not
     allow: every byte behind the header belongs to exactly one tensor.
     """
-    header, body = _header(data)
-    places = {name: _entry(name, entry) for name, entry in header.items()}
-    end = 0
-    for name, (_, _, start, stop) in sorted(places.items(), key=lambda item: item[1][2:]):
-        if start != end:
-            raise TensorsError(f"{name}: its bytes do not follow the ones before")
-        end = stop
-    if end != len(body):
-        raise TensorsError(f"the header speaks of {end} bytes, the file has {len(body)}")
-    entries = places.items()
-    return {
-        name: torch.frombuffer(bytearray(body[a:b]), dtype=dtype).reshape(shape)
-        if a < b
-        else torch.zeros(shape, dtype=dtype)
-        for name, (dtype, shape, a, b) in entries
-    }
-
-
-def _header(data: bytes) -> tuple[dict[str, Any], bytes]:
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     if len(data) < _LENGTH_BYTES or length > min(len(data) - _LENGTH_BYTES, _LONGEST_HEADER):
         raise TensorsError("no safetensors file: it ends within its header")
@@ -258,7 +320,20 @@ def _header(data: bytes) -> tuple[dict[str, Any], bytes]:
     if not isinstance(header, dict):
         raise TensorsError("no safetensors file: its header is no object")
     header.pop("__metadata__", None)
-    return header, body
+    places = {name: _entry(name, entry) for name, entry in header.items()}
+    end = 0
+    for name, (_, _, start, stop) in sorted(places.items(), key=lambda item: item[1][2:]):
+        if start != end:
+            raise TensorsError(f"{name}: its bytes do not follow the ones before")
+        end = stop
+    if end != len(body):
+        raise TensorsError(f"the header speaks of {end} bytes, the file has {len(body)}")
+    return {
+        name: torch.frombuffer(bytearray(body[a:b]), dtype=dtype).reshape(shape)
+        if a < b
+        else torch.zeros(shape, dtype=dtype)
+        for name, (dtype, shape, a, b) in places.items()
+    }
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,8 +16,18 @@ from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims
-from warpfront_checks.golden.files import Golden, GoldenError, make_golden, read_golden, shipped
-from warpfront_checks.golden.suite import BY_NAME, CASES, Compute, Tensors, compute
+from warpfront_checks.golden.files import (
+    BY_NAME,
+    CASES,
+    Compute,
+    Golden,
+    GoldenError,
+    Tensors,
+    compute,
+    make_golden,
+    read_golden,
+    shipped,
+)
 from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.precision import (
     DTYPES,
@@ -71,15 +81,15 @@ def _checks(
     except GoldenError as error:
         broken = finding_from(error)
         return [Check(name=name, find=lambda: broken)]
-    checks = [Check(name=name, find=functools.partial(complete, golden, claims.device))]
+    checks = [Check(name=name, find=partial(complete, golden, claims.device))]
     for case, dtype in golden.entries():
         label = f"{path.stem}: {case} {dtype}"
         obstacle = obstacles.get(dtype, f"{dtype} is not known")
         if obstacle and dtype not in REQUIRED[claims.device]:
             recorder.note_unclaimed(label, f"{dtype} is not computed here: {obstacle}")
-            continue
-        find = functools.partial(check_case, golden, case, dtype, claims.device, run)
-        checks.append(Check(name=label, find=find))
+        else:
+            find = partial(check_case, golden, case, dtype, claims.device, run)
+            checks.append(Check(name=label, find=find))
     return checks
 
 
@@ -135,7 +145,7 @@ def main(arguments: list[str]) -> int:
 def _check_file(path: Path, claims: Claims) -> int:
     try:
         golden = read_golden(path.with_suffix(".safetensors"))
-        findings = [(f"file {golden.name}", complete(golden, claims.device))]
+        findings = {f"file {golden.name}": complete(golden, claims.device)}
         for case, dtype in golden.entries():
             obstacle = probe(DTYPES[dtype], claims.device) if dtype in DTYPES else "unknown"
             if obstacle:
@@ -145,13 +155,13 @@ def _check_file(path: Path, claims: Claims) -> int:
                 finding = check_case(golden, case, dtype, claims.device)
             except RuntimeError as error:  # out of memory, or a device that breaks down
                 finding = finding_from(error)
-            findings.append((f"{case} {dtype}", finding))
+            findings[f"{case} {dtype}"] = finding
     except GoldenError as error:
         sys.stderr.write(f"error: {error}\n  hint: make it anew with `golden make`\n")
         return 2
-    sys.stdout.write(table(golden, findings))
-    bad = [(name, finding) for name, finding in findings if finding.outcome != PASSED]
-    for name, finding in bad:
+    sys.stdout.write(table(golden, [*findings.items()]))
+    bad = {name: each for name, each in findings.items() if each.outcome != PASSED}
+    for name, finding in bad.items():
         sys.stdout.write(f"{finding.outcome}: {name}: {finding.reason}\n")
     sys.stdout.write(f"{len(findings) - len(bad)} of {len(findings)} passed on {claims.target}\n")
     return 1 if bad else 0
@@ -177,22 +187,21 @@ def check_case(
         if missing := sorted({*ours} ^ {*part}):
             raise GoldenError(f"{golden.name}: {missing[0]} is missing or not known")
     computed = run(case.operation, inputs, cotangent, device)
-    faults = list(_reference_faults(ours, stored))
-    faults += _placement_faults(computed, vectors, device)
+    faults = [*_faults_before_numbers(ours, stored, computed, vectors, device)]
     pairs = {} if faults else {n: (computed[n], vectors[n]) for n in ours}
     ways = {name: _ways(*ours[name], *pair) for name, pair in pairs.items()}
     # The two against float64 decide. Apart by more than both bounds while each is within its own
     # cannot be: the sum is the triangle's.
-    sides = {"here": "this device", "maker": f"the maker ({golden.vendor} {golden.arch})"}
+    maker = f"{golden.vendor} {golden.arch}"
     faults += [
         f"{name}: {who} is off by {three[way].used:.3g} times its bound"
         for name, three in ways.items()
-        for way, who in sides.items()
+        for way, who in (("here", "this device"), ("maker", f"the maker ({maker})"))
         if three[way].fault
     ]
     shares = {n: {w: float(f"{v.used:.4g}") for w, v in three.items()} for n, three in ways.items()}
     details: dict[str, object] = {
-        "maker": f"{golden.vendor} {golden.arch}",
+        "maker": maker,
         "three_ways": shares,
         "profiles": counted(three["here"].profiles for three in ways.values()),
         "faults": faults,
@@ -201,6 +210,28 @@ def check_case(
         return failed(f"{case_name} in {dtype}: {faults[0]}", **details)
     largest, apart = (max(each[way] for each in shares.values()) for way in ("here", "apart"))
     return passed(f"here {largest:.2f} of the bound, apart {apart:.2f} of both", **details)
+
+
+def _faults_before_numbers(
+    ours: Expected, stored: Tensors, computed: Tensors, vectors: Tensors, device: str
+) -> Iterator[str]:
+    """Yield float64 references that differ by more than the order of sums, then results that are
+    missing, of another device or of another form.
+    """
+    for name, (exact, _) in ours.items():
+        slack = _REFERENCE_SLACK * (float(exact.abs().max()) + 1)
+        if fault := judge(stored[name], exact, Bound(slack=slack)).fault:
+            differ = "the float64 references differ: this CPU or the maker's computes wrong"
+            yield f"{name}: {differ}: {fault}"
+    for name, expected in vectors.items():
+        value = computed.get(name)
+        if value is None:
+            yield f"{name}: missing"
+        elif value.device.type != device:
+            yield f"{name}: computed on {value.device.type}, not on {device}"
+        elif value.dtype != expected.dtype or value.shape != expected.shape:
+            found, wanted = (f"{x.dtype} {tuple(x.shape)}" for x in (value, expected))
+            yield f"{name}: {found}, expected {wanted}"
 
 
 def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
@@ -214,27 +245,6 @@ def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
             cells = [f"{number:.3f}" for number in numbers]
             lines.append(f"{name + ' ' + tensor:<36}{cells[0]:>20}{cells[1]:>14}{cells[2]:>22}")
     return "\n".join(lines) + "\n"
-
-
-def _reference_faults(ours: Expected, stored: dict[str, Tensor]) -> Iterator[str]:
-    """This CPU's float64 and the maker's are the same but for the order of sums."""
-    for name, (exact, _) in ours.items():
-        slack = _REFERENCE_SLACK * (float(exact.abs().max()) + 1)
-        if fault := judge(stored[name], exact, Bound(slack=slack)).fault:
-            differ = "the float64 references differ: this CPU or the maker's computes wrong"
-            yield f"{name}: {differ}: {fault}"
-
-
-def _placement_faults(computed: Tensors, vectors: Tensors, device: str) -> Iterator[str]:
-    for name, expected in vectors.items():
-        value = computed.get(name)
-        if value is None:
-            yield f"{name}: missing"
-        elif value.device.type != device:
-            yield f"{name}: computed on {value.device.type}, not on {device}"
-        elif value.dtype != expected.dtype or value.shape != expected.shape:
-            found, wanted = (f"{x.dtype} {tuple(x.shape)}" for x in (value, expected))
-            yield f"{name}: {found}, expected {wanted}"
 
 
 def _ways(exact: Tensor, bound: Bound, computed: Tensor, vector: Tensor) -> dict[str, Verdict]:

@@ -12,8 +12,7 @@ from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.nvidia_devices import read_nvidia
 from warpfront_checks.hardware.processor import read_processor
 from warpfront_checks.hardware.recording import Recording
-from warpfront_checks.hardware.values import Hardware
-from warpfront_checks.hardware.visibility import resolve_visibility
+from warpfront_checks.hardware.values import Hardware, resolve_visibility
 
 __all__ = ["Hardware", "Machine", "read_hardware"]
 

@@ -7,7 +7,6 @@ access to the nodes is tested separately. rocm-smi is gone from ROCm 10.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -15,7 +14,13 @@ from typing import Any
 
 from warpfront_checks.hardware.kernel_view import KFD, decode_gfx, kfd_nodes, read_properties
 from warpfront_checks.hardware.machine_reader import Machine
-from warpfront_checks.hardware.values import Accelerator, Detected, device_table, gfx_family
+from warpfront_checks.hardware.values import (
+    Accelerator,
+    Detected,
+    device_table,
+    gfx_family,
+    read_json,
+)
 
 # heap_type of a memory bank: 0 is the system's, 1 and 2 are the device's own.
 _DEVICE_HEAPS = {1, 2}
@@ -23,30 +28,36 @@ _DEVICE_HEAPS = {1, 2}
 
 def read_amd(reader: Machine) -> Detected:
     """Return devices in the kernel's order, which is the runtime's; without KFD, the tools'."""
-    nodes = enumerate(kfd_nodes(reader))
-    devices = tuple(_kfd_device(reader, *node, index) for index, node in nodes)
+    devices, problems = tuple(_kfd_devices(reader)), []
     source, named = "", tuple[Accelerator, ...]()
     for argv, read in _TOOLS.items():
         if not named:  # later ones, being slow, do not run
             source, rows = argv[0], read(reader.run(argv).text)
             named = tuple(_named(index, *row) for index, row in enumerate(rows))
-    problems = []
     if devices and named and len(devices) != len(named):
         problems.append(f"KFD shows {len(devices)} GPUs, {source} {len(named)}")
     elif devices and named:
+        pairs = [*zip(devices, named, strict=True)]
         problems += [
             f"GPU {kfd.index}: KFD says {kfd.arch}, {source} says {tool.arch}"
-            for kfd, tool in zip(devices, named, strict=True)
+            for kfd, tool in pairs
             if tool.arch and tool.arch != kfd.arch
         ]
         devices = tuple(
             replace(
                 kfd, name=kfd.name or tool.name, memory_bytes=kfd.memory_bytes or tool.memory_bytes
             )
-            for kfd, tool in zip(devices, named, strict=True)
+            for kfd, tool in pairs
         )
-    if devices and not all(device.usable for device in devices):
-        problems.append(_locked_out(reader))
+    if not all(device.usable for device in devices):
+        access = reader.access("/dev/kfd")
+        why = "a render node below /dev/dri is missing or may not be opened by this user"
+        if access is None:
+            why = "the kernel has AMD GPUs, but there is no /dev/kfd here: "
+            why += "the container was given none"
+        elif not access:
+            why = "/dev/kfd may not be opened by this user: add its owning group"
+        problems.append(why)
     module = (reader.text("/sys/module/amdgpu/version") or "").strip()
     loaded = bool(reader.names("/sys/module/amdgpu"))
     return Detected(
@@ -57,35 +68,25 @@ def read_amd(reader: Machine) -> Detected:
     )
 
 
-def _kfd_device(
-    reader: Machine, node: str, properties: Mapping[str, int], index: int
-) -> Accelerator:
-    arch = decode_gfx(properties["gfx_target_version"])
-    per_unit = properties.get("simd_per_cu", 0)
-    units = properties["simd_count"] // per_unit if per_unit else 0
-    folder = f"{KFD}/{node}/mem_banks"
-    files = (reader.text(f"{folder}/{bank}/properties") or "" for bank in reader.names(folder))
-    own = [bank for bank in map(read_properties, files) if bank.get("heap_type") in _DEVICE_HEAPS]
-    # Newer kernels have 0 for `local_mem_size`.
-    memory = sum(bank.get("size_in_bytes", 0) for bank in own) or properties.get(
-        "local_mem_size", 0
-    )
-    device = _named(index, arch, "", memory, units)
-    render = f"/dev/dri/renderD{properties.get('drm_render_minor', 0)}"
-    return replace(
-        device,
-        wave=properties.get("wave_front_size") or device.wave,
-        usable=bool(reader.access("/dev/kfd")) and bool(reader.access(render)),
-    )
-
-
-def _locked_out(reader: Machine) -> str:
-    if reader.access("/dev/kfd") is None:
-        why = "there is no /dev/kfd here: the container was given none"
-        return f"the kernel has AMD GPUs, but {why}"
-    if not reader.access("/dev/kfd"):
-        return "/dev/kfd may not be opened by this user: add its owning group"
-    return "a render node below /dev/dri is missing or may not be opened by this user"
+def _kfd_devices(reader: Machine) -> Iterator[Accelerator]:
+    for index, (node, properties) in enumerate(kfd_nodes(reader)):
+        per_unit = properties.get("simd_per_cu", 0)
+        units = properties["simd_count"] // per_unit if per_unit else 0
+        folder = f"{KFD}/{node}/mem_banks"
+        files = (reader.text(f"{folder}/{bank}/properties") or "" for bank in reader.names(folder))
+        banks = [*map(read_properties, files)]
+        sizes = [
+            bank.get("size_in_bytes", 0) for bank in banks if bank.get("heap_type") in _DEVICE_HEAPS
+        ]
+        # Newer kernels have 0 for `local_mem_size`.
+        memory = sum(sizes) or properties.get("local_mem_size", 0)
+        device = _named(index, decode_gfx(properties["gfx_target_version"]), "", memory, units)
+        render = f"/dev/dri/renderD{properties.get('drm_render_minor', 0)}"
+        yield replace(
+            device,
+            wave=properties.get("wave_front_size") or device.wave,
+            usable=bool(reader.access("/dev/kfd")) and bool(reader.access(render)),
+        )
 
 
 # Of a device: architecture, name, bytes of memory, compute units; unknown values are empty or 0.
@@ -94,7 +95,7 @@ _Row = tuple[str, str, int, int]
 
 def _read_amd_smi(text: str) -> Iterator[_Row]:
     """Yield the devices of a list of GPUs, below `gpu_data` since ROCm 6.4 or so."""
-    document = _json(text)
+    document = read_json(text)
     rows = document.get("gpu_data", []) if isinstance(document, dict) else document
     for row in rows if isinstance(rows, list) else []:
         asic, vram = (_fields(row, name) for name in ("asic", "vram"))
@@ -109,7 +110,7 @@ def _read_rocm_smi(text: str) -> Iterator[_Row]:
     """`{"card0": {"Card Series": ..., "GFX Version": ..., "VRAM Total Memory (B)": ...}}`; the case
     of the keys changed between releases.
     """
-    document = _json(text)
+    document = read_json(text)
     for card in sorted(
         document if isinstance(document, dict) else {}, key=lambda card: _number(card[4:])
     ):
@@ -162,15 +163,6 @@ def _toolkits(reader: Machine) -> dict[str, str]:
         return {"rocm": release.split("-")[0]}
     hip = reader.run(("hipconfig", "--version")).text.strip()
     return {"hip": hip.split("-")[0]} if hip else {}
-
-
-def _json(text: str) -> Any:
-    """Return a tool's JSON; some print warnings before it."""
-    start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=0)
-    try:
-        return json.loads(text[start:]) if text.strip() else None
-    except ValueError:
-        return None
 
 
 def _fields(row: Any, name: str) -> dict[str, Any]:

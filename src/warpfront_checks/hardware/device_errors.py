@@ -9,7 +9,7 @@ errors for each block of a device (RAS; Linux, drivers/gpu/drm/amd/amdgpu/amdgpu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront_checks.hardware.amd_devices import read_amd
@@ -37,14 +37,21 @@ def read_health(reader: Machine, vendor: str) -> DeviceHealth | None:
     read = _READERS.get(vendor)
     if read is None:
         return None
-    devices = read(reader).accelerators
-    is_nvidia = vendor == "nvidia"
-    log = reader.run(("dmesg",)).text.splitlines() if is_nvidia else []
+    devices, log, uncorrected = read(reader).accelerators, [], {}
+    if vendor == "nvidia":
+        log = reader.run(("dmesg",)).text.splitlines()
+    else:
+        for card in reader.names(_CARDS):
+            folder = f"{_CARDS}/{card}/device/ras"
+            for name in reader.names(folder):
+                count = _UNCORRECTED.search(reader.text(f"{folder}/{name}") or "")
+                if name.endswith("_err_count") and count:
+                    uncorrected[f"{card} {name.removesuffix('_err_count')}"] = int(count[1])
     return DeviceHealth(
         # One that only the kernel's list of boards still has, has no architecture.
         answering=sum(device.usable and bool(device.arch) for device in devices),
         xids=frozenset(line for line in log if _XID.search(line)),
-        uncorrected={} if is_nvidia else dict(_uncorrected(reader)),
+        uncorrected=uncorrected,
     )
 
 
@@ -65,12 +72,3 @@ def mishaps(before: DeviceHealth | None, after: DeviceHealth | None) -> tuple[st
         if more > 0:
             problems.append(f"{more} uncorrected errors in {block}")
     return tuple(problems)
-
-
-def _uncorrected(reader: Machine) -> Iterator[tuple[str, int]]:
-    for card in reader.names(_CARDS):
-        folder = f"{_CARDS}/{card}/device/ras"
-        for name in reader.names(folder):
-            count = _UNCORRECTED.search(reader.text(f"{folder}/{name}") or "")
-            if name.endswith("_err_count") and count:
-                yield f"{card} {name.removesuffix('_err_count')}", int(count[1])

@@ -22,8 +22,16 @@ _HABANA = "0x1da3"
 def read_gaudi(reader: Machine) -> Detected:
     """Return devices from hl-smi; if it does not answer, unnamed ones by the kernel's nodes."""
     answer = reader.run(_QUERY)
-    rows = _read_query(answer.text)
-    nodes = _nodes(reader)
+    rows: list[tuple[str, str, int | None]] = []
+    for fields in csv.reader(answer.text.splitlines(), skipinitialspace=True):
+        if len(fields) != _COLUMNS or not fields[0].isdecimal():
+            continue
+        memory = re.match(r"([0-9]+) ?MiB", fields[4])
+        rows.append((fields[2], fields[3], int(memory[1]) * 2**20 if memory else None))
+    names = [name for name in reader.names("/dev/accel") if re.fullmatch(r"accel[0-9]+", name)]
+    files = {name: f"/sys/class/accel/{name}/device/vendor" for name in names}
+    vendors = {name: (reader.text(file) or "").strip() for name, file in files.items()}
+    nodes = [f"/dev/accel/{name}" for name in names if vendors[name] == _HABANA]
     usable = bool(nodes) and all(reader.access(node) for node in nodes)
     units = device_table()["gaudi"]["units"]
     devices = tuple(
@@ -57,25 +65,6 @@ def gaudi_arch(name: str) -> str:
     return board or (f"gaudi{spelled[1]}" if spelled else "")
 
 
-def _read_query(text: str) -> list[tuple[str, str, int | None]]:
-    """Return (name, driver, memory) of each row; the header and other lines are skipped."""
-    rows: list[tuple[str, str, int | None]] = []
-    for fields in csv.reader(text.splitlines(), skipinitialspace=True):
-        if len(fields) != _COLUMNS or not fields[0].isdecimal():
-            continue
-        memory = re.match(r"([0-9]+) ?MiB", fields[4])
-        rows.append((fields[2], fields[3], int(memory[1]) * 2**20 if memory else None))
-    return rows
-
-
-def _nodes(reader: Machine) -> list[str]:
-    """/dev/accel/accelN of Habana's: other vendors' accelerators live there too."""
-    names = [name for name in reader.names("/dev/accel") if re.fullmatch(r"accel[0-9]+", name)]
-    files = {name: f"/sys/class/accel/{name}/device/vendor" for name in names}
-    vendors = {name: (reader.text(file) or "").strip() for name, file in files.items()}
-    return [f"/dev/accel/{name}" for name in names if vendors[name] == _HABANA]
-
-
 _CARDS = "/sys/class/drm"
 _INTEL = "0x8086"
 _DRIVERS = ("xe", "i915")
@@ -83,19 +72,24 @@ _DRIVERS = ("xe", "i915")
 
 def read_intel(reader: Machine) -> Detected:
     """Return devices in the kernel's order of cards, each with its render node."""
+    boards: dict[str, str] = device_table()["intel"]["boards"]
     cards = [name for name in reader.names(_CARDS) if re.fullmatch(r"card[0-9]+", name)]
-    cards.sort(key=lambda name: int(name[4:]))
-    found = [(card, arch) for card in cards if (arch := _arch(reader, card))]
-    devices = tuple(
-        Accelerator(
-            vendor="intel", index=index, arch=arch, usable=bool(reader.access(_node(reader, card)))
-        )
-        for index, (card, arch) in enumerate(found)
-    )
+    devices: list[Accelerator] = []
+    for card in sorted(cards, key=lambda name: int(name[4:])):
+        folder = f"{_CARDS}/{card}/device"
+        pci = [(reader.text(f"{folder}/{name}") or "").strip() for name in ("vendor", "device")]
+        board = pci[1].removeprefix("0x")
+        arch = next((arch for start, arch in boards.items() if board.startswith(start)), "")
+        if arch and pci[0] == _INTEL:
+            nodes = (name for name in reader.names(f"{folder}/drm") if name.startswith("renderD"))
+            usable = bool(reader.access(f"/dev/dri/{next(nodes, '')}"))
+            devices.append(
+                Accelerator(vendor="intel", index=len(devices), arch=arch, usable=usable)
+            )
     shut = not all(device.usable for device in devices)
-    loaded = [name for name in _DRIVERS if found and reader.names(f"/sys/module/{name}")]
+    loaded = [name for name in _DRIVERS if devices and reader.names(f"/sys/module/{name}")]
     return Detected(
-        accelerators=devices,
+        accelerators=tuple(devices),
         drivers=dict.fromkeys(loaded, "the kernel's own"),
         problems=("render nodes of Intel's GPUs may not be opened by this user",) if shut else (),
     )
@@ -109,16 +103,3 @@ def intel_arch(architecture: int) -> str:
     core = architecture >> 8
     names: dict[str, str] = device_table()["intel"]["cores"]
     return names.get(f"{core >> 22}.{core >> 14 & 0xFF}", "")
-
-
-def _arch(reader: Machine, card: str) -> str:
-    if (reader.text(f"{_CARDS}/{card}/device/vendor") or "").strip() != _INTEL:
-        return ""
-    device = (reader.text(f"{_CARDS}/{card}/device/device") or "").strip().removeprefix("0x")
-    boards: dict[str, str] = device_table()["intel"]["boards"]
-    return next((arch for start, arch in boards.items() if device.startswith(start)), "")
-
-
-def _node(reader: Machine, card: str) -> str:
-    names = reader.names(f"{_CARDS}/{card}/device/drm")
-    return next((f"/dev/dri/{name}" for name in names if name.startswith("renderD")), "")

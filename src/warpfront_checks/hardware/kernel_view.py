@@ -70,11 +70,6 @@ def read_properties(text: str) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-def _kfd_boards(reader: Machine) -> Iterator[str]:
-    for node, properties in kfd_nodes(reader):
-        yield f"kfd {node} {decode_gfx(properties['gfx_target_version'])}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Places:
     nodes: str
@@ -92,7 +87,13 @@ _PLACES = {
         boards=lambda reader: (" ".join(board).strip() for board in nvidia_boards(reader)),
     ),
     "amd": _Places(
-        nodes=r"/dev/kfd", drivers=("/sys/module/amdgpu",), pci="0x1002", boards=_kfd_boards
+        nodes=r"/dev/kfd",
+        drivers=("/sys/module/amdgpu",),
+        pci="0x1002",
+        boards=lambda reader: (
+            f"kfd {node} {decode_gfx(properties['gfx_target_version'])}"
+            for node, properties in kfd_nodes(reader)
+        ),
     ),
     "gaudi": _Places(
         nodes=r"/dev/(accel/accel|hl)[0-9]+",

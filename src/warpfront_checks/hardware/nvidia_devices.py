@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from warpfront_checks.hardware.kernel_view import NVIDIA_PROC, nvidia_boards
 from warpfront_checks.hardware.machine_reader import Machine
-from warpfront_checks.hardware.values import Accelerator, Detected, device_table
+from warpfront_checks.hardware.values import Accelerator, Detected, device_table, read_json
 
 # Query fields: `nvidia-smi --help-query-gpu`.
 _FIELDS = "--query-gpu=index,name,compute_cap,driver_version,memory.total"
@@ -24,16 +25,34 @@ def read_nvidia(reader: Machine) -> Detected:
     match = re.search(r"NVRM version:.*?\s([0-9]+\.[0-9.]+)\s", version)
     kernel = match[1] if match else ""
     names = [name for _, name in nvidia_boards(reader)]
-    boards = [{"index": index, "name": name} for index, name in enumerate(names)]
-    answer = reader.run(_QUERY)
-    smi = _read_query(answer.text)
+    boards: list[dict[str, Any]] = [{"index": n, "name": name} for n, name in enumerate(names)]
+    answer, toolkits = reader.run(_QUERY), _toolkits(reader)
+    smi = [*_rows(answer.text)]
     if not (kernel or boards or smi or answer.status is not None):
-        return Detected(toolkits=_toolkits(reader))
-    nvml = _read_nvml(reader.run(("warpfront-nvml",)).text)
+        return Detected(toolkits=toolkits)
+    document = read_json(reader.run(("warpfront-nvml",)).text)
+    nvml: dict[str, Any] = document if isinstance(document, dict) else {}
     nodes = [f"/dev/{name}" for name in reader.names("/dev") if _NODE.match(name)]
     usable = all(reader.access(node) for node in ("/dev/nvidiactl", *nodes))
-    rows = smi or nvml.get("devices") or boards
-    devices = tuple(_accelerator(row, nvml, usable=usable) for row in rows)
+    # A device of a source is completed from NVML's row of its index and name.
+    twins = {(row["index"], row["name"]): row for row in nvml.get("devices", [])}
+    table, devices = device_table()["nvidia"], []
+    for row in smi or nvml.get("devices") or boards:
+        twin = twins.get((row["index"], row["name"]), {})
+        arch = str(row.get("arch") or twin.get("arch") or "")
+        cores, lanes = twin.get("cores"), table["lanes"].get(arch)
+        device = Accelerator(
+            vendor="nvidia",
+            index=int(row["index"]),
+            name=str(row["name"]),
+            arch=arch,
+            memory_bytes=twin.get("memory_bytes") or row.get("memory_bytes"),
+            units=cores // lanes if cores and lanes else None,
+            cores=cores,
+            wave=table["wave"],
+            usable=usable,
+        )
+        devices.append(device)
     problems = []
     if answer.status != 0 and (kernel or boards):
         lines = (answer.complaint or answer.output).strip().splitlines()
@@ -44,66 +63,27 @@ def read_nvidia(reader: Machine) -> Detected:
     if devices and not usable:
         problems.append("the NVIDIA device nodes may not be opened by this user")
     driver = next((str(row["driver"]) for row in smi), "") or str(nvml.get("driver", "")) or kernel
-    toolkits = _toolkits(reader)
-    if nvml.get("cuda"):
-        toolkits["cuda driver"] = str(nvml["cuda"])
     return Detected(
-        accelerators=devices,
+        accelerators=tuple(devices),
         drivers={"nvidia": driver} if driver else {},
-        toolkits=toolkits,
+        toolkits=toolkits | ({"cuda driver": str(nvml["cuda"])} if nvml.get("cuda") else {}),
         problems=tuple(problems),
     )
 
 
-def _read_query(text: str) -> list[dict[str, Any]]:
-    """Return rows of `nvidia-smi --query-gpu`. Lines that are no rows (warnings) are skipped."""
-    rows = []
+def _rows(text: str) -> Iterator[dict[str, Any]]:
+    """Yield rows of `nvidia-smi --query-gpu`. Lines that are no rows (warnings) are skipped."""
     for fields in csv.reader(text.splitlines(), skipinitialspace=True):
-        if len(fields) != 5 or not fields[0].isdecimal():
-            continue
-        index, name, capability, driver, memory = fields
-        match = re.fullmatch(r"([0-9]+)\.([0-9]+)", capability)
-        rows.append(
-            {
+        if len(fields) == 5 and fields[0].isdecimal():
+            index, name, capability, driver, memory = fields
+            match = re.fullmatch(r"([0-9]+)\.([0-9]+)", capability)
+            yield {
                 "index": int(index),
                 "name": name,
                 "arch": f"sm_{match[1]}{match[2]}" if match else "",
                 "driver": driver,
                 "memory_bytes": int(memory) * 2**20 if memory.isdecimal() else None,
             }
-        )
-    return rows
-
-
-def _read_nvml(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text) if text else {}
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
-
-
-def _accelerator(row: dict[str, Any], nvml: dict[str, Any], *, usable: bool) -> Accelerator:
-    """Return a device of a source, completed from NVML's row of its index and name."""
-    same = (row["index"], row["name"])
-    twins = (
-        device for device in nvml.get("devices", []) if (device["index"], device["name"]) == same
-    )
-    twin: dict[str, Any] = next(twins, {})
-    table = device_table()["nvidia"]
-    arch = str(row.get("arch") or twin.get("arch") or "")
-    cores, lanes = twin.get("cores"), table["lanes"].get(arch)
-    return Accelerator(
-        vendor="nvidia",
-        index=int(row["index"]),
-        name=str(row["name"]),
-        arch=arch,
-        memory_bytes=twin.get("memory_bytes") or row.get("memory_bytes"),
-        units=cores // lanes if cores and lanes else None,
-        cores=cores,
-        wave=table["wave"],
-        usable=usable,
-    )
 
 
 def _toolkits(reader: Machine) -> dict[str, str]:

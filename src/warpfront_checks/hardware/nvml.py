@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 _LIBRARY = "libnvidia-ml.so.1"
@@ -85,43 +84,36 @@ def read_nvml_state(library: Any, uuid: str = "") -> dict[str, object]:
     """Return what the device of this UUID, or the only one, reports. Raise `NvmlError`."""
     _call(library.nvmlInit_v2)
     try:
-        return dict(_state(library, _handle(library, uuid)))
+        handle, count, code = ctypes.c_void_p(), ctypes.c_uint(), 0
+        if uuid:
+            code = library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle))
+        if code or not uuid:
+            library.nvmlDeviceGetCount_v2(ctypes.byref(count))
+            if count.value != 1:
+                which = f"none is {uuid or 'named'} (NVML's {code})"
+                raise NvmlError(f"{count.value} devices, and {which}")
+            _call(library.nvmlDeviceGetHandleByIndex_v2, 0, ctypes.byref(handle))
+        queries = (
+            ("clock_hertz", library.nvmlDeviceGetClockInfo, (_SM_CLOCK,), 1e6),
+            ("memory_clock_hertz", library.nvmlDeviceGetClockInfo, (_MEMORY_CLOCK,), 1e6),
+            ("power_watts", library.nvmlDeviceGetPowerUsage, (), 1e-3),
+            ("power_limit_watts", library.nvmlDeviceGetEnforcedPowerLimit, (), 1e-3),
+            ("temperature_celsius", library.nvmlDeviceGetTemperature, (_CORE_SENSOR,), 1),
+        )
+        state: dict[str, object] = {}
+        for name, function, arguments, scale in queries:
+            value = ctypes.c_uint()
+            if not function(handle, *arguments, ctypes.byref(value)):
+                state[name] = value.value * scale
+        reasons = ctypes.c_ulonglong()
+        if not library.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(reasons)):
+            state["clocks_event_reasons"] = reasons.value
+        count = ctypes.c_uint(0)
+        # A call with no room for them returns their number.
+        code = library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None)
+        return state | ({"processes": count.value} if code in {0, _TOO_SMALL} else {})
     finally:
         library.nvmlShutdown()
-
-
-def _handle(library: Any, uuid: str) -> Any:
-    handle, count = ctypes.c_void_p(), ctypes.c_uint()
-    code = library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(handle)) if uuid else 0
-    if uuid and not code:
-        return handle
-    library.nvmlDeviceGetCount_v2(ctypes.byref(count))
-    if count.value != 1:
-        raise NvmlError(f"{count.value} devices, and none is {uuid or 'named'} (NVML's {code})")
-    _call(library.nvmlDeviceGetHandleByIndex_v2, 0, ctypes.byref(handle))
-    return handle
-
-
-def _state(library: Any, handle: Any) -> Iterator[tuple[str, object]]:
-    queries = (
-        ("clock_hertz", library.nvmlDeviceGetClockInfo, (_SM_CLOCK,), 1e6),
-        ("memory_clock_hertz", library.nvmlDeviceGetClockInfo, (_MEMORY_CLOCK,), 1e6),
-        ("power_watts", library.nvmlDeviceGetPowerUsage, (), 1e-3),
-        ("power_limit_watts", library.nvmlDeviceGetEnforcedPowerLimit, (), 1e-3),
-        ("temperature_celsius", library.nvmlDeviceGetTemperature, (_CORE_SENSOR,), 1),
-    )
-    for name, function, arguments, scale in queries:
-        value = ctypes.c_uint()
-        if not function(handle, *arguments, ctypes.byref(value)):
-            yield name, value.value * scale
-    reasons = ctypes.c_ulonglong()
-    if not library.nvmlDeviceGetCurrentClocksThrottleReasons(handle, ctypes.byref(reasons)):
-        yield "clocks_event_reasons", reasons.value
-    count = ctypes.c_uint(0)
-    # A call with no room for them returns their number.
-    code = library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None)
-    if code in {0, _TOO_SMALL}:
-        yield "processes", count.value
 
 
 def _call(function: Any, *arguments: object) -> None:

@@ -105,7 +105,16 @@ class Recording(Machine):
 
     @property
     def evidence(self) -> tuple[ProbeRecord, ...]:
-        texts = {source: _text_of(answer) for source, answer in self._answers.items()}
+        texts = {}
+        for source, answer in self._answers.items():
+            if isinstance(answer, bool):
+                text = "can be opened" if answer else "may not be opened by this user"
+            elif isinstance(answer, str):
+                text = _beginning(answer)
+            else:
+                text = f"exit {answer.status}: {_beginning(answer.output or answer.complaint)}"
+                text = answer.complaint if answer.status is None else text
+            texts[source] = text
         return tuple(ProbeRecord(source=source, said=text) for source, text in texts.items())
 
     def text(self, path: str) -> str | None:
@@ -136,7 +145,14 @@ class Recording(Machine):
             if isinstance(answer, bool):
                 nodes[line] = answer
             elif isinstance(answer, str):
-                _write(folder / "files" / line.lstrip("/"), _blanked(_shortened(line, answer)))
+                lines: dict[tuple[str, int], str] = {}
+                for place, text in enumerate(answer.splitlines(keepends=True)):
+                    # Of a file that is not listed, every line.
+                    match = _KEPT[line].match(text) if line in _KEPT else None
+                    name = match[1] if match else ""
+                    if match or line not in _KEPT:
+                        lines.setdefault((name, place * (name in {"", "processor"})), text)
+                _write(folder / "files" / line.lstrip("/"), _blanked("".join(lines.values())))
             elif answer.status is not None or answer.complaint != "not found":
                 programs[line] = {"status": answer.status, "complaint": _blanked(answer.complaint)}
                 if answer.output:
@@ -154,30 +170,10 @@ class Recording(Machine):
         _write(folder / "recording.json", json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
-def _text_of(answer: _Stored) -> str:
-    if isinstance(answer, bool):
-        return "can be opened" if answer else "may not be opened by this user"
-    if isinstance(answer, str):
-        return _beginning(answer)
-    if answer.status is None:
-        return answer.complaint
-    return f"exit {answer.status}: {_beginning(answer.output or answer.complaint)}"
-
-
 def _beginning(text: str) -> str:
     lines = [line.strip() for line in text.strip().splitlines()]
     more = f" (and {len(lines) - 1} more lines)" if len(lines) > 1 else ""
     return (lines[0][:100] if lines else "nothing") + more
-
-
-def _shortened(path: str, text: str) -> str:
-    lines, fields = [], set()
-    for line in text.splitlines(keepends=True) if path in _KEPT else ():
-        match = _KEPT[path].match(line)
-        if match and (match[1] == "processor" or match[1] not in fields):
-            fields.add(match[1])
-            lines.append(line)
-    return "".join(lines) if path in _KEPT else text
 
 
 def _blanked(text: str) -> str:

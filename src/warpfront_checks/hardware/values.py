@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 from warpfront_checks.documents import packaged
@@ -91,12 +93,96 @@ class Hardware:
         return asdict(self)
 
 
-def device_table() -> Mapping[str, Any]:
+def device_table() -> dict[str, Any]:
     """Return facts that an architecture decides and sources lack: devices.json."""
-    table: Mapping[str, Any] = packaged("hardware/devices.json")
-    return table
+    return packaged("hardware/devices.json")
+
+
+def read_json(text: str) -> Any:
+    """Return a tool's JSON; some print warnings before it."""
+    start = min((place for place in (text.find("{"), text.find("[")) if place >= 0), default=0)
+    try:
+        return json.loads(text[start:]) if text.strip() else None
+    except ValueError:
+        return None
 
 
 def gfx_family(arch: str) -> str:
     """Return `gfx9` of `gfx942`, `gfx11` of `gfx1100`: without minor version and stepping."""
     return arch[:-2] if re.fullmatch(r"gfx[0-9]{1,2}[0-9a-f]{2}", arch) else ""
+
+
+# By vendor, the filters in their order: of each the first variable that is set decides; and what a
+# container's runtime reads, or changes the devices of a process in another way.
+_VARIABLES: Mapping[str, Mapping[str, Any]] = device_table()["visibility"]
+
+
+def variables_of(vendor: str) -> tuple[str, ...]:
+    """Return the variables that decide which of a vendor's devices a process sees."""
+    return (*chain(*_VARIABLES[vendor]["filters"]), *_VARIABLES[vendor]["others"])
+
+
+EVERY_VARIABLE = tuple(dict.fromkeys(chain(*map(variables_of, _VARIABLES))))
+
+
+def resolve_visibility(vendor: str, environment: Mapping[str, str], count: int) -> Visibility:
+    """Return the devices that a process with this environment sees among `count` of a vendor."""
+    names = variables_of(vendor)
+    variables = {name: environment[name] for name in names if name in environment}
+    problems = _amd_contradictions(variables) if vendor == "amd" else []
+    visible: tuple[int, ...] | None = tuple(range(count))
+    winners = []
+    for choice in _VARIABLES[vendor]["filters"]:
+        name = next((name for name in choice if name in variables), "")
+        if not name:
+            continue
+        known = 0 if visible is None else len(visible)
+        chosen = _chosen(variables[name], count if visible is None else known)
+        if chosen == () and known:
+            problems.append(f"{name}={variables[name]!r} hides all {known} devices")
+        both = visible is not None and chosen is not None
+        visible = tuple(visible[place] for place in chosen) if both else None  # type: ignore[index, union-attr]
+        winners.append(name)
+    return Visibility(
+        vendor=vendor,
+        variables=variables,
+        winner=", then ".join(winners),
+        visible=visible,
+        problems=tuple(problems),
+    )
+
+
+def _amd_contradictions(variables: Mapping[str, str]) -> list[str]:
+    hip, rocr = variables.get("HIP_VISIBLE_DEVICES"), variables.get("ROCR_VISIBLE_DEVICES")
+    refuses = {
+        "CUDA_VISIBLE_DEVICES": "HIP_ wins where it is accepted, newer ROCm refuses",
+        "GPU_DEVICE_ORDINAL": "newer ROCm refuses",
+    }
+    problems = [
+        f"HIP_VISIBLE_DEVICES={hip} and {name}={variables[name]} differ: {result}; unset {name}"
+        for name, result in refuses.items()
+        if hip is not None and variables.get(name, hip) != hip
+    ]
+    if rocr is not None and hip is not None and len(hip.split(",")) > len(rocr.split(",")):
+        problems.append(
+            f"HIP_VISIBLE_DEVICES={hip} names more devices than ROCR_VISIBLE_DEVICES={rocr} leaves:"
+            " torch refuses"
+        )
+    if "HSA_OVERRIDE_GFX_VERSION" in variables:
+        problems.append(
+            f"HSA_OVERRIDE_GFX_VERSION={variables['HSA_OVERRIDE_GFX_VERSION']} makes devices report"
+            " another arch than they have"
+        )
+    return problems
+
+
+def _chosen(value: str, count: int) -> tuple[int, ...] | None:
+    """Return indices up to the first that is none; None where a device is named by identity."""
+    chosen: list[int] = []
+    for entry in (part.strip() for part in value.split(",")):
+        if entry.startswith(("GPU-", "MIG-")) or "." in entry:
+            return None
+        if not entry.isdecimal() or int(entry) >= count or int(entry) in chosen:
+            break
+        chosen.append(int(entry))
+    return tuple(chosen)

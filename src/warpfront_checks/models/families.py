@@ -6,8 +6,10 @@ and no max pooling: at their kinks two correct devices differ by a whole gradien
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -46,17 +48,6 @@ class Model(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.predict(*inputs[:-1])
         return logits, self.loss(logits, inputs[-1])
-
-
-class Mlp(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(WIDTH, 129), nn.GELU(), nn.Linear(129, 65), nn.SiLU(), nn.Linear(65, CLASSES)
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
 
 
 class ConvolutionBlock(nn.Module):
@@ -236,50 +227,43 @@ def _twice(attention: Callable[[], nn.Module], feed: Callable[[], nn.Module]) ->
     return [TransformerBlock(attention(), feed(), nn.LayerNorm) for _ in range(2)]
 
 
-def _gpt() -> nn.Module:
-    blocks = _twice(lambda: ProjectedAttention(causal=True), lambda: FeedForward(nn.GELU("tanh")))
+def _mlp() -> nn.Module:
+    wide, narrow, head = nn.Linear(WIDTH, 129), nn.Linear(129, 65), nn.Linear(65, CLASSES)
+    layered = nn.Sequential(wide, nn.GELU(), narrow, nn.SiLU(), head)
+    return Model(nn.Sequential(OrderedDict(layers=layered)))
+
+
+def _text(attention: Callable[[], nn.Module], activation: nn.Module) -> nn.Module:
+    blocks = _twice(attention, lambda: FeedForward(activation))
     return Model(Language(blocks, nn.LayerNorm, positions=True))
-
-
-def _bert() -> nn.Module:
-    blocks = _twice(ProjectedAttention, lambda: FeedForward(nn.GELU()))
-    return Model(Language(blocks, nn.LayerNorm, positions=True))
-
-
-def _llama_block(feed: nn.Module) -> TransformerBlock:
-    attention = ProjectedAttention(causal=True, rotary=True, bias=False)
-    return TransformerBlock(attention, feed, layers.RootMeanSquareNorm)
-
-
-def _llama_of(blocks: Blocks) -> nn.Module:
-    return Model(Language(blocks, layers.RootMeanSquareNorm, positions=False))
-
-
-def _llama() -> nn.Module:
-    return _llama_of(
-        [_llama_block(FeedForward(nn.SiLU(), gated=True, bias=False)) for _ in range(2)]
-    )
-
-
-def _t5_block(*, decoder: bool) -> TransformerBlock:
-    inner = ProjectedAttention(causal=decoder, bias=False, distances=0 if decoder else 8)
-    crossed = ProjectedAttention(bias=False) if decoder else None
-    feed = FeedForward(nn.GELU("tanh"), gated=True, bias=False)
-    return TransformerBlock(inner, feed, layers.RootMeanSquareNorm, crossed)
 
 
 def _t5() -> nn.Module:
+    def block(*, decoder: bool) -> TransformerBlock:
+        inner = ProjectedAttention(causal=decoder, bias=False, distances=0 if decoder else 8)
+        crossed = ProjectedAttention(bias=False) if decoder else None
+        feed = FeedForward(nn.GELU("tanh"), gated=True, bias=False)
+        return TransformerBlock(inner, feed, layers.RootMeanSquareNorm, crossed)
+
     embed = nn.Embedding(VOCABULARY, WIDTH)
-    return Model(Translation(embed, _t5_block, layers.RootMeanSquareNorm))
+    return Model(Translation(embed, block, layers.RootMeanSquareNorm))
 
 
-def _whisper_block(*, decoder: bool) -> TransformerBlock:
-    crossed = ProjectedAttention() if decoder else None
-    attention, feed = ProjectedAttention(causal=decoder), FeedForward(nn.GELU())
-    return TransformerBlock(attention, feed, nn.LayerNorm, crossed)
+def _llama(make_feed: Callable[[], nn.Module], count: int) -> nn.Module:
+    norm = layers.RootMeanSquareNorm
+    blocks = [
+        TransformerBlock(ProjectedAttention(causal=True, rotary=True, bias=False), feed, norm)
+        for feed in (make_feed() for _ in range(count))
+    ]
+    return Model(Language(blocks, norm, positions=False))
 
 
 def _whisper() -> nn.Module:
+    def block(*, decoder: bool) -> TransformerBlock:
+        crossed = ProjectedAttention() if decoder else None
+        attention, feed = ProjectedAttention(causal=decoder), FeedForward(nn.GELU())
+        return TransformerBlock(attention, feed, nn.LayerNorm, crossed)
+
     front = nn.Sequential(
         nn.Conv1d(20, WIDTH, 3, 1, 1),
         nn.GELU(),
@@ -288,51 +272,55 @@ def _whisper() -> nn.Module:
         layers.Sequence(),
         layers.Positions(LENGTH, WIDTH),
     )
-    return Model(Translation(front, _whisper_block, nn.LayerNorm))
+    return Model(Translation(front, block, nn.LayerNorm))
 
 
-def _tokens(generator: torch.Generator, length: int = LENGTH) -> Tensor:
-    return torch.randint(0, VOCABULARY, (BATCH, length), generator=generator)
-
-
-def _tokens_of(*lengths: int) -> MakeInputs:
-    return lambda generator: tuple(_tokens(generator, length) for length in lengths)
-
-
-def _classes(generator: torch.Generator, count: int) -> Tensor:
-    return torch.randint(0, CLASSES, (count,), generator=generator)
-
-
-def _mlp_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
-    return torch.randn(67, WIDTH, generator=generator), _classes(generator, 67)
-
-
-def _image_inputs(size: int) -> MakeInputs:
-    return lambda generator: (
-        torch.randn(3, 3, size, size, generator=generator),
-        _classes(generator, 3),
+def _drawn(*parts: tuple[int, ...]) -> MakeInputs:
+    """Return inputs by shapes: integers below their first number, normal ones where it is 0."""
+    return lambda generator: tuple(
+        torch.randint(0, below, shape, generator=generator)
+        if below
+        else torch.randn(shape, generator=generator)
+        for below, *shape in parts
     )
 
 
-def _whisper_inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
-    sound = torch.randn(BATCH, 20, 2 * LENGTH, generator=generator)
-    return sound, _tokens(generator, OTHER_LENGTH), _tokens(generator, OTHER_LENGTH)
+def _tokens(*lengths: int) -> MakeInputs:
+    return _drawn(*((VOCABULARY, BATCH, length) for length in lengths))
 
 
 FAMILIES = (
-    Family(name="mlp", build=lambda: Model(Mlp()), inputs=_mlp_inputs),
-    Family(name="resnet", build=lambda: Model(ResNet()), inputs=_image_inputs(17)),
-    Family(name="vit", build=lambda: Model(Vision()), inputs=_image_inputs(25)),
-    Family(name="bert", build=_bert, inputs=_tokens_of(LENGTH, LENGTH)),
-    Family(name="gpt", build=_gpt, inputs=_tokens_of(LENGTH, LENGTH)),
-    Family(name="llama", build=_llama, inputs=_tokens_of(LENGTH, LENGTH)),
+    Family(name="mlp", build=_mlp, inputs=_drawn((0, 67, WIDTH), (CLASSES, 67))),
     Family(
-        name="moe",
-        build=lambda: _llama_of([_llama_block(Experts())]),
-        inputs=_tokens_of(EXPERTS_LENGTH, EXPERTS_LENGTH),
+        name="resnet", build=lambda: Model(ResNet()), inputs=_drawn((0, 3, 3, 17, 17), (CLASSES, 3))
     ),
-    Family(name="t5", build=_t5, inputs=_tokens_of(LENGTH, OTHER_LENGTH, OTHER_LENGTH)),
-    Family(name="whisper", build=_whisper, inputs=_whisper_inputs),
+    Family(
+        name="vit", build=lambda: Model(Vision()), inputs=_drawn((0, 3, 3, 25, 25), (CLASSES, 3))
+    ),
+    Family(
+        name="bert",
+        build=lambda: _text(ProjectedAttention, nn.GELU()),
+        inputs=_tokens(LENGTH, LENGTH),
+    ),
+    Family(
+        name="gpt",
+        build=lambda: _text(partial(ProjectedAttention, causal=True), nn.GELU("tanh")),
+        inputs=_tokens(LENGTH, LENGTH),
+    ),
+    Family(
+        name="llama",
+        build=lambda: _llama(lambda: FeedForward(nn.SiLU(), gated=True, bias=False), 2),
+        inputs=_tokens(LENGTH, LENGTH),
+    ),
+    Family(
+        name="moe", build=lambda: _llama(Experts, 1), inputs=_tokens(EXPERTS_LENGTH, EXPERTS_LENGTH)
+    ),
+    Family(name="t5", build=_t5, inputs=_tokens(LENGTH, OTHER_LENGTH, OTHER_LENGTH)),
+    Family(
+        name="whisper",
+        build=_whisper,
+        inputs=_drawn((0, BATCH, 20, 2 * LENGTH), *[(VOCABULARY, BATCH, OTHER_LENGTH)] * 2),
+    ),
 )
 
 
@@ -348,24 +336,11 @@ class Attended(nn.Module):
         return self.attention(normal, normal)
 
 
-def _two_convolutions() -> nn.Module:
-    """No bias before a batch norm: its gradient is zero but for rounding, which proves nothing."""
-    return nn.Sequential(
-        nn.Conv2d(16, 48, 3, padding=1, bias=False),
-        nn.BatchNorm2d(48),
-        nn.SiLU(),
-        nn.Conv2d(48, 40, 3, stride=2, padding=1),
-    )
-
-
 def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Family:
     """Return a network from the shapes of its input and its output. What is fed back is random,
     and so are all parameters: sums then walk at random, as the bounds of rounded ones suppose, and
     a norm's weights are not the ones and zeros that hide what is done with them.
     """
-
-    def inputs(generator: torch.Generator) -> tuple[Tensor, ...]:
-        return tuple(torch.randn(shape, generator=generator) for shape in shapes)
 
     def build() -> nn.Module:
         body = make()
@@ -376,16 +351,28 @@ def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...])
                 nn.init.normal_(parameter, 1.0 if kind.endswith("weight") else 0.0, 0.2)
         return Model(body, layers.Weighted())
 
-    return Family(name=name, build=build, inputs=inputs)
-
-
-def _wide_mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(256, 384), nn.GELU(), nn.Linear(384, 128))
+    return Family(name=name, build=build, inputs=_drawn(*((0, *shape) for shape in shapes)))
 
 
 # What all else is made of, larger than above: the `numerics` session.
 NETWORKS = (
-    _network("mlp", _wide_mlp, (67, 256), (67, 128)),
-    _network("convolution", _two_convolutions, (3, 16, 17, 17), (3, 40, 9, 9)),
+    _network(
+        "mlp",
+        lambda: nn.Sequential(nn.Linear(256, 384), nn.GELU(), nn.Linear(384, 128)),
+        (67, 256),
+        (67, 128),
+    ),
+    _network(
+        "convolution",
+        lambda: nn.Sequential(
+            # No bias before a batch norm: its gradient is zero but for rounding.
+            nn.Conv2d(16, 48, 3, padding=1, bias=False),
+            nn.BatchNorm2d(48),
+            nn.SiLU(),
+            nn.Conv2d(48, 40, 3, stride=2, padding=1),
+        ),
+        (3, 16, 17, 17),
+        (3, 40, 9, 9),
+    ),
     _network("attention", lambda: Attended(128), (2, 67, 128), (2, 67, 128)),
 )

@@ -16,7 +16,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -107,8 +106,7 @@ def judge_places(passed: Pass, device: str) -> list[Verdict]:
     """Judge that everything was computed on the device."""
     elsewhere = ", ".join(sorted(passed.places - {device}))
     fault = f"computed on {elsewhere}, not on {device}"
-    row = Verdict.failed("all", fault, layer="device") if elsewhere else Verdict(layer="device")
-    return [row]
+    return [Verdict.failed("all", fault, layer="device") if elsewhere else Verdict(layer="device")]
 
 
 def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) -> Verdict:
@@ -127,29 +125,25 @@ def first_over(rows: list[Verdict]) -> Verdict | None:
 def _judge_call(
     call: Call, layer: nn.Module, passed: Pass, specimen: Specimen
 ) -> Iterator[Verdict]:
-    kind = type(layer).__name__
     once = call.gradient_out is not None and call.times == 1
     gradient = call.gradient_out if once else None
-    precision = specimen.precision
-    exact = _replay(layer, call, gradient, torch.float64, specimen)
-    cpu = _replay(layer, call, gradient, None, specimen)
+    exact, cpu = (_replay(layer, call, gradient, kind, specimen) for kind in (torch.float64, None))
     assert call.output is not None
-    of_parameters = [name for name, _ in layer.named_parameters()]
-    parameter_gradients = {f"gradient of {name}" for name in of_parameters}
+    owned = {f"gradient of {n}": f"{call.layer}.{n}" for n, _ in layer.named_parameters()}
     device = {"output": call.output}
     if once:
         device |= {f"gradient of {name}": tensor for name, tensor in call.gradients_in.items()}
-        computed = {name: passed.gradients.get(f"{call.layer}.{name}") for name in of_parameters}
         device |= {
-            f"gradient of {n}": tensor for n, tensor in computed.items() if tensor is not None
+            n: passed.gradients[full] for n, full in owned.items() if full in passed.gradients
         }
     for name, reference in exact.items():
         verdict = Verdict.failed(name, "missing")
         if name in device:
-            summed = gradient if name in parameter_gradients and reference.dim() == 1 else None
-            settings: dict[str, Any] = {"summed": summed, "layer": layer, "precision": precision}
-            verdict = _judge_tensor(device[name], reference, cpu[name], **settings)
-        yield replace(verdict, name=name, layer=call.layer, kind=kind)
+            # The gradient that was added up to a vector's.
+            summed = gradient if name in owned and reference.dim() == 1 else None
+            tensors = device[name], reference, cpu[name]
+            verdict = _judge_tensor(*tensors, specimen.precision, summed=summed, layer=layer)
+        yield replace(verdict, name=name, layer=call.layer, kind=type(layer).__name__)
 
 
 def _replay(
@@ -194,12 +188,11 @@ def _judge_tensor(
     actual: Tensor,
     exact: Tensor,
     cpu: Tensor,
+    precision: Precision,
     *,
     summed: Tensor | None,
     layer: nn.Module,
-    precision: Precision,
 ) -> Verdict:
-    """Judge a layer's tensor. `summed` is the gradient that was added up to a vector's."""
     if fault := _structure_fault(actual, exact, cpu, precision):
         return Verdict.failed("", fault)
     if not exact.is_floating_point():
@@ -270,67 +263,38 @@ def judge_training(
     """
     model, inputs = specimen.sent(device)
     tamper(model)
-    losses = _exact_losses(specimen)
-    optimizer, shadow = device_optimizer(model), _Shadow(model)
+    # The same steps in float64 from the start, for their losses.
+    exact_model = copy.deepcopy(specimen.model).double()
+    exact_inputs = tuple(x.double() if x.is_floating_point() else x for x in specimen.inputs)
+    # The device's parameters before each step, and an optimizer that remembers its gradients.
+    shadow = copy.deepcopy(model).cpu().double()
+    optimizers = [make_optimizer(exact_model), make_optimizer(shadow), device_optimizer(model)]
+    pairs = [(name, p, shadow.get_parameter(name)) for name, p in model.named_parameters()]
+    unit = rounding_unit(torch.float32)
     rows: list[Verdict] = []
     for step in range(1, STEPS + 1):
-        optimizer.zero_grad(set_to_none=True)
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        with specimen.wide():
+            _, exact_loss = exact_model(*exact_inputs)
+            exact_loss.backward()
         with specimen.precision.autocast(device):
             _, loss = model(*inputs)
         (loss * specimen.scale).backward()
-        for parameter in model.parameters():
+        losses = float(loss.detach()), float(exact_loss.detach())
+        rows.append(judge_loss(*losses, specimen.precision, step=step))
+        for _, parameter, exact in pairs:
+            exact.data.copy_(parameter.detach().cpu().double())
             if parameter.grad is not None:
                 parameter.grad /= specimen.scale
-        rows.append(
-            judge_loss(float(loss.detach()), losses[step - 1], specimen.precision, step=step)
-        )
-        shadow.take(model)
-        optimizer.step()
-        rows += shadow.judge(model, step)
-    return rows
-
-
-class _Shadow:
-    """The same parameters in float64 on the CPU, set to the device's before every step, with an
-    optimizer that remembers all gradients since the first.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = copy.deepcopy(model).cpu().double()
-        self._optimizer = make_optimizer(self._model)
-        self._before: dict[str, Tensor] = {}
-
-    def take(self, model: nn.Module) -> None:
-        parameters = dict(model.named_parameters())
-        with torch.no_grad():
-            for name, parameter in self._model.named_parameters():
-                parameter.copy_(parameters[name].detach().cpu().double())
-                gradient = parameters[name].grad
-                parameter.grad = None if gradient is None else gradient.detach().cpu().double()
-        self._before = {name: p.detach().clone() for name, p in self._model.named_parameters()}
-
-    def judge(self, model: nn.Module, step: int) -> Iterator[Verdict]:
-        self._optimizer.step()
-        unit = rounding_unit(torch.float32)
-        for name, parameter in model.named_parameters():
-            exact = self._model.get_parameter(name).detach()
-            update = (exact - self._before[name]).abs()
-            bound = unit * (_C_PARAMETER * exact.abs() + _C_UPDATE * (update + RATE))
-            verdict = judge(parameter.detach().cpu().double(), exact, Bound(slack=bound))
+                exact.grad = parameter.grad.detach().cpu().double()
+        before = {name: exact.detach().clone() for name, _, exact in pairs}
+        for optimizer in optimizers:
+            optimizer.step()
+        for name, parameter, exact in pairs:
+            update = (exact.detach() - before[name]).abs()
+            bound = unit * (_C_PARAMETER * exact.detach().abs() + _C_UPDATE * (update + RATE))
+            verdict = judge(parameter.detach().cpu().double(), exact.detach(), Bound(slack=bound))
             place = f"{name} after step {step}"
-            yield replace(verdict, layer="optimizer", kind="AdamW", name=place)
-
-
-def _exact_losses(specimen: Specimen) -> list[float]:
-    """Return the losses of the same steps, in float64 from the start."""
-    model = copy.deepcopy(specimen.model).double()
-    inputs = tuple(x.double() if x.is_floating_point() else x for x in specimen.inputs)
-    optimizer, losses = make_optimizer(model), []
-    for _ in range(STEPS):
-        optimizer.zero_grad(set_to_none=True)
-        with specimen.wide():
-            _, loss = model(*inputs)
-            loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    return losses
+            rows.append(replace(verdict, layer="optimizer", kind="AdamW", name=place))
+    return rows

@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -37,7 +36,7 @@ from warpfront_checks.precision import (
     probe,
     require_full_precision,
 )
-from warpfront_checks.results import Check, CheckFinding, Recorder, failed, judged, passed
+from warpfront_checks.results import Check, CheckFinding, Recorder, judged
 from warpfront_checks.tolerance_profiles import counted
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
@@ -86,11 +85,14 @@ def record_numerics(
     required = REQUIRED[claims.device]
     recorder.plan(["dtypes", *(f"{n.name} {dtype}" for dtype in required for n in NETWORKS)])
     obstacles = _obstacles(claims, recorder)
-    benches = _benches(claims, effort, tamper)
     tested = [name for name, problem in obstacles.items() if not problem or name in required]
-    checks = [Check(name="dtypes", find=partial(_dtypes_finding, obstacles, required))]
-    checks += [_check(n, dtype, benches, effort.profile) for dtype in tested for n in NETWORKS]
-    recorder.run(checks)
+    probes = ", ".join(f"{name} {problem or 'computed'}" for name, problem in obstacles.items())
+    broken = [f"{n} is required here: {obstacles[n]}" for n in required if obstacles[n]][:1]
+    details = {"probes": probes} if broken else {}
+    checks = [Check(name="dtypes", find=lambda: judged(broken, probes, **details))]
+    recorder.run(
+        checks + [_check(n, dtype, claims, effort, tamper) for dtype in tested for n in NETWORKS]
+    )
 
 
 def record_models(
@@ -107,13 +109,8 @@ def record_models(
     recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
     tested = [name for name, problem in _obstacles(claims, recorder).items() if not problem]
     planned = QUICK if effort.quick else _planned((*required, *tested))
-    benches = _benches(claims, effort, tamper)
-    checks = [
-        _check(_BY_NAME[name], mode, benches, effort.profile)
-        for name, modes in planned.items()
-        for mode in modes
-    ]
-    recorder.run([*checks, *compiled])
+    pairs = [(_BY_NAME[name], mode) for name, modes in planned.items() for mode in modes]
+    recorder.run([*(_check(*pair, claims, effort, tamper) for pair in pairs), *compiled])
 
 
 def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
@@ -123,18 +120,6 @@ def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
     obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
     recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in obstacles.items()}
     return obstacles
-
-
-def _benches(claims: Claims, effort: CheckOptions, tamper: Tamper) -> list[Proving]:
-    return [Proving(device=claims.device, seed=seed, tamper=tamper) for seed in effort.seeds]
-
-
-def _dtypes_finding(obstacles: Mapping[str, str], required: Sequence[str]) -> CheckFinding:
-    probes = ", ".join(f"{name} {problem or 'computed'}" for name, problem in obstacles.items())
-    broken = [name for name in required if obstacles[name]]
-    if broken:
-        return failed(f"{broken[0]} is required here: {obstacles[broken[0]]}", probes=probes)
-    return passed(probes)
 
 
 def judge_eager(specimen: Specimen, bench: Proving) -> list[Verdict]:
@@ -167,23 +152,25 @@ def judge_found(specimen: Specimen, passed: Pass, device: str) -> list[Verdict]:
 
 def judge_mode(family: Family, mode: str, bench: Proving) -> list[Verdict]:
     """Judge a family in a mode: a dtype, `mixed` and one, `training`, or a wrapper."""
-    kind, _, dtype = mode.rpartition(" ")
-    if mode in DTYPES or kind == "mixed":
-        precision = Precision(dtype=DTYPES[dtype], mixed=kind == "mixed")
-        return judge_eager(make_specimen(family, precision, bench.seed), bench)
-    specimen = make_specimen(family, Precision(dtype=torch.float32), bench.seed)
+    kind, _, name = mode.rpartition(" ")
+    mixed, device = kind == "mixed", bench.device
+    eager = mode in DTYPES or mixed
+    precision = Precision(dtype=DTYPES[name] if eager else torch.float32, mixed=mixed)
+    specimen = make_specimen(family, precision, bench.seed)
     if mode == "training":
-        return judge_training(specimen, bench.device, bench.tamper)
-    model, inputs = specimen.sent(bench.device)
+        return judge_training(specimen, device, bench.tamper)
+    if eager:
+        return judge_eager(specimen, bench)
+    model, inputs = specimen.sent(device)
     bench.tamper(model)
     if mode == "exported":
         run = model = export(model, inputs)
     elif mode == "checkpointed":
         run = run_checkpointed(model)
     else:
-        run = run_compiled(model, bench.device)
+        run = run_compiled(model, device)
     passed = run_plainly(run, model, inputs)
-    return judge_places(passed, bench.device) + judge_ends(passed, specimen)
+    return judge_places(passed, device) + judge_ends(passed, specimen)
 
 
 def _planned(dtypes: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -211,31 +198,35 @@ def compiled_checks(claims: Claims, effort: CheckOptions, recorder: Recorder) ->
 def find_compiled(*, name: str, device: str, effort: CheckOptions) -> CheckFinding:
     """The child's side of one of these."""
     require_full_precision()
-    bench = Proving(device=device, seed=effort.seeds[0])
-    return _check(_BY_NAME[name], "compiled", [bench], effort.profile).find()
+    rows = judge_mode(_BY_NAME[name], "compiled", Proving(device=device, seed=effort.seeds[0]))
+    return finding_of({effort.seeds[0]: rows}, f"{name} compiled on {device}", effort.profile)
 
 
-def _check(family: Family, mode: str, benches: Sequence[Proving], profile: str) -> Check:
+def _check(
+    family: Family, mode: str, claims: Claims, effort: CheckOptions, tamper: Tamper
+) -> Check:
+    name, device = f"{family.name} {mode}", claims.device
+
     def find() -> CheckFinding:
+        benches = [Proving(device=device, seed=seed, tamper=tamper) for seed in effort.seeds]
         tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
-        return finding_of(tables, f"{family.name} {mode} on {benches[0].device}", profile)
+        return finding_of(tables, f"{name} on {device}", effort.profile)
 
-    return Check(name=f"{family.name} {mode}", find=find)
+    return Check(name=name, find=find)
 
 
 def finding_of(tables: dict[int, list[Verdict]], label: str, profile: str = STRICT) -> CheckFinding:
     """The first row over its budget names the layer; details have each layer's largest share."""
-    rows = [row for table in tables.values() for row in table]
+    seeded = [(seed, row) for seed, table in tables.items() for row in table]
     used: dict[str, float] = {}
-    for row in rows:
+    for _, row in seeded:
         used[row.layer] = max(used.get(row.layer, 0.0), float(f"{row.used:.3g}"))
-    seeded = ((seed, row) for seed, table in tables.items() for row in table)
     over = [(seed, row) for seed, row in seeded if row.fault_by(profile)]
     faults = [f"seed {seed}: {row.fault_by(profile)}" for seed, row in over]
     details: dict[str, object] = {
-        "tensors": len(rows),
+        "tensors": len(seeded),
         "layers": used,
-        "profiles": counted(row.profiles for row in rows),
+        "profiles": counted(row.profiles for _, row in seeded),
         "faults": faults[:_SHOWN],
         "faults_in_all": len(faults),
     }
@@ -313,9 +304,7 @@ def missing_compiler(device: str) -> str:
         backends = torch.compiler.list_backends(exclude_tags=())
         return "" if BACKENDS[device] in backends else f"there is no {BACKENDS[device]}"
     names = ("CXX", "g++", "c++", "clang++") if device == "cpu" else ("CC", "gcc", "cc", "clang")
-    compiler = os.environ.get(names[0]) or next(filter(shutil.which, names[1:]), "")
-    if not compiler:
+    if not (os.environ.get(names[0]) or any(map(shutil.which, names[1:]))):
         return f"no {'C++' if device == 'cpu' else 'C'} compiler in this image"
-    if device != "cpu" and importlib.util.find_spec("triton") is None:
-        return "triton is not installed"
-    return ""
+    lacking = device != "cpu" and importlib.util.find_spec("triton") is None
+    return "triton is not installed" if lacking else ""

@@ -7,8 +7,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -45,11 +45,11 @@ class Call:
 class Pass:
     """A whole pass. `places` are the device types that outputs and gradients were found on."""
 
-    calls: tuple[Call, ...]
     logits: Tensor
     loss: float
     gradients: Mapping[str, Tensor]
     places: frozenset[str]
+    calls: tuple[Call, ...] = ()
 
 
 def layers_of(model: nn.Module) -> dict[str, nn.Module]:
@@ -78,15 +78,14 @@ def watch(
     calls: list[Call] = []
     handles = [handle for name, layer in layers.items() for handle in _hooks(name, layer, calls)]
     try:
-        model.zero_grad(set_to_none=True)
-        logits, loss = model(*inputs)
-        (loss * scale).backward()
+        passed = run_plainly(model, model, inputs, scale)
     finally:
         for handle in handles:
             handle.remove()
     for call in calls:
         call.times = sum(other.layer == call.layer for other in calls)
-    return _passed(model, logits, loss, calls)
+    places = passed.places.union(*(call.places for call in calls))
+    return replace(passed, calls=tuple(calls), places=places)
 
 
 def run_plainly(
@@ -99,18 +98,12 @@ def run_plainly(
     model.zero_grad(set_to_none=True)
     logits, loss = run(*inputs)
     (loss * scale).backward()
-    return _passed(model, logits, loss)
-
-
-def _passed(model: nn.Module, logits: Tensor, loss: Tensor, calls: Sequence[Call] = ()) -> Pass:
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    places = {t.device.type for t in (logits, loss, *gradients.values())}
     return Pass(
-        calls=tuple(calls),
         logits=logits.detach().cpu(),
         loss=float(loss.detach()),
         gradients={name: _copied(gradient) for name, gradient in gradients.items()},
-        places=frozenset(places.union(*(call.places for call in calls))),
+        places=frozenset(t.device.type for t in (logits, loss, *gradients.values())),
     )
 
 
@@ -127,14 +120,25 @@ def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
     """
     whole = not list(layer.children())
 
+    def keep(call: Call, key: str, gradient: Tensor) -> None:
+        """Store the gradient of an input, or of the output, which has no name."""
+        call.places.add(gradient.device.type)
+        if key:
+            call.gradients_in[key] = _copied(gradient)
+        else:
+            call.gradient_out = _copied(gradient)
+
+    def view(value: Any) -> Any:
+        return value.view_as(value) if isinstance(value, Tensor) and value.requires_grad else value
+
     def before(_: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        views = tuple(map(_own_view, args)), {key: _own_view(x) for key, x in options.items()}
+        views = tuple(map(view, args)), {key: view(x) for key, x in options.items()}
         tensors = tensors_of(*views)
         wanted = tuple(key for key, x in tensors.items() if whole and x.requires_grad)
         copies = converted(views, _copied)
         calls.append(Call(layer=name, arguments=copies[0], options=copies[1], wanted=wanted))
         for key in wanted:
-            tensors[key].register_hook(functools.partial(_keep, calls[-1], key))
+            tensors[key].register_hook(functools.partial(keep, calls[-1], key))
         return views
 
     def after(_: nn.Module, __: Any, output: Any) -> None:
@@ -146,23 +150,10 @@ def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
         calls.append(call)
         call.places.add(first.device.type)
         if first.requires_grad and whole:
-            first.register_hook(functools.partial(_keep, call, ""))
+            first.register_hook(functools.partial(keep, call, ""))
 
     first = layer.register_forward_pre_hook(before, with_kwargs=True)
     return [first, layer.register_forward_hook(after)]
-
-
-def _own_view(value: Any) -> Any:
-    return value.view_as(value) if isinstance(value, Tensor) and value.requires_grad else value
-
-
-def _keep(call: Call, name: str, gradient: Tensor) -> None:
-    """Store the gradient of an input, or of the output, which has no name."""
-    call.places.add(gradient.device.type)
-    if name:
-        call.gradients_in[name] = _copied(gradient)
-    else:
-        call.gradient_out = _copied(gradient)
 
 
 def _copied(tensor: Tensor) -> Tensor:
@@ -179,6 +170,9 @@ DECIDED = 0.1
 _TRIES = 500
 
 
+Region = contextlib.AbstractContextManager[object]
+
+
 class UndecidedError(Exception):
     """No inputs were found whose choices are far enough from ties."""
 
@@ -190,11 +184,9 @@ class Precision:
     dtype: torch.dtype
     mixed: bool = False
 
-    def autocast(self, device: str) -> contextlib.AbstractContextManager[object]:
-        if not self.mixed:
-            return contextlib.nullcontext()
-        region: contextlib.AbstractContextManager[object] = torch.autocast(device, dtype=self.dtype)
-        return region
+    def autocast(self, device: str) -> Region:
+        region: Region = contextlib.nullcontext()
+        return torch.autocast(device, dtype=self.dtype) if self.mixed else region
 
     @property
     def parameters(self) -> torch.dtype:
@@ -210,7 +202,7 @@ class Specimen:
     model: nn.Module
     inputs: tuple[Tensor, ...]
     precision: Precision
-    wide: Callable[[], contextlib.AbstractContextManager[object]] = contextlib.nullcontext
+    wide: Callable[[], Region] = contextlib.nullcontext
 
     @property
     def scale(self) -> float:
@@ -231,7 +223,7 @@ class Specimen:
         dtype = self.precision.dtype
         return [self._in_float64(RoundedSteps(dtype, draw)) for draw in range(ROUNDED_DRAWS)]
 
-    def _in_float64(self, mode: contextlib.AbstractContextManager[object]) -> Pass:
+    def _in_float64(self, mode: Region) -> Pass:
         model = copy.deepcopy(self.model).double()
         inputs = self._inputs(lambda x: x.double() if x.is_floating_point() else x.clone())
         with self.wide(), mode:
@@ -257,32 +249,28 @@ def make_specimen(family: Family, precision: Precision, seed: int = 0) -> Specim
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = family.build()
-    model = model.to(precision.parameters)
+    dtype = precision.parameters
+    model = model.to(dtype)
+    exact = copy.deepcopy(model).double()
+    gaps: list[float] = []
+
+    def note_gap(pick: Pick, arguments: tuple[Tensor, ...]) -> None:
+        """Note the distance of the last chosen and the first rejected score of an expert."""
+        ranked = arguments[0].sort(dim=0, descending=True).values
+        between = ranked[pick.capacity - 1] - ranked[pick.capacity]
+        gaps.append(float(between.min() / arguments[0].std()))
+
+    picks = [module for module in exact.modules() if isinstance(module, Pick)]
+    for pick in picks:
+        pick.register_forward_pre_hook(note_gap)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(_TRIES):
-        drawn, dtype = family.inputs(generator), precision.parameters
+        gaps.clear()
+        drawn = family.inputs(generator)
         inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in drawn)
-        specimen = Specimen(model=model, inputs=inputs, precision=precision)
-        if _decided(specimen):
-            return specimen
+        if picks:
+            with torch.no_grad():
+                exact(*(x.double() if x.is_floating_point() else x for x in inputs))
+        if all(gap > DECIDED for gap in gaps):
+            return Specimen(model=model, inputs=inputs, precision=precision)
     raise UndecidedError(f"{family.name}: {_TRIES} sets of inputs are all close to a tie")
-
-
-def _decided(specimen: Specimen) -> bool:
-    """Return true if every choice of experts is clear, in float64."""
-    model = copy.deepcopy(specimen.model).double()
-    gaps: list[float] = []
-    for module in model.modules():
-        if isinstance(module, Pick):
-            module.register_forward_pre_hook(lambda pick, args: gaps.append(_gap(pick, args[0])))
-    if any(isinstance(module, Pick) for module in model.modules()):
-        with torch.no_grad():
-            model(*(x.double() if x.is_floating_point() else x for x in specimen.inputs))
-    return all(gap > DECIDED for gap in gaps)
-
-
-def _gap(pick: Pick, scores: Tensor) -> float:
-    """Return the smallest distance of the last chosen and first rejected scores of an expert."""
-    ranked = scores.sort(dim=0, descending=True).values
-    between = ranked[pick.capacity - 1] - ranked[pick.capacity]
-    return float(between.min() / scores.std())

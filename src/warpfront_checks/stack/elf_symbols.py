@@ -62,10 +62,12 @@ def lacking(path: Path, demangle: Callable[[str], str] = str) -> dict[str, Any]:
         ctypes.CDLL(str(path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
         needed, undefined = read_elf(path.read_bytes())
+        # A loaded library is opened by its path, wherever it is, as an extension finds it.
+        mapped = {os.path.basename(file): file for file in sorted(loaded_files(), reverse=True)}  # noqa: PTH119 - thousands
         opened = {}
         for name in needed:
             with contextlib.suppress(OSError):
-                opened[name] = ctypes.CDLL(_place(name))
+                opened[name] = ctypes.CDLL(mapped.get(name, name))
         gone = tuple(name for name in needed if name not in opened)
         handles = [ctypes.CDLL(None), *opened.values()]
         symbols = sorted({n for n in undefined if not any(hasattr(h, n) for h in handles)})
@@ -115,16 +117,18 @@ class LoaderPaths:
             return ()
         folders = [folder.replace("${ORIGIN}", "$ORIGIN") for folder in dynamic.folders]
         folders = [folder.replace("$ORIGIN", str(path.parent)) for folder in folders]
-        return tuple(name for name in dynamic.needed if not self._serves(name, folders))
 
-    def _serves(self, name: str, own_folders: Iterable[str]) -> bool:
-        if "/" in name:
-            return Path(name).is_file()
-        if name in self.cached or name in self.packaged or re.match(r"ld-linux|ld64", name):
-            return True
-        if self.driver and re.fullmatch(self.driver, name):
-            return True
-        return any(Path(folder, name).is_file() for folder in (*own_folders, *self.folders))
+        def serves(name: str) -> bool:
+            if "/" in name:
+                return Path(name).is_file()
+            listed = (
+                name in self.cached or name in self.packaged or re.match(r"ld-linux|ld64", name)
+            )
+            if listed or (self.driver and re.fullmatch(self.driver, name)):
+                return True
+            return any(Path(folder, name).is_file() for folder in (*folders, *self.folders))
+
+        return tuple(name for name in dynamic.needed if not serves(name))
 
 
 def loader_paths(
@@ -184,37 +188,28 @@ def has_alternative(module: Path, served: Collection[Path]) -> bool:
     """
     stems = {_module_name(path) for path in served if path.parent == module.parent}
     name = _module_name(module)
-    return any(
-        name in _guarded(function) and stems & set(_imported(function))
-        for source in sorted(module.parent.glob("*.py"))
-        for function in _functions(source, name)
-    )
+    for source in sorted(module.parent.glob("*.py")):
+        tree: ast.AST = ast.Module(body=[], type_ignores=[])
+        with contextlib.suppress(OSError, ValueError, SyntaxError, RecursionError):
+            text = source.read_bytes() if source.stat().st_size < _LONGEST_SOURCE_BYTES else b""
+            tree = ast.parse(text) if name.encode() in text else tree
+        for function in (node for node in ast.walk(tree) if isinstance(node, _Function)):
+            guarded = (
+                statement
+                for node in ast.walk(function)
+                if isinstance(node, ast.Try) and any(map(_catches, node.handlers))
+                for statement in node.body
+            )
+            imported = {*_imported(function)}
+            if stems & imported and any(name in _imported(each) for each in guarded):
+                return True
+    return False
 
 
-def _functions(source: Path, name: str) -> Iterator[_Function]:
-    """Yield the functions of a source that names the module."""
-    try:
-        text = source.read_bytes() if source.stat().st_size < _LONGEST_SOURCE_BYTES else b""
-        tree = ast.parse(text) if name.encode() in text else ast.Module(body=[], type_ignores=[])
-    except (OSError, ValueError, SyntaxError, RecursionError):
-        return
-    yield from (node for node in ast.walk(tree) if isinstance(node, _Function))
-
-
-def _guarded(function: _Function) -> set[str]:
-    """Return the imports of a function whose failure is caught."""
-    return {
-        name
-        for node in ast.walk(function)
-        if isinstance(node, ast.Try) and any(_CAUGHT & set(_caught(h)) for h in node.handlers)
-        for statement in node.body
-        for name in _imported(statement)
-    }
-
-
-def _caught(handler: ast.ExceptHandler) -> Iterator[str]:
+def _catches(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler catches the failure of an import."""
     nodes = ast.walk(handler.type) if handler.type else (ast.Name(id="BaseException"),)
-    return (node.id for node in nodes if isinstance(node, ast.Name))
+    return any(isinstance(node, ast.Name) and node.id in _CAUGHT for node in nodes)
 
 
 def _imported(node: ast.AST) -> Iterator[str]:
@@ -296,24 +291,21 @@ def read_elf(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
     little-endian ELF file. Return nothing for any other file, nor for one that is cut
     short or inconsistent.
     """
+    symbols = []
     try:
-        symbols = tuple(_wanted(data)) if is_readable(data) else ()
+        every = sections(data) if is_readable(data) else []
+        for section in every:
+            if section.link < len(every) and section.kind == _SHT_DYNSYM:
+                texts, end = every[section.link].offset, section.offset + section.size // 24 * 24
+                entries = struct.iter_unpack("<IBBHQQ", data[section.offset : end])
+                symbols += [
+                    _text(data, texts + name)
+                    for name, info, _, index, _, _ in entries
+                    if index == 0 and info >> 4 == _STB_GLOBAL
+                ]
     except (struct.error, ValueError, OverflowError):
         return (), ()
-    return read_dynamic(data).needed, symbols
-
-
-def _wanted(data: bytes) -> Iterator[str]:
-    every = sections(data)
-    for section in every:
-        if section.link >= len(every) or section.kind != _SHT_DYNSYM:
-            continue
-        texts = every[section.link].offset
-        for name, info, _, index, _, _ in struct.iter_unpack(
-            "<IBBHQQ", data[section.offset : section.offset + section.size // 24 * 24]
-        ):
-            if index == 0 and info >> 4 == _STB_GLOBAL:
-                yield _text(data, texts + name)
+    return read_dynamic(data).needed, tuple(symbols)
 
 
 def is_readable(data: bytes | mmap.mmap) -> bool:
@@ -328,17 +320,13 @@ def sections(data: bytes | mmap.mmap) -> list[Section]:
     places = range(start, start + count * size, size) if start and size else ()
     heads = [struct.unpack_from("<IIQQQQI", data, place) for place in places]
     texts = heads[names][4] if names < len(heads) else len(data)
-    return [
-        Section(name=_named(data, texts + name), kind=kind, offset=offset, size=length, link=link)
-        for name, kind, _, _, offset, length, link in heads
-    ]
-
-
-def _named(data: bytes | mmap.mmap, position: int) -> str:
-    try:
-        return _text(data, position)
-    except ValueError:
-        return ""
+    listed = []
+    for place, kind, _, _, offset, length, link in heads:
+        name = ""
+        with contextlib.suppress(ValueError):
+            name = _text(data, texts + place)
+        listed.append(Section(name=name, kind=kind, offset=offset, size=length, link=link))
+    return listed
 
 
 def _text(data: bytes | mmap.mmap, position: int) -> str:
@@ -346,9 +334,3 @@ def _text(data: bytes | mmap.mmap, position: int) -> str:
     if position < 0 or end < 0:
         raise ValueError(f"no text at {position}")
     return data[position:end].decode("utf-8", "replace")
-
-
-def _place(library: str) -> str:
-    """Return a loaded library's path, wherever it is, as an extension finds it; else its name."""
-    ends = f"/{library}"
-    return next((path for path in sorted(loaded_files()) if path.endswith(ends)), library)

@@ -116,10 +116,11 @@ def _owners() -> Mapping[str, list[str]]:
 
 def _compiled(name: str, imports: list[str]) -> dict[str, object]:
     """Return whether compiled code is in this process: an extension's module, or a library."""
+    loaded_files = _symbols().loaded_files()
     if name.startswith("file:"):
-        pattern, files = name.removeprefix("file:"), _files(imports)
-        matching = {str(path) for path in files if path.match(pattern)}
-        loaded = sorted(matching & _symbols().loaded_files())
+        pattern = name.removeprefix("file:")
+        matching = {str(path) for path in _files(imports) if path.match(pattern)}
+        loaded = sorted(matching & loaded_files)
         problem = "" if loaded else "not in the process"
         return {"loaded": loaded, "error": problem, **({} if loaded else _first_lacking(matching))}
     imported = _imported(name)
@@ -127,12 +128,12 @@ def _compiled(name: str, imports: list[str]) -> dict[str, object]:
         stem = name.rpartition(".")[2]
         matching = {str(path) for path in _files(imports) if path.name.partition(".")[0] == stem}
         return {"loaded": [], "error": imported["error"], **_first_lacking(matching)}
-    file = str(imported["file"] or "")
+    file, problem = str(imported["file"] or ""), ""
     if not file.endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES)):
-        return {"loaded": [], "error": f"{name} is {file}, which is no extension"}
-    if os.path.realpath(file) not in _symbols().loaded_files():
-        return {"loaded": [], "error": f"{name} says that it is {file}, not in the process"}
-    return {"loaded": [file], "error": ""}
+        problem = f"{name} is {file}, which is no extension"
+    elif os.path.realpath(file) not in loaded_files:
+        problem = f"{name} says that it is {file}, not in the process"
+    return {"loaded": [] if problem else [file], "error": problem}
 
 
 def _first_lacking(files: set[str]) -> dict[str, object]:
@@ -196,15 +197,15 @@ def _lacking(path: Path) -> dict[str, object]:
     return problem
 
 
+@functools.cache
 def _symbols() -> Any:
     """Return `elf_symbols`, loaded by its file: it is of no package in this process."""
     spec = importlib.util.spec_from_file_location("_warpfront_elf", _OWN / "elf_symbols.py")
     assert spec is not None
-    symbols = sys.modules.get(spec.name)
-    if symbols is None:
-        assert spec.loader is not None
-        symbols = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(symbols)
+    assert spec.loader is not None
+    # Its dataclasses look for their module.
+    symbols = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(symbols)
     return symbols
 
 

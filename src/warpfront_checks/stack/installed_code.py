@@ -7,6 +7,7 @@ constant in its code, and no field of a file names it.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import mmap
@@ -14,7 +15,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.metadata import Distribution
@@ -90,7 +91,10 @@ def find_lacking_libraries(
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"] or ""
         owner = f"{name} {distribution.version}" if normalized(name) in normalized_names else ""
-        every |= dict.fromkeys(_compiled_files(distribution), owner)
+        # Its libraries, and its programs, whose names have no suffix.
+        files_of = (f for f in distribution.files or () if is_shared_object(f.name) or not f.suffix)
+        paths = (Path(str(distribution.locate_file(file))) for file in files_of)
+        every |= {path.resolve(): owner for path in paths if is_elf(path)}
         unlisted += [name] if owner and distribution.files is None else []
     files = {path: owner for path, owner in every.items() if owner}
     lacking = lacking_libraries(files, loader_paths(every, vendor), optional_files(vendor, smoke))
@@ -121,9 +125,8 @@ def find_other_numpy(names: Collection[str]) -> CheckFinding:
         return failed("; ".join(wrong), numpy=numpy, imports={name: bad for name, bad, _ in trials})
     if unknown:
         return undetermined("not known: " + "; ".join(unknown))
-    if not trials:
-        return passed("nothing to try: no distribution beyond torch's has code that names numpy")
-    return passed(f"{len(trials)} distributions beside numpy {numpy}")
+    none = "nothing to try: no distribution beyond torch's has code that names numpy"
+    return passed(f"{len(trials)} distributions beside numpy {numpy}" if trials else none)
 
 
 def other_numpy(error: str, package: str, numpy: str) -> str:
@@ -148,27 +151,22 @@ def _try_imports(
     argv, modules_json = [sys.executable, "-c", _IMPORTS], json.dumps(modules).encode()
     with tempfile.TemporaryDirectory() as folder:
         completed = ran(argv, seconds=SECONDS, cwd=Path(folder), given=modules_json)
-    results = [*_told(completed.output)]
+    results = []
+    for line in completed.output.splitlines():
+        with contextlib.suppress(ValueError, TypeError):
+            kind, module, message = map(str, json.loads(line))
+            results.append((kind, module, message))
     wrong = tuple(
         f"{module}: {message}" for kind, module, message in results if _OTHER_NUMPY.search(message)
     )
     # numpy prints its own sentence where a C extension goes on without it.
-    if not wrong and (line := _OTHER_NUMPY.search(completed.output)):
-        wrong = (line.group(0),)
+    if not wrong and (sentence := _OTHER_NUMPY.search(completed.output)):
+        wrong = (sentence.group(0),)
     if wrong or any(kind == "ended" for kind, _, _ in results):
         return name, wrong, ""
     if completed.returncode is None:
         return name, (), f"stopped after {SECONDS:g} s of importing"
     return name, (), f"its import ended the process with {completed.returncode}"
-
-
-def _told(output: str) -> Iterator[tuple[str, str, str]]:
-    for line in output.splitlines():
-        try:
-            kind, module, message = json.loads(line)
-        except (ValueError, TypeError):
-            continue
-        yield str(kind), str(module), str(message)
 
 
 def _to_import(distribution: Distribution) -> tuple[str, ...]:
@@ -178,19 +176,22 @@ def _to_import(distribution: Distribution) -> tuple[str, ...]:
     if normalized(distribution.metadata["Name"]) == "numpy":
         return ()
     named = {str(file): file for file in distribution.files or ()}
-    module_names = [
-        module
-        for name, file in named.items()
-        if (module := _module(name)) and _names_numpy(Path(str(distribution.locate_file(file))))
-    ]
-    if (
-        module_names
-        or not any(
-            re.match(r"numpy\b(?![-.\w])", line) and "extra" not in line
-            for line in distribution.requires or ()
-        )
-        or "root-is-purelib: false" not in (distribution.read_text("WHEEL") or "").lower()
-    ):
+    module_names = []
+    for name, file in named.items():
+        path = Path(str(distribution.locate_file(file)))
+        with contextlib.suppress(OSError, ValueError):
+            if module := _module(name):
+                with (
+                    path.open("rb") as code,
+                    mmap.mmap(code.fileno(), 0, access=mmap.ACCESS_READ) as data,
+                ):
+                    module_names += [module] if _NAMES_NUMPY.search(data) else []
+    demands = any(
+        re.match(r"numpy\b(?![-.\w])", line) and "extra" not in line
+        for line in distribution.requires or ()
+    )
+    wheel = (distribution.read_text("WHEEL") or "").lower()
+    if module_names or not demands or "root-is-purelib: false" not in wheel:
         return tuple(module_names)
     packages = (re.fullmatch(r"(\w+)(/__init__)?\.py", name) for name in named)
     return tuple(match[1] for match in packages if match)
@@ -201,22 +202,6 @@ def _module(name: str) -> str:
     suffix = next((suffix for suffix in EXTENSION_SUFFIXES if name.endswith(suffix)), "")
     module = name.removesuffix(suffix).replace("/", ".")
     return module if suffix and all(part.isidentifier() for part in module.split(".")) else ""
-
-
-def _names_numpy(path: Path) -> bool:
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _NAMES_NUMPY.search(data) is not None
-    except (OSError, ValueError):
-        return False
-
-
-def _compiled_files(distribution: Distribution) -> Iterator[Path]:
-    """Its libraries, and its programs, whose names have no suffix."""
-    named = (f for f in distribution.files or () if is_shared_object(f.name) or not f.suffix)
-    for path in (Path(str(distribution.locate_file(file))) for file in named):
-        if is_elf(path):
-            yield path.resolve()
 
 
 def _listed(names: Collection[str]) -> str:

@@ -9,6 +9,7 @@ output may report that it is missing.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.metadata
 import json
@@ -119,10 +120,9 @@ def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFindi
         if path in before:
             path.write_bytes(before[path])
     changed |= set() if recorder.is_ours() else {recorder.path}
-    if changed:
-        names = ", ".join(sorted(path.name for path in changed))
-        return failed(f"somebody else wrote {names}")
-    return passed(f"{len(before)} files beside it as they were")
+    names = ", ".join(sorted(path.name for path in changed))
+    wrong = [f"somebody else wrote {names}"] if changed else []
+    return judged(wrong, f"{len(before)} files beside it as they were")
 
 
 def checks_of(entry: Mapping[str, Any], claims: Claims, reports: Reports) -> Iterator[Check]:
@@ -144,23 +144,19 @@ def checks_of(entry: Mapping[str, Any], claims: Claims, reports: Reports) -> Ite
 
 
 def _described(name: str, claims: Claims, reports: Reports) -> Iterator[Check]:
-    package = description(name, vendor=claims.vendor, version=_installed(name))
+    version = ""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        version = importlib.metadata.version(name)
+    package = description(name, vendor=claims.vendor, version=version)
     if package.not_for:
         yield Check(name=name, find=lambda: unavailable(package.not_for))
         return
     attributes = tuple(sign.attribute for sign in package.signs if sign.attribute)
     # This version has no description for this vendor's devices: only the import is judged.
     nothing = not (package.compiled or package.signs or package.computes)
-    say = _once(
-        name,
-        reports,
-        lambda: imported(
-            package.imports,
-            compiled=package.compiled,
-            attributes=attributes,
-            diagnose=claims if nothing else None,
-        ),
-    )
+    options: dict[str, Any] = {"compiled": package.compiled, "attributes": attributes}
+    options["diagnose"] = claims if nothing else None
+    say = _once(name, reports, lambda: imported(package.imports, **options))
     yield Check(name=f"{name}: imports", find=lambda: all_imported(say(), package))
     if nothing:
         yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
@@ -179,18 +175,10 @@ def _once(
 
     @functools.cache
     def say() -> ImportReport:
-        publication = act()
-        reports.append((name, publication))
-        return publication
+        reports.append((name, act()))
+        return reports[-1][1]
 
     return say
-
-
-def _installed(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def imported(
@@ -259,13 +247,12 @@ def all_imported(report: ImportReport, package: Description | None = None) -> Ch
     details: dict[str, object] = {"modules": report.imports}
     if package is not None:
         details |= {"read": package.read, "of": package.of, "sources": list(package.sources)}
-    wrong = {name: facts["error"] for name, facts in report.imports.items() if facts.get("error")}
-    if wrong:
-        name, error = next(iter(wrong.items()))
-        more = f"; {report.ending}" if report.ending else ""
-        advice = told_of_numpy(error, report.imports[name])
-        output = tail(report.run.output)
-        return failed(f"import {name}: {advice}{more}", output=output, **details)
+    for name, facts in report.imports.items():
+        if facts.get("error"):
+            more = f"; {report.ending}" if report.ending else ""
+            advice = told_of_numpy(facts["error"], facts)
+            output = tail(report.run.output)
+            return failed(f"import {name}: {advice}{more}", output=output, **details)
     if report.run.left:
         return failed(outlived(report.run), **details)
     if report.ending and not report.document.get("imported"):
@@ -346,14 +333,9 @@ def computed(package: Description) -> CheckFinding:
     program = f"{package.computes}\nprint({word!r})\n"
     completed = _ran([sys.executable, "-"], seconds=SECONDS, given=program.encode())
     lines = completed.output.splitlines()
-    finding = _judged(
-        replace(completed, output="\n".join(lines[: lines.index(word)][-1:]))
-        if word in lines
-        else completed,
-        exit_code=0,
-        prints=package.prints,
-        seconds=SECONDS,
-    )
+    if word in lines:
+        completed = replace(completed, output="\n".join(lines[: lines.index(word)][-1:]))
+    finding = _judged(completed, exit_code=0, prints=package.prints, seconds=SECONDS)
     if finding.outcome == PASSED and word not in lines:
         return failed("it ended with 0 before its end", **finding.details)
     return finding
@@ -368,20 +350,20 @@ def command(entry: Mapping[str, Any]) -> CheckFinding:
 
 
 def _judged(completed: Ended, *, exit_code: int, prints: str, seconds: float) -> CheckFinding:
-    details: dict[str, object] = {"output": tail(completed.output)}
-    details["seconds"] = round(completed.seconds, 2)
+    wrong = ""
     if completed.missing:
-        return failed(f"{completed.argv[0]}: not in the image", **details)
-    if completed.returncode is None:
-        return failed(f"stopped after {seconds:g} s", **details)
-    if completed.returncode != exit_code:
+        wrong = f"{completed.argv[0]}: not in the image"
+    elif completed.returncode is None:
+        wrong = f"stopped after {seconds:g} s"
+    elif completed.returncode != exit_code:
         last = tail(completed.output).splitlines()[-1:] or ["it printed nothing"]
-        return failed(f"exit {completed.returncode}, not {exit_code}: {last[0]}", **details)
-    if completed.left:
-        return failed(outlived(completed), **details)
-    if prints and not re.search(prints, completed.output, re.MULTILINE):
-        return failed(f"it printed nothing that matches {prints!r}", **details)
-    return passed(f"exit {completed.returncode}", **details)
+        wrong = f"exit {completed.returncode}, not {exit_code}: {last[0]}"
+    elif completed.left:
+        wrong = outlived(completed)
+    elif prints and not re.search(prints, completed.output, re.MULTILINE):
+        wrong = f"it printed nothing that matches {prints!r}"
+    details = {"output": tail(completed.output), "seconds": round(completed.seconds, 2)}
+    return judged([wrong] if wrong else [], f"exit {completed.returncode}", **details)
 
 
 def same_devices(reports: Reports) -> CheckFinding:
@@ -389,12 +371,11 @@ def same_devices(reports: Reports) -> CheckFinding:
     counts = {}
     for name, report in reports:
         before, after = report.document.get("torch before"), report.document.get("torch after")
-        if not before or not after:
-            continue
-        if before["devices"] != after["devices"]:
-            reason = f"torch sees {before['devices']} before it and {after['devices']} after it"
-            return failed(f"{name}: {reason}")
-        counts[name] = after["devices"]
+        if before and after:
+            counts[name] = after["devices"]
+            if before["devices"] != after["devices"]:
+                counted = f"{before['devices']} before it and {after['devices']} after it"
+                return failed(f"{name}: torch sees {counted}")
     if len({json.dumps(count, sort_keys=True) for count in counts.values()}) > 1:
         return failed("torch saw other devices in other processes", counts=counts)
     return passed(f"the same in {len(counts)} processes", counts=counts)
@@ -405,12 +386,10 @@ def same_torch(claims: Claims, reports: Reports) -> CheckFinding:
     wrong = []
     for name, report in reports:
         for moment in ("torch before", "torch after"):
-            torch_facts = report.document.get(moment, {})
-            version = claims.versions.get("torch", torch_facts.get("version"))
-            if torch_facts and torch_facts["version"] != version:
-                where = f"{torch_facts['version']} from {torch_facts['file']}"
-                wrong.append(f"{name}: torch is {where}")
-            if torch_facts.get("swapped"):
+            facts = report.document.get(moment, {})
+            if facts and facts["version"] != claims.versions.get("torch", facts["version"]):
+                wrong.append(f"{name}: torch is {facts['version']} from {facts['file']}")
+            if facts.get("swapped"):
                 wrong.append(f"{name}: another module is in the place of torch")
     if wrong:
         return failed("; ".join(dict.fromkeys(wrong)))
@@ -433,13 +412,11 @@ def nothing_starts(folders: Iterable[Path], meant: Iterable[str]) -> CheckFindin
         lines = [line for line in text.splitlines() if re.match(r"import[ \t]", line)]
         names += [path.name] if lines else []
         if lines and not re.fullmatch(rf"(?s:{allowed.get(path.name, '(?!)')})\n?", text):
-            problem = f"{path.name} of {_owner(path)} begins with every Python"
+            owners = (
+                f"{owner.metadata['Name']} {owner.version}"
+                for owner in importlib.metadata.distributions(path=[str(path.parent)])
+                if any(str(file) == path.name for file in owner.files or ())
+            )
+            problem = f"{path.name} of {next(owners, 'nobody')} begins with every Python"
             wrong.append(f"{problem}: {lines[0][:_SHOWN_CHARACTERS]}")
     return judged(wrong, ", ".join(names))
-
-
-def _owner(path: Path) -> str:
-    for distribution in importlib.metadata.distributions(path=[str(path.parent)]):
-        if any(str(file) == path.name for file in distribution.files or ()):
-            return f"{distribution.metadata['Name']} {distribution.version}"
-    return "nobody"

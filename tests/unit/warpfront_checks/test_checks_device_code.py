@@ -15,7 +15,7 @@ from standins import stand_in_kpack
 from warpfront_checks import load
 from warpfront_checks.claims import Claims
 from warpfront_checks.distributions import Installed
-from warpfront_checks.load import stack_facts
+from warpfront_checks.load import record_facts
 from warpfront_checks.results import FAILED, PASSED
 from warpfront_checks.torch_devices import rocm_release
 
@@ -127,7 +127,7 @@ def test_the_rocm_release_is_not_hips_number_from_10_on(
 @pytest.mark.usefixtures("site")
 def test_a_rocm_10_build_is_what_its_cell_claims() -> None:
     assert load.match_build(CLAIMS).outcome == PASSED
-    assert stack_facts(WHOLE, None)["toolkit"] == "rocm10.0"
+    assert record_facts(WHOLE, {}).reason == "torch 2.13.0+rocm10.0.0 rocm10.0"
     other = load.match_build(replace(CLAIMS, toolkit=("rocm", "7.15")))
     assert other.reason == "torch is built for HIP 7.15.26333 (ROCm 10.0), not ROCm 7.15"
 

@@ -22,7 +22,7 @@ from warpfront_checks.hardware.intel_devices import gaudi_arch
 from warpfront_checks.hardware.kernel_view import decode_gfx, read_properties
 from warpfront_checks.hardware.machine_reader import ProgramOutput
 from warpfront_checks.hardware.recording import Recorded, Recording, RecordingError
-from warpfront_checks.hardware.visibility import resolve_visibility
+from warpfront_checks.hardware.values import resolve_visibility
 from warpfront_checks.torch_devices import Device, TorchFacts
 
 RECORDINGS = Path(__file__).parents[2] / "detect"

@@ -16,17 +16,23 @@ from typing import Any
 import pytest
 
 from warpfront.cli.sessions import claims_for_target
-from warpfront_checks import interposers
-from warpfront_checks.claimed_device import computes, judge_reality
+from warpfront_checks import claimed_device
+from warpfront_checks.claimed_device import (
+    Answering,
+    computes,
+    emulators,
+    judge_reality,
+    known_to_kernel,
+    preloads,
+)
 from warpfront_checks.hardware import Hardware, read_hardware
 from warpfront_checks.hardware.kernel_view import KernelView, read_kernel
 from warpfront_checks.hardware.recording import Recorded
-from warpfront_checks.interposers import Answering, emulators, known_to_kernel, preloads
 from warpfront_checks.results import CheckFinding
 from warpfront_checks.torch_devices import Device, TorchFacts
 
 RECORDINGS = Path(__file__).parents[2] / "detect"
-SOURCE = Path(interposers.__file__).parents[1]
+SOURCE = Path(claimed_device.__file__).parents[1]
 STAND_IN = Path(__file__).with_name("stand_in_interposer.c")
 VENDORS = {"sm_90": "nvidia", "gfx942": "amd", "gfx90a": "amd", "gfx1100": "amd", "gaudi3": "gaudi"}
 BUILDS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu"}
@@ -179,7 +185,7 @@ def test_entry_points_belong_to_files_with_the_vendors_own_names() -> None:
         "/usr/local/vgpu/libvgpu.so": "cuInit",
     }
     preloaded = ["/usr/local/vgpu/libvgpu.so"]
-    foreign, doubtful = interposers.entry_points("nvidia", definers, preloaded)
+    foreign, doubtful = claimed_device.entry_points("nvidia", definers, preloaded)
     assert foreign == ("cuInit is answered by /usr/local/vgpu/libvgpu.so (preloaded)",)
     assert doubtful == ()
 
@@ -285,6 +291,8 @@ def read_kernel_here(vendor: str) -> KernelView:
 
 def test_a_preloaded_file_with_the_driver_s_name_is_not_determined() -> None:
     definers = {"/opt/compat/libcuda.so.1": "cuInit", "/usr/lib/libnvidia-ml.so.1": "nvmlInit_v2"}
-    foreign, doubtful = interposers.entry_points("nvidia", definers, ["/opt/compat/libcuda.so.1"])
+    foreign, doubtful = claimed_device.entry_points(
+        "nvidia", definers, ["/opt/compat/libcuda.so.1"]
+    )
     assert foreign == ()
     assert doubtful == ("cuInit is answered by /opt/compat/libcuda.so.1, which is preloaded",)
