@@ -45,6 +45,7 @@ _FLAGS: Final = frozenset(
 _SEEN: Final = frozenset(
     {"imports", "dotted", "environment", "distributions", "names"}
     | {"twinless", "families", "headers", "once", "once_a_file", "call", "scope", "shift"}
+    | {"open_shift"}
     | {"calls", "argument", "shown", "settings", "value", "library", "programs", "options"}
     | {"packages", "conda_packages", "images", "indexes"}
 )

@@ -21,7 +21,7 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import Command, cache_folder, environment, stream
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
-from warpfront.system.store import write_json
+from warpfront.system.store import read_text, write_json
 from warpfront_port.commands.compiling import CompilerPlace, compiler_place
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import (
@@ -30,6 +30,7 @@ from warpfront_port.compile.syntax_pass import (
     units_to_compile,
     with_syntax,
 )
+from warpfront_port.compile.units import definitions_of
 from warpfront_port.finding_forms import Scan
 from warpfront_port.scan.hipify_names import hipify_names
 
@@ -102,6 +103,11 @@ def _job(
         "root": root,
         "units": units,
         "claims": claims_of(scan),
+        "definitions": [
+            word
+            for build in filter(product.has, scan.project.builds)
+            for word in definitions_of(build, read_text(request.root / build) or "")
+        ],
         "names": dict(hipify_names().twins),
         "headers": dict(hipify_names().headers),
         "torch": syntax_job.torch_headers(),

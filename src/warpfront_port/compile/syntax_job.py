@@ -8,7 +8,7 @@ JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `name
 (hipify's tables, CUDA to HIP), `torch` and `python` (their `include` folders or ""; an image's own
 torch comes first), `jobs`, `seconds` of processor time (the limit of one pass), `cache` (a folder
 or ""), `claims` (files whose findings the compiler is to judge), `flags` (options by unit),
-`modules` (a folder of CMake modules that stand for CUDA's).
+`definitions` (options of every unit), `modules` (a folder of CMake modules that stand for CUDA's).
 RESULTS gets one JSON document.
 """
 
@@ -475,11 +475,21 @@ def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list
 
 
 def passes(
-    argv: list[str], root: Path, unit: str, seconds: float, read: Mapping[str, list[str]]
+    argv: list[str],
+    root: Path,
+    unit: str,
+    seconds: float,
+    read: Mapping[str, list[str]],
+    *,
+    claims: Mapping[str, str],
 ) -> dict[str, object]:
-    """Return what the device and host pass answer about one unit."""
-    outputs = []
-    codes = []
+    """Return what the device and host pass answer about one unit.
+
+    `lines` are those that a pass compiled, by file: of `claims`, which are texts by path.
+    """
+    outputs: list[str] = []
+    codes: list[int] = []
+    lines: dict[str, set[int]] = {}
     for side in _SIDES:
         code, text = _run([*argv, *read.get(side, ()), side, str(root / unit)], seconds)
         if code and ".pch" in text:  # options of the unit that do not fit
@@ -488,7 +498,41 @@ def passes(
         outputs.append(text)
         if code == 124:
             break
-    return {"unit": unit, "codes": codes, "output": "\n".join(outputs)}
+        if claims:
+            text = _run([*argv, side, "-E", "-dD", str(root / unit)], seconds)[1]
+            for path, number in compiled_lines(text, root, claims):
+                lines.setdefault(path, set()).add(number)
+    ordered = {path: sorted(numbers) for path, numbers in lines.items()}
+    return {"unit": unit, "codes": codes, "output": "\n".join(outputs), "lines": ordered}
+
+
+def compiled_lines(
+    preprocessed: str, root: Path, texts: Mapping[str, str]
+) -> Iterator[tuple[str, int]]:
+    """Yield the lines of `texts`, by path, that `clang -E -dD` kept: no condition leaves them out.
+
+    All lines between two conditions are kept where one is: a macro's call is printed in its first.
+    """
+    path, number = "", 0
+    printed: dict[str, set[int]] = {}
+    for line in preprocessed.split("\n"):
+        if mark := _LINE_MARK.match(line):
+            path, number = os.path.relpath(os.path.normpath(mark[2]), root), int(mark[1])
+            continue
+        if line.strip() and path in texts:
+            printed.setdefault(path, set()).add(number)
+        number += 1
+    for path, numbers in printed.items():
+        between: list[int] = []
+        for number, line in enumerate([*texts[path].split("\n"), "#endif"], 1):
+            between.append(number)
+            if _CONDITION.match(line):
+                yield from ((path, n) for n in (() if numbers.isdisjoint(between) else between))
+                between = []
+
+
+_CONDITION = re.compile(r"[ \t]*#[ \t]*(?:(?:el)?ifn?(?:def)?|else|endif)\b")
+_LINE_MARK = re.compile(r'# (\d+) "([^"]+)"')
 
 
 def _folder_of_torch(
@@ -509,7 +553,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's),
     `build_words` (those of the diagnostics that build files have, too), and `stops` (where the
     tree has an `#error`: a diagnostic is its text alone). `witnesses` are the results of sources
-    that are no units and read the files of `claims`; `read` has those files by source.
+    that are no units and read the files of `claims`.
     """
     compiler = find_compiler(job["target"])
     if compiler is None:
@@ -535,18 +579,24 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         argv += own_folders(tree, configured.folders)
         reached = reached_units(units, configured.flags)
         units = reached or units
-        claims = set(job.get("claims") or ())
+        claims = tree.texts.keys() & set(job.get("claims") or ())
         witnesses = tree.witnesses(sorted(claims), units)
         state = _state_of(compiler, tree, argv, scratch, forced)
 
         def passed(unit: str) -> dict[str, object]:
-            options = unit_options(configured.flags.get(unit, ()))
-            precompiled_headers = read if unit in of_torch else {}
+            options = unit_options((*configured.flags.get(unit, ()), *job.get("definitions", ())))
+            headers_read = read if unit in of_torch else {}
+            claimed = {path: tree.texts[path] for path in sorted(claims & tree.read_by(unit))}
             return _stored(
                 job,
-                f"{state}\0{unit}\0{options}".replace(scratch, ""),
+                f"{state}\0{unit}\0{options}\0{[*claimed]}".replace(scratch, ""),
                 lambda: passes(
-                    [*argv, *options], root, unit, float(job["seconds"]), precompiled_headers
+                    [*argv, *options],
+                    root,
+                    unit,
+                    float(job["seconds"]),
+                    headers_read,
+                    claims=claimed,
                 ),
             )
 
@@ -559,7 +609,6 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     return {
         "schema": SCHEMA, "compiler": compiler.version, "units": results[: len(units)], "hip": used,
         "witnesses": results[len(units) :],
-        "read": {unit: sorted(claims & tree.read_by(unit)) for unit in (*units, *witnesses)},
         "build_words": sorted(words & set(_NAME.findall(tree.builds))),
         "unconfigured": configured.reason or unreached, "reached": reached,
         "stops": tree.stops(),

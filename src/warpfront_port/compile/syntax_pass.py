@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from warpfront_port.compile.diagnostics import Diagnostic, Place, read_diagnostics
@@ -30,7 +30,8 @@ class SyntaxResult:
     `compiled` are the units that it accepted or refused for a reason of their own. `uncompiled`
     maps the others to the reason why they were not judged. `reached` are the units that the
     project's own build compiles, empty where no build was configured: `unconfigured` is why.
-    `read` are the files that sources read to the end, and no source stopped in or before.
+    `read` are the lines that a source compiled, by file, of files that no source stopped in or
+    before. `configured` is true where the project's own build says which lines those are.
     """
 
     compiler: str
@@ -39,7 +40,8 @@ class SyntaxResult:
     uncompiled: Mapping[str, str]
     reached: frozenset[str] = frozenset()
     unconfigured: str = ""
-    read: frozenset[str] = frozenset()
+    read: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
+    configured: bool = False
 
 
 def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
@@ -82,25 +84,30 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
         uncompiled=uncompiled,
         reached=frozenset(reached),
         unconfigured=document.get("unconfigured") or "",
-        read=frozenset(_read(document, root, uncompiled)),
+        read=_read(document, root, uncompiled),
+        configured=configured,
     )
 
 
-def _read(document: Mapping[str, Any], root: str, uncompiled: Iterable[str]) -> set[str]:
-    """Return the files that a source read, and that each source that reads them read to the end.
+def _read(
+    document: Mapping[str, Any], root: str, uncompiled: Iterable[str]
+) -> Mapping[str, AbstractSet[int]]:
+    """Return the lines that sources compiled, of the files that each of them read to the end.
 
     What a witness cannot take is no error, and was not read.
     """
-    read, unread = set[str](), set(uncompiled)
+    read: dict[str, set[int]] = {}
+    unread = set(uncompiled)
     for name in ("units", "witnesses"):
         for entry in document.get(name) or ():
-            files = {entry["unit"], *(document.get("read") or {}).get(entry["unit"], ())}
             stopped = entry["unit"] in unread or ": fatal error: " in str(entry["output"])
-            (unread if stopped or 124 in entry["codes"] else read).update(files)
+            for path, lines in (entry.get("lines") or {}).items():
+                read.setdefault(path, set()).update(lines)
+                unread |= {path} if stopped or 124 in entry["codes"] else set()
             for diagnostic in read_diagnostics(entry["output"]) if name == "witnesses" else ():
                 if diagnostic.severity == "error" and diagnostic.place:
                     unread.add(diagnostic.place.path.removeprefix(f"{root}/"))
-    return read - unread
+    return {path: lines for path, lines in read.items() if path not in unread}
 
 
 def _undefined(
@@ -189,8 +196,16 @@ def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
 
 
 def _is_refuted(finding: ScanFinding, result: SyntaxResult) -> bool:
-    """Return whether a compiler took the line of a rule's finding: no error is in that line."""
-    return _is_claim(finding) and finding.path in result.read
+    """Return whether a compiler took all lines of a rule's finding, and found no error there.
+
+    A line behind a condition that no pass met is not taken, unless the project's own build says
+    that it is not compiled.
+    """
+    lines = result.read.get(finding.path)
+    taken = lines is not None and (
+        result.configured or lines.issuperset((finding.line, *finding.uses))
+    )
+    return taken and _is_claim(finding)
 
 
 def _is_claim(finding: ScanFinding) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
@@ -11,6 +12,9 @@ from typing import Literal
 
 from warpfront.errors import InputError
 from warpfront_port.scan.graph import followed
+from warpfront_port.scan.python.gates import Gates
+from warpfront_port.scan.python.module import Module
+from warpfront_port.scan.python.nodes import text_of
 from warpfront_port.scan.reach import include_graph
 
 Kind = Literal["kernel", "plain", "extension"]
@@ -65,6 +69,32 @@ def include_folders(paths: Iterable[str]) -> tuple[str, ...]:
         if parts[depth] in {"include", "csrc", "src"}
     }
     return (".", *sorted(folders, key=lambda folder: (folder.count("/"), folder)))
+
+
+def definitions_of(path: str, text: str) -> Iterator[str]:
+    """Yield the macros that a Python build certainly defines for AMD, as options: `-DX=1`.
+
+    They are words of an option list, and pairs such as `("X", "1")` of `define_macros`.
+    """
+    module = Module(PurePosixPath(path), text)
+    gates = Gates(module)
+    for node in module.nodes:
+        words = [text_of(part) for part in getattr(node, "elts", (node,))]
+        if isinstance(node, ast.Tuple) and len(words) == 2 and "define_macros" in text:
+            words = [f"-D{words[0]}" + (f"={words[1]}" if words[1] else "")]
+        elif not isinstance(node, ast.Constant):
+            continue
+        tests = (
+            isinstance(parent, ast.If)
+            and module.conditions.truths(parent.test)["amd"] is (child in parent.body)
+            for parent, child in module.ancestors(node)
+            if isinstance(parent, ast.If | ast.Return | ast.ExceptHandler)
+        )
+        if "amd" in gates.of_value(node).sides and all(tests):
+            yield from filter(_DEFINITION.fullmatch, filter(None, words))
+
+
+_DEFINITION = re.compile(r"-D[A-Za-z_]\w*(?:=\w+)?")
 
 
 def _declared(texts: Iterable[str], patterns: Iterable[str]) -> set[str]:

@@ -13,6 +13,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
@@ -101,19 +102,20 @@ def read_product(
     """
     installs = any(name in texts and not _is_settings(texts[name]) for name in MANIFESTS)
     runs = not installs and _is_program(texts)
+    images = {path.rpartition("/")[0] for path in texts if _IMAGE.search(path)}
     folders: set[str] = set()
     packages: tuple[str, ...] | None = None
     if installs or runs:
-        folders = {
-            path.rpartition("/")[0] for path in texts if path.rpartition("/")[2] in MANIFESTS
-        }
+        manifests = (path for path in texts if path.rpartition("/")[2] in MANIFESTS)
+        folders = images | {path.rpartition("/")[0] for path in manifests}
     if installs:
         packages = tuple(_packages(texts)) or None
     elif "CMakeLists.txt" in texts:
         # A build of C++, beside which Python in folders is a wrapper or a tool.
         packages = ()
-    run = frozenset(_run_by_default(texts, packages or ()))
-    needed = folders & {
+    run = frozenset(_run_by_default(texts, packages or (), folders))
+    needed = {folder for folder in images if any(_depth(path, (folder,)) for path in run)}
+    needed |= folders & {
         build.rpartition("/")[0]
         for build, importers in users.items()
         for path, spare in importers.items()
@@ -151,6 +153,7 @@ def _is_settings(text: str) -> bool:
     return text.lstrip().startswith("[tool.") and _DISTRIBUTES.search(text) is None
 
 
+_IMAGE = re.compile(r"/Dockerfile[^/]*\Z")
 _REQUIREMENTS = re.compile(r"requirements[\w-]*\.txt")
 _DISTRIBUTES = re.compile(r"(?m)^\[(?:project|build-system|tool\.(?:poetry|flit\.metadata))\]")
 
@@ -172,22 +175,30 @@ _CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 
 
 def _packages(texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the topmost folders with an `__init__.py` that a distribution of the root installs."""
+    """Yield the topmost packages that a distribution of the root installs.
+
+    They have an `__init__.py`, or a command of the distribution is in them.
+    """
     folders = {path.rpartition("/")[0] for path in texts if path.endswith("/__init__.py")}
-    for folder in sorted(folders):
+    tops = {name.partition(".")[0] for b in MANIFESTS for name in _ENTRY.findall(texts.get(b, ""))}
+    named = {path.rpartition("/")[0] for path in texts if path.endswith(".py")}
+    for folder in sorted({*folders, *(f for f in named if f.rpartition("/")[2] in tops)}):
         parent = folder.rpartition("/")[0]
         if parent in _ROOTS and f"{folder}/setup.py" not in texts:
             yield folder
 
 
-def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterator[str]:
+def _run_by_default(
+    texts: Mapping[str, str], packages: Iterable[str], folders: AbstractSet[str]
+) -> Iterator[str]:
     """Yield the modules of packages that an import of the package, or its commands, imports.
 
     A package whose `__init__` imports nothing of its own offers the modules that no other one
-    imports, but for examples and tests. Imports in functions and behind conditions count only in
-    the modules of commands.
+    imports, but for examples, tests, and `folders` with a manifest or an image of their own.
+    Imports in functions and behind conditions count only in the modules of commands.
     """
     for package in packages:
+        apart = [folder for folder in folders if folder.startswith(f"{package}/")]
         cut = len(package.rpartition("/")[0]) + 1 if "/" in package else 0
         names = {
             path[cut:].removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
@@ -214,7 +225,7 @@ def _run_by_default(texts: Mapping[str, str], packages: Iterable[str]) -> Iterat
                 for around in (other, *_around(other))
                 if around != name
             }
-            entries |= names.keys() - lazy
+            entries |= {n for n in names.keys() - lazy if not _depth(names[n], apart)}
         reached = followed(entries, graph)
         parents = {around for name in reached for around in _around(name)}
         for name in followed(parents & names.keys() | reached, graph):

@@ -85,7 +85,10 @@ _AUTOMATION = re.compile(
 
 def is_aside(path: PurePosixPath) -> bool:
     """Return true if a file lies among examples, benchmarks, tests and the like."""
-    return not _ASIDE.isdisjoint(part.lower() for part in path.parts[:-1])
+    return any(_LAST_WORD.split(part.lower())[-1] in _ASIDE for part in path.parts[:-1])
+
+
+_LAST_WORD = re.compile(r"[-_]")
 
 
 _ASIDE = frozenset(
@@ -101,6 +104,6 @@ def is_of_use(path: str) -> bool:
 
 
 _OF_USE = re.compile(
-    r"(?i)(?:/|\A)(?:examples?|benchmarks?|bench|demos?|tutorials?|recipes|cookbooks?|samples?"
+    r"(?i)(?:/|\A)(?:[^/]*[-_])?(?:examples?|benchmarks?|bench|demos?|tutorials?|recipes|cookbooks?|samples?"
     r"|tests?|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
 )

@@ -132,6 +132,34 @@ def test_what_an_import_or_a_command_runs_decides(
     assert line(tmp_path, TOML | files).startswith(f"gfx942: {begins}")
 
 
+@pytest.mark.parametrize(
+    ("more", "begins"),
+    [
+        ({}, "gfx942: will fail"),
+        ({"src/p/serve/Dockerfile": "FROM x\n"}, "gfx942: runs as it is"),
+        ({"src/p/serve/Dockerfile": "", "src/p/cli.py": "from p.serve import t\n"},
+         "gfx942: will fail"),
+        ({"src/p/Dockerfile": "FROM x\n"}, "gfx942: will fail"),
+    ],
+)  # fmt: skip
+def test_a_folder_with_an_image_of_its_own_decides_where_a_command_imports_it(
+    tmp_path: Path, more: dict[str, str], begins: str
+) -> None:
+    files = {
+        "pyproject.toml": "[project]\nname = 'p'\n[project.scripts]\np = \"p.cli:main\"\n",
+        "src/p/cli.py": "import torch\n",
+        "src/p/serve/__init__.py": "",
+        "src/p/serve/t.py": "import tensorrt\n",
+    }
+    assert line(tmp_path, {**files, **more}).startswith(begins)
+
+
+@pytest.mark.parametrize(("folder", "decides"), [("kernels_bench", False), ("benchkernels", True)])
+def test_a_folder_is_named_by_its_last_word(tmp_path: Path, folder: str, *, decides: bool) -> None:
+    files = {"run.py": "import torch\n", f"{folder}/t.py": "import tensorrt\n"}
+    assert line(tmp_path, files).startswith("gfx942: will fail") is decides
+
+
 def test_a_build_beside_the_distribution_decides_only_if_something_calls_it(
     tmp_path: Path,
 ) -> None:

@@ -13,6 +13,7 @@ from warpfront_port.commands.scanning import scan_tree, verdict_of
 from warpfront_port.commands.syntax_passes import MODULES
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import claims_of, read_results, with_syntax
+from warpfront_port.compile.units import definitions_of
 from warpfront_port.finding_forms import verdict_text
 from warpfront_port.scan.targets import read_target
 
@@ -24,7 +25,9 @@ def results(output: str, *codes: int) -> dict[str, object]:
     return {
         "compiler": "clang 22.1, HIP 7.2.4",
         "hip": {"hipMalloc": "cudaMalloc"},
-        "units": [{"unit": "k.cu", "codes": list(codes), "output": output}],
+        "units": [
+            {"unit": "k.cu", "codes": list(codes), "output": output, "lines": {"k.cu": [1, 2, 3]}}
+        ],
     }
 
 
@@ -336,16 +339,17 @@ def test_a_claim_about_a_file_that_no_unit_reads_is_put_to_a_source_that_does(
 
 
 @pytest.mark.parametrize(
-    ("output", "read", "errors"),
+    ("output", "lines", "errors"),
     [
-        ("", {"host.cpp": ["host.h"]}, 0),
-        ("", {"k.cu": []}, 1),
-        ("/src/host.h:9:1: error: bad\n", {"host.cpp": ["host.h"]}, 1),
-        ("/src/other.h:1:10: fatal error: 'x.h' file not found\n", {"host.cpp": ["host.h"]}, 1),
+        ("", {"host.h": [1]}, 0),
+        ("", {}, 1),
+        ("", {"host.h": [2]}, 1),
+        ("/src/host.h:9:1: error: bad\n", {"host.h": [1]}, 1),
+        ("/src/other.h:1:10: fatal error: 'x.h' file not found\n", {"host.h": [1]}, 1),
     ],
 )
-def test_a_header_is_taken_where_a_source_that_reads_it_is(
-    tmp_path: Path, output: str, read: dict[str, list[str]], errors: int
+def test_a_header_is_taken_where_a_source_compiles_its_line(
+    tmp_path: Path, output: str, lines: dict[str, list[int]], errors: int
 ) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
     (tmp_path / "host.cpp").write_text('#include "host.h"\n')
@@ -353,8 +357,8 @@ def test_a_header_is_taken_where_a_source_that_reads_it_is(
     scanned = scan_tree(tmp_path, read_target("gfx942"), processes=1)
     assert claims_of(scanned) == ["host.h"]
     unit = {"unit": "k.cu", "codes": [0, 0], "output": ""}
-    witness = {"unit": "host.cpp", "codes": [bool(output)] * 2, "output": output}
-    document = {"compiler": "c", "units": [unit], "witnesses": [witness], "read": read}
+    witness = {"unit": "host.cpp", "codes": [bool(output)] * 2, "output": output, "lines": lines}
+    document = {"compiler": "c", "units": [unit], "witnesses": [witness]}
     judged = with_syntax(scanned, read_results(document, "/src"))
     assert len([f for f in judged.findings if f.severity == "error"]) == errors
     assert "not determined" not in verdict_of(judged, judged.findings).line
@@ -365,6 +369,44 @@ def test_a_fatal_error_refutes_nothing_after_it(tmp_path: Path) -> None:
     output = "/src/k.cu:1:10: fatal error: 'glm/glm.hpp' file not found\n"
     _, errors = added(tmp_path, output, 1, 1, text=f"\n{mask}")
     assert [error.split()[1] for error in errors] == ["CU108"]
+
+
+def test_a_line_that_no_pass_compiled_is_refuted_by_a_configured_build_alone(
+    tmp_path: Path,
+) -> None:
+    mask = "__device__ int f(int v) { return __shfl_down_sync(0xffffffff, v, 1); }"
+    (tmp_path / "k.cu").write_text(f"{KERNEL}#ifdef FAST\n{mask}\n#endif\n")
+    scanned = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    unit = {"unit": "k.cu", "codes": [0, 0], "output": "", "lines": {"k.cu": [1, 2]}}
+    document = {"compiler": "c", "units": [unit]}
+    for more, errors in (({}, 1), ({"reached": ["k.cu"]}, 0)):
+        judged = with_syntax(scanned, read_results({**document, **more}, "/src"))
+        assert len([f for f in judged.findings if f.severity == "error"]) == errors
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no compiler with a preprocessor")
+def test_lines_between_conditions_are_compiled_where_one_is_printed(tmp_path: Path) -> None:
+    text = "#define M(x) x\n#ifdef A\nint a;\n#else\nint b = M(\n  1);\n#endif\n"
+    (tmp_path / "k.h").write_text(text)
+    (tmp_path / "k.cpp").write_text('#include "k.h"\n')
+    argv = ["c++", "-E", "-dD", str(tmp_path / "k.cpp")]
+    printed = syntax_job._run(argv, 20)[1]
+    kept = {line for _, line in syntax_job.compiled_lines(printed, tmp_path, {"k.h": text})}
+    assert {1, 5, 6} <= kept
+    assert kept.isdisjoint({3, 4})
+
+
+def test_macros_that_a_python_build_defines_for_amd_are_options() -> None:
+    text = (
+        "import os, torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "macros = []\nflags = {'cxx': ['-DWITH=1', '-O3']}\n"
+        "if torch.cuda.is_available():\n    macros += [('WITH_CUDA', None), ('N', '4')]\n"
+        "if torch.version.hip is None:\n    macros += [('NVIDIA', None)]\n"
+        "if os.getenv('DEBUG'):\n    macros += [('DEBUG', None)]\n"
+        "CUDAExtension('k', ['k.cu'], define_macros=macros, extra_compile_args=flags)\n"
+    )
+    assert {*definitions_of("setup.py", text)} == {"-DWITH=1", "-DWITH_CUDA", "-DN=4"}
 
 
 def test_what_amd_s_build_leaves_out_is_open_only_until_a_compiler_took_the_rest(

@@ -15,7 +15,7 @@ from warpfront_port.scan.hipify_names import hipify_names
 class NameRow:
     """`once`: only the first of a name in each part of a file that other sides reach,
     `once_a_file`: of all its names and headers; `call` and `scope`: a bracket or `::` must follow a
-    name; `shift`: worse or better.
+    name; `shift`: worse or better; `open_shift`: so behind a condition that AMD may not meet.
     """
 
     rule: str
@@ -27,6 +27,7 @@ class NameRow:
     call: bool = False
     scope: bool = False
     shift: int = 0
+    open_shift: int = 0
 
 
 @cache

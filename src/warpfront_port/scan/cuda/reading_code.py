@@ -168,4 +168,6 @@ def _by_rows(view: View, name: str, span: Span, reported: Seen) -> Iterator[Matc
             continue
         reported.add(key)
         if not is_definition(view, span):
-            yield rule_match(view, row.rule, span, shift=row.shift, names={name})
+            is_open = any("amd" in arm.open for arm in view.region(span[0]).arms)
+            shift = row.shift + row.open_shift * is_open
+            yield rule_match(view, row.rule, span, shift=shift, names={name})
