@@ -44,6 +44,11 @@ _ECHO = re.compile(
     r"aborted due to errors|command failed|linker command failed|ld returned|"
     r"compilation terminated|\d+ errors? (?:generated|detected)"
 )
+# PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions (`.loc 1 7 5`):
+# https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"\n]*)"')
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
+_FUNCTION = re.compile(r"(?:Entry f|F)unction '(\w+)'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,13 +134,6 @@ def _distinct(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     if not any(diagnostic.severity == "error" for diagnostic in telling):
         telling = list(distinct.values())
     return tuple(sorted(telling, key=lambda diagnostic: diagnostic.severity != "error")[:MOST])
-
-
-# PTX that nvcc writes with `-lineinfo` names files (`.file 1 "a.cu"`) and positions (`.loc 1 7 5`):
-# https://docs.nvidia.com/cuda/parallel-thread-execution/#debugging-directives
-_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"\n]*)"')
-_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)")
-_FUNCTION = re.compile(r"(?:Entry f|F)unction '(\w+)'")
 
 
 def place_of_line(ptx: str, line: int) -> Place | None:

@@ -56,6 +56,13 @@ def job_document(
     root = COPY if hipified else SOURCE
     paths = (root if folder == "." else f"{root}/{folder}" for folder in folders)
     options = [*flags, *(f"-I{path}" for path in paths)]
+    standard = [] if any(option.startswith("-std=") for option in options) else [STANDARD]
+    listed: list[JobUnit] = []
+    for unit in units:
+        language = call.kernel if unit.kind == "kernel" else call.plain
+        words = [*options, *(["{torch}"] if unit.torch else standard)]
+        argv = _command(call, language, words) if unit.kind != "extension" and language else ()
+        listed.append(JobUnit(path=unit.path, kind=unit.kind, torch=unit.torch, argv=argv))
     return CompileJob(
         target=target,
         source=Path(SOURCE),
@@ -73,21 +80,8 @@ def job_document(
         hipified=hipified,
         kept=call.kept,
         **asdict(bounds),
-        units=tuple(_unit(unit, call, options) for unit in units),
+        units=tuple(listed),
     ).document()
-
-
-def _unit(unit: SourceUnit, call: CompilerCall, options: list[str]) -> JobUnit:
-    language = call.kernel if unit.kind == "kernel" else call.plain
-    standard = any(option.startswith("-std=") for option in options)
-    torch = ["{torch}"] if unit.torch else [] if standard else [STANDARD]
-    runs = unit.kind != "extension" and language
-    return JobUnit(
-        path=unit.path,
-        kind=unit.kind,
-        torch=unit.torch,
-        argv=_command(call, language, [*options, *torch]) if runs else (),
-    )
 
 
 def _command(call: CompilerCall, language: Iterable[str], options: list[str]) -> tuple[str, ...]:

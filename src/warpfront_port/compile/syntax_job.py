@@ -36,6 +36,7 @@ SCHEMA = 1
 LACKS = "warpfront: the environment lacks "
 ABSENT = "warpfront: no environment has "
 _CODE = {".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".in"}
+_BUILDS = {"CMakeLists.txt", "Makefile", "setup.py"}
 _SOURCES = {".cu", ".c", ".cc", ".cpp", ".cxx"}
 _MOST_WITNESSES = 20
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -66,6 +67,18 @@ _TORCH_OPTIONS = (
 )
 # torch's own build writes this header; a wheel for the CPU lacks it.
 _TORCH_MACROS = "c10/cuda/impl/cuda_cmake_macros.h"
+# Folders that decide nothing, where the whole project cannot be configured.
+_ASIDE = "^(tests?|testing|unit_?tests?|bench(marks?)?|examples?|samples?|docs?)$"
+_PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote": ["-iquote"]}
+_BEFORE_CUDACC = ("thrust/detail/config.h", "hipcub/config.hpp", "rocprim/config.hpp")
+_SIDES = ("--cuda-device-only", "--cuda-host-only")
+_CONDITION = re.compile(r"[ \t]*#[ \t]*(?:(?:el)?ifn?(?:def)?|else|endif)\b")
+_LINE_MARK = re.compile(r'# (\d+) "([^"]+)"')
+
+
+_HIP_VERSION = (
+    "#include <hip/hip_version.h>\nV HIP_VERSION_MAJOR.HIP_VERSION_MINOR.HIP_VERSION_PATCH\n"
+)
 
 
 @dataclass(frozen=True)
@@ -87,32 +100,22 @@ def find_compiler(target: str) -> Compiler | None:
     places = [
         *sorted(Path("/opt").glob("rocm*/llvm/bin/clang++"), reverse=True),
         *sorted(Path("/opt").glob("rocm*/lib/llvm/bin/clang++"), reverse=True),
-        *sorted(Path("/usr/lib").glob("llvm-*/bin/clang++"), key=_number, reverse=True),
+        *sorted(
+            Path("/usr/lib").glob("llvm-*/bin/clang++"),
+            key=lambda path: [int(n) for n in re.findall(r"llvm-(\d+)", str(path))],
+            reverse=True,
+        ),
     ]
     program = shutil.which("amdclang++") or shutil.which("clang++")
     options = ["-x", "hip", f"--offload-arch={target}", "-fsyntax-only"]
     kernel = "#include <hip/hip_runtime.h>\n__global__ void k(int* p) { *p = 1; }\n"
     for path in [*map(str, places), *([program] if program else [])]:
         if _compiled([path, *options], kernel)[0] == 0:
-            version = _run([path, "--version"], 20)[1].splitlines()
-            hip = _hip_version(path)
-            return Compiler(
-                path, f"{version[0] if version else path}{f', HIP {hip}' if hip else ''}"
-            )
+            version = next(iter(_run([path, "--version"], 20)[1].splitlines()), path)
+            text = _compiled([path, "-x", "c++", "-E", "-P"], _HIP_VERSION)[1]
+            match = re.search(r"V (\d+)\s*\.\s*(\d+)\s*\.\s*(\d+)", text)
+            return Compiler(path, version + (f", HIP {'.'.join(match.groups())}" if match else ""))
     return None
-
-
-def _number(path: Path) -> int:
-    match = re.search(r"llvm-(\d+)", str(path))
-    return int(match[1]) if match else 0
-
-
-def _hip_version(compiler: str) -> str:
-    numbers = "V HIP_VERSION_MAJOR.HIP_VERSION_MINOR.HIP_VERSION_PATCH\n"
-    source = f"#include <hip/hip_version.h>\n{numbers}"
-    text = _compiled([compiler, "-x", "c++", "-E", "-P"], source)[1]
-    match = re.search(r"V (\d+)\s*\.\s*(\d+)\s*\.\s*(\d+)", text)
-    return ".".join(match.groups()) if match else ""
 
 
 def _compiled(argv: list[str], text: str) -> tuple[int, str]:
@@ -164,10 +167,7 @@ class Tree:
                 relative = path.relative_to(root).as_posix()
                 if path.suffix.lower() in _CODE:
                     self.texts[relative] = path.read_text("utf-8", "replace")
-                elif name in {"CMakeLists.txt", "Makefile", "setup.py"} or path.suffix in {
-                    ".cmake",
-                    ".mk",
-                }:
+                elif name in _BUILDS or path.suffix in {".cmake", ".mk"}:
                     self.builds += path.read_text("utf-8", "replace") + "\n"
         self.by_name: dict[str, list[str]] = {}
         for relative in self.texts:
@@ -255,10 +255,6 @@ class Configured:
     reason: str = ""
 
 
-# Folders that decide nothing, where the whole project cannot be configured.
-_ASIDE = "^(tests?|testing|unit_?tests?|bench(marks?)?|examples?|samples?|docs?)$"
-
-
 def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Configured:
     """Configure a CMake project whose CUDA compiler is a stand-in; nothing is compiled."""
     if not (root / "CMakeLists.txt").is_file() or not modules:
@@ -317,9 +313,6 @@ def reached_units(units: Iterable[str], flags: Mapping[str, list[str]]) -> list[
     return reached if not of_gpu or of_gpu & {*reached} else []
 
 
-_PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote": ["-iquote"]}
-
-
 def unit_options(words: Iterable[str]) -> list[str]:
     """Return definitions and include folders of a build's command, after the system's folders."""
     options: list[str] = []
@@ -368,9 +361,6 @@ def write_shims(
     ]
     forced.write_text("\n".join(lines) + "\n")
     return forced
-
-
-_BEFORE_CUDACC = ("thrust/detail/config.h", "hipcub/config.hpp", "rocprim/config.hpp")
 
 
 def _write_shim(path: Path, hip: str) -> None:
@@ -443,9 +433,6 @@ def own_folders(tree: Tree, generated: Iterable[str]) -> list[str]:
     return [*quoted, *after]
 
 
-_SIDES = ("--cuda-device-only", "--cuda-host-only")
-
-
 def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list[str]]:
     """Return, by side, the options that take torch's headers as read: they need 18 s a side, and
     0.4 s precompiled. Nothing for a side whose headers do not compile.
@@ -464,13 +451,8 @@ def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list
 
     with concurrent.futures.ThreadPoolExecutor(len(_SIDES)) as pool:
         for side, exists in zip(_SIDES, pool.map(precompile, _SIDES), strict=True):
-            precompiled_options = [
-                "-Xclang",
-                "-include-pch",
-                "-Xclang",
-                str(folder / f"torch{side}.pch"),
-            ]
-            options[side] = precompiled_options if exists else []
+            read = ["-Xclang", "-include-pch", "-Xclang", str(folder / f"torch{side}.pch")]
+            options[side] = read if exists else []
     return options
 
 
@@ -529,10 +511,6 @@ def compiled_lines(
             if _CONDITION.match(line):
                 yield from ((path, n) for n in (() if numbers.isdisjoint(between) else between))
                 between = []
-
-
-_CONDITION = re.compile(r"[ \t]*#[ \t]*(?:(?:el)?ifn?(?:def)?|else|endif)\b")
-_LINE_MARK = re.compile(r'# (\d+) "([^"]+)"')
 
 
 def _folder_of_torch(
@@ -600,7 +578,11 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
                 ),
             )
 
-        results = list(_all_passes(job, [*units, *witnesses], passed))
+        results, every = [], [*units, *witnesses]
+        with concurrent.futures.ThreadPoolExecutor(int(job["jobs"])) as pool:
+            for count, result in enumerate(pool.map(passed, every), 1):
+                print(f"{count} of {len(every)} {result['unit']}", flush=True)
+                results.append(result)
     hip = {hip: cuda for cuda, hip in names.items() if cuda in tree.words}
     text = "\n".join(str(result["output"]) for result in results)
     unreached = "" if reached or not configured.flags else "its build has none of these sources"
@@ -613,16 +595,6 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         "unconfigured": configured.reason or unreached, "reached": reached,
         "stops": tree.stops(),
     }  # fmt: skip
-
-
-def _all_passes(
-    job: Mapping[str, Any], units: Iterable[str], passed: Callable[[str], dict[str, object]]
-) -> Iterator[dict[str, object]]:
-    listed = list(units)
-    with concurrent.futures.ThreadPoolExecutor(int(job["jobs"])) as pool:
-        for count, result in enumerate(pool.map(passed, listed), 1):
-            print(f"{count} of {len(listed)} {result['unit']}", flush=True)
-            yield result
 
 
 def _stored(

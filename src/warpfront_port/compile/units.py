@@ -27,6 +27,7 @@ READ = KERNELS | PLAIN | HEADERS
 SETUP = "setup.py"
 _COMPILED = (*KERNELS, *PLAIN, SETUP)
 _TORCH = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:torch|ATen|c10|caffe2|pybind11)/")
+_DEFINITION = re.compile(r"-D[A-Za-z_]\w*(?:=\w+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +93,6 @@ def definitions_of(path: str, text: str) -> Iterator[str]:
         )
         if "amd" in gates.of_value(node).sides and all(tests):
             yield from filter(_DEFINITION.fullmatch, filter(None, words))
-
-
-_DEFINITION = re.compile(r"-D[A-Za-z_]\w*(?:=\w+)?")
 
 
 def _declared(texts: Iterable[str], patterns: Iterable[str]) -> set[str]:

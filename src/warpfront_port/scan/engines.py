@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -54,13 +54,11 @@ def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match
         except ValueError as error:
             return source, (Match(rule="SC003", start=0, end=0, excerpt=str(error)),)
         return source, (*broken, *python.rule_matches(source, context))
-    return source, tuple(_rule_matches(source, context))
-
-
-def _rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
+    matches: list[Match] = []
     if python.reads(source.path):
-        yield from python.rule_matches(source, context, cuda.rule_matches)
+        matches += python.rule_matches(source, context, cuda.rule_matches)
     if cuda.reads(source.path):
-        yield from cuda.rule_matches(source, context)
+        matches += cuda.rule_matches(source, context)
     if structured.reads(source.path):
-        yield from structured.rule_matches(source)
+        matches += structured.rule_matches(source)
+    return source, tuple(matches)

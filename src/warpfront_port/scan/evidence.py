@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.cuda.view import HEADERS
@@ -18,14 +19,7 @@ from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
 from warpfront_port.scan.graph import followed
 from warpfront_port.scan.project import MAPS_CUDA, Project
 from warpfront_port.scan.python.builds import PythonBuild
-from warpfront_port.scan.reach import (
-    MANIFESTS,
-    SOURCE,
-    Sources,
-    include_graph,
-    named,
-    sources_of,
-)
+from warpfront_port.scan.reach import MANIFESTS, SOURCE, Sources, include_graph, named, sources_of
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import HIP_ARM, off_by_default, read_cmake
 from warpfront_port.scan.structured.commands import Command
@@ -56,11 +50,19 @@ _OF_A_VENDOR = re.compile(
 )
 _PART = "@"
 _LIBRARY = r"(?i:blas(?:lt)?|fft|rand|solver|sparse|prim|dnn)?(?![a-z])"
-_PART_OF_AMD = re.compile(rf"(?<![A-Za-z])(?i:hip|rocm|roc(?=[a-z])|amd(?:gpu)?){_LIBRARY}")
-_PART_OF_NVIDIA = re.compile(rf"(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia){_LIBRARY}")
+_PART_OF_AMD = re.compile(
+    rf"(?:(?<![A-Za-z])(?i:hip|rocm|roc(?=[a-z])|amd(?:gpu)?)|(?<=[a-z])(?:Hip|Rocm)){_LIBRARY}"
+)
+_PART_OF_NVIDIA = re.compile(
+    rf"(?:(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia)|(?<=[a-z])Cuda){_LIBRARY}"
+)
 _BESIDE = frozenset({"shell", "requirements"})
 _NAMED_FOR_AMD = frozenset({"dockerfile", "yaml"}) | _BESIDE
 _SAYING = frozenset({"message", "return", "option"})
+_LISTED: tuple[tuple[str, EvidenceKind], ...] = (
+    ("its build lists it for CUDA alone", "left-out"),
+    ("its build for HIP lists it", "amd"),
+)
 Shown = Iterator[tuple[str, Evidence]]
 """Paths, each with its evidence."""
 
@@ -138,8 +140,10 @@ class _Tree:
 
     def listed(self) -> Shown:
         """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
-        amds = {
-            self._project_of(path) for path in self.commands if HIP_ARM.search(self.texts[path])
+        amds = {  # the folders of the CMakeLists.txt around files with HIP, or their own
+            next((p for p in parents if str(p / "CMakeLists.txt") in self.texts), parents[0])
+            for path in self.commands
+            if HIP_ARM.search(self.texts[path]) and (parents := PurePosixPath(path).parents)
         }
         reason = "its build adds it for CUDA alone"
         cudas = {
@@ -157,11 +161,7 @@ class _Tree:
                     yield path, added
                 continue
             for name, line, sides in self._entries(path, has_hip=has_hip):
-                amd = "amd" in sides
-                reason = (
-                    "its build for HIP lists it" if amd else "its build lists it for CUDA alone"
-                )
-                kind: EvidenceKind = "amd" if amd else "left-out"
+                reason, kind = _LISTED["amd" in sides]
                 evidence = Evidence(kind=kind, path=path, line=line, reason=reason)
                 yield from ((source, evidence) for source in named(name, folder, self.sources))
 
@@ -182,11 +182,6 @@ class _Tree:
                 if ("amd" in item.sides) is not ("nvidia" in item.sides):
                     yield item.name, item.line, item.sides
 
-    def _project_of(self, path: str) -> PurePosixPath:
-        """Return the folder of the CMakeLists.txt around a file of CMake's, or the file's own."""
-        parents = PurePosixPath(path).parents
-        return next((p for p in parents if str(p / "CMakeLists.txt") in self.texts), parents[0])
-
     def _added(self) -> Iterator[tuple[Command, str, PurePosixPath]]:
         """Yield the commands by which CMake's files add folders, with the file and the folder."""
         for path, commands in self.commands.items():
@@ -205,33 +200,22 @@ class _Tree:
             evidence = self.cite(path, command.start, reason, kind) if by_option else None
             folders[folder] = evidence if folders.get(folder, evidence) else None
         for path in self.texts if folders else ():
-            around = (folders.get(parent) for parent in PurePosixPath(path).parents)
-            nearest = next(filter(None, around), None)
-            if nearest is not None:
-                yield path, nearest
+            around = filter(None, map(folders.get, PurePosixPath(path).parents))
+            yield from ((path, nearest) for nearest in islice(around, 1))
 
     def built(self) -> Shown:
         """Yield the CUDA sources below a build that has a branch for AMD of its own.
 
         CMake's modules there count as AMD's: the sides that reach them are their includer's.
         """
-        branches = dict(self._branches())
-        for path in self.texts if branches else ():
-            of_cmake = path.endswith(".cmake")
-            if of_cmake or SOURCE.search(path):
-                folders = map(str, PurePosixPath(path).parents)
-                evidence = next((branches[f] for f in folders if f in branches), None)
-                if evidence is not None:
-                    yield path, replace(evidence, kind="amd") if of_cmake else evidence
-
-    def _branches(self) -> Shown:
-        """Yield the folders of builds with a branch for AMD, and the place of that branch."""
         reason = "its build has a branch for AMD"
-        for path, build in self.builds.items():
-            if build.amd_line and uncommented(_PYTHON_ARM, self.texts[path]):
-                line = build.amd_line
-                evidence = Evidence(kind="built", path=path, line=line, reason=reason)
-                yield str(PurePosixPath(path).parent), evidence
+        branches = {
+            PurePosixPath(path).parent: Evidence(
+                kind="built", path=path, line=build.amd_line, reason=reason
+            )
+            for path, build in self.builds.items()
+            if build.amd_line and uncommented(_PYTHON_ARM, self.texts[path])
+        }
         for path, commands in self.commands.items():
             if path.endswith("CMakeLists.txt"):
                 arm = HIP_ARM.search(self.texts[path])
@@ -241,7 +225,12 @@ class _Tree:
                     if command.sides == {"amd"} and command.name not in _SAYING
                 ]
                 for start in (*starts, *([arm.start()] if arm else []))[:1]:
-                    yield str(PurePosixPath(path).parent), self.cite(path, start, reason, "built")
+                    branches[PurePosixPath(path).parent] = self.cite(path, start, reason, "built")
+        for path in self.texts if branches else ():
+            of_cmake = path.endswith(".cmake")
+            evidence = next(filter(None, map(branches.get, PurePosixPath(path).parents)), None)
+            if evidence is not None and (of_cmake or SOURCE.search(path)):
+                yield path, replace(evidence, kind="amd") if of_cmake else evidence
 
     def aside(self, project: Project) -> Shown:
         """Yield examples, benchmarks and tests that the root's build neither imports nor adds."""
@@ -312,12 +301,9 @@ class _Tree:
             amd = amds.get(f"{part}/CMakeLists", "") if name == "CMakeLists.txt" else ""
             names_it = f"{folder.rpartition('/')[2]}/" in self.texts.get(amd, "")
             if amd and part != folder and not names_it:
-                for path in self.sources.paths:
-                    if path.startswith(f"{folder}/"):
-                        yield (
-                            path,
-                            self.cite(amd, 0, "a build for AMD is beside its own", "left-out"),
-                        )
+                evidence = self.cite(amd, 0, "a build for AMD is beside its own", "left-out")
+                below = (path for path in self.sources.paths if path.startswith(f"{folder}/"))
+                yield from ((path, evidence) for path in below)
 
     def follow_includes(self, by_path: dict[str, Evidence], copied: AbstractSet[str]) -> None:
         """Carry evidence along includes: down from sources, and up from headers that map names.

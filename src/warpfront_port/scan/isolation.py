@@ -61,20 +61,20 @@ def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[
         a=[step.text for step in old], b=[step.text for step in new], autojunk=False
     )
     starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
+
+    def place(message: str, line: int) -> Match:
+        return Match(rule=RULE, start=starts[line - 1], end=starts[line], excerpt=message)
+
     for tag, first, last, start, end in matcher.get_opcodes():
         if tag == "equal":
             continue
         for step in new[start:end]:
-            yield _rule_match(f"`{step.text[:_SHOWN]}` is new for NVIDIA", step.line, starts)
+            yield place(f"`{step.text[:_SHOWN]}` is new for NVIDIA", step.line)
         if tag == "delete":
             line = new[min(start, len(new) - 1)].line if new else 1
             gone = old[first].text[:_SHOWN]
             more = f" and {last - first - 1} more" if last - first > 1 else ""
-            yield _rule_match(f"`{gone}`{more} is gone for NVIDIA", line, starts)
-
-
-def _rule_match(message: str, line: int, starts: Sequence[int]) -> Match:
-    return Match(rule=RULE, start=starts[line - 1], end=starts[line], excerpt=message)
+            yield place(f"`{gone}`{more} is gone for NVIDIA", line)
 
 
 def _lines(source: SourceText) -> list[_Step]:
@@ -152,18 +152,13 @@ def _steps(node: ast.AST, reader: _NvidiaReader, names: frozenset[str] | None) -
         new = isinstance(child, _DEFINITIONS) and names is not None and child.name not in names
         if imported or new:
             continue
-        if isinstance(child, ast.stmt) and not _tells_vendors_apart(child, reader):
+        # Gates use it: `is_rocm = torch.version.hip is not None`.
+        value = child.value if isinstance(child, ast.Assign | ast.AnnAssign) else None
+        gate = value is not None and reader.decided(value) is not None
+        if isinstance(child, ast.stmt) and not gate:
             # the first line, without decorators: what is below are steps of their own
             lines = ast.unparse(child).splitlines()
             text = next((line for line in lines if not line.startswith("@")), "")
             yield _Step(text=text, line=child.lineno)
         if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             yield from _steps(child, reader, names)
-
-
-def _tells_vendors_apart(node: ast.stmt, reader: _NvidiaReader) -> bool:
-    """Return true for a statement that gates use: `is_rocm = torch.version.hip is not None`."""
-    value = getattr(node, "value", None)
-    if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(value, ast.expr):
-        return False
-    return reader.decided(value) is not None

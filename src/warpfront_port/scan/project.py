@@ -106,13 +106,20 @@ def read_project(
         for path, text in sorted(texts.items())
         if PurePosixPath(path).suffix in _CODE
     }
-    named = (_renames(path, code) for path, code in codes.items())
+    twins = hipify_names().twins
+    uses = {
+        path: Counter(n for n in _CUDA_NAME.findall(c) if n in twins) for path, c in codes.items()
+    }
     return Project(
         units=tuple(sorted(counted)),
         hips=frozenset(path for path in counted if _is_hips(path, codes[path])),
         way=_way(texts, counted),
         of_cuda=next(filter(None, (_place(texts, *way) for way in _OF_CUDA)), ""),
-        renames=tuple(renames for renames in named if renames is not None),
+        renames=tuple(
+            Renames(path=path, names=len(counts), uses=counts.total())
+            for path, counts in uses.items()
+            if counts
+        ),
         unknown=frozenset(_unknown(codes)),
         product=reached,
         builds=builds,
@@ -134,12 +141,6 @@ def _is_hips(path: str, code: str) -> bool:
     hip = PurePosixPath(path).suffixes[-2:].count(".hip") or _HIP_HEADER.search(code)
     cudas = (name for name in _CUDA_NAME.findall(code) if not name.startswith("nccl"))  # RCCL's too
     return bool(hip) and _TOOLKIT.search(code) is None and not any(cudas)
-
-
-def _renames(path: str, code: str) -> Renames | None:
-    twins = hipify_names().twins
-    counts = Counter(name for name in _CUDA_NAME.findall(code) if name in twins)
-    return Renames(path=path, names=len(counts), uses=counts.total()) if counts else None
 
 
 def _unknown(codes: Mapping[str, str]) -> Iterator[str]:

@@ -34,6 +34,29 @@ _INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
 MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py")
 _ROOTS = frozenset({"", "src", "python", "lib", "source"})
 _TOLD = re.compile(r"-(?:I|isystem|D|U|std=|iquote)")
+_IMAGE = re.compile(r"/Dockerfile[^/]*\Z")
+_REQUIREMENTS = re.compile(r"requirements[\w-]*\.txt")
+_DISTRIBUTES = re.compile(r"(?m)^\[(?:project|build-system|tool\.(?:poetry|flit\.metadata))\]")
+_SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
+_BUILD = re.compile(
+    r"\A(?:[^/]+/)?(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z"
+)
+_IMPORTED_ROOT = re.compile(r"(?m)^(?:from|import)[ \t]+(\w+)")
+_CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
+_IMPORT = (
+    r"(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n]*)"
+    r"|import[ \t]+(?P<plain>[\w., \t]+))"
+)
+_TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
+_ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
+_ENTRY = re.compile(r"([\w.]+):\w+[\"']")
+_VERSION = re.compile(r"(?:version|about)_*\Z")
+_OFF = re.compile(
+    r"\b(\w+): bool(?: \| None)? = False\b|[\"']--([\w-]+)[\"'][^()]*[\"']store_true[\"']"
+)
+_COMPILES = re.compile(
+    r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|Extension\b|ext_modules|cython|make\b"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +123,21 @@ def read_product(
     the Python modules that build extensions, `users` the modules that import one, by build: true
     where one goes on without.
     """
-    installs = any(name in texts and not _is_settings(texts[name]) for name in MANIFESTS)
-    runs = not installs and _is_program(texts)
+    manifests = [texts[name] for name in MANIFESTS if name in texts]
+    # A pyproject.toml may have the settings of linters alone.
+    installs = any(not t.lstrip().startswith("[tool.") or _DISTRIBUTES.search(t) for t in manifests)
+    # Scripts at the root may run as they are, and nothing is built.
+    runs = not installs and any(map(_SCRIPT.fullmatch, texts))
+    runs = runs and not any(
+        _BUILD.search(path) or (path.endswith((".sh", ".md")) and "nvcc" in text)
+        for path, text in texts.items()
+    )
     images = {path.rpartition("/")[0] for path in texts if _IMAGE.search(path)}
     folders: set[str] = set()
     packages: tuple[str, ...] | None = None
     if installs or runs:
-        manifests = (path for path in texts if path.rpartition("/")[2] in MANIFESTS)
-        folders = images | {path.rpartition("/")[0] for path in manifests}
+        builders = (path for path in texts if path.rpartition("/")[2] in MANIFESTS)
+        folders = images | {path.rpartition("/")[0] for path in builders}
     if installs:
         packages = tuple(_packages(texts)) or None
     elif "CMakeLists.txt" in texts:
@@ -142,36 +172,16 @@ def read_product(
         listed, basis = set(commands) & texts.keys(), "compile_commands.json"
     else:
         listed, basis = _listed(texts, plain, builds if installs or runs else {})
-    if not listed and (not (packages or runs) or _builds_otherwise(texts, plain)):
+    # The distribution's own files may name a compiler, or a build that is not read.
+    otherwise = any(map(_COMPILES.search, manifests)) or any(
+        EXTENSIONS.search(text) and _BUILDS.search(text) and plain.has(path)
+        for path, text in texts.items()
+        if path.endswith(".py")
+    )
+    if not listed and (not (packages or runs) or otherwise):
         return plain
     code = frozenset(followed(listed, include_graph(texts)[0]))
     return replace(plain, code=code, basis=basis, flags=commands)
-
-
-def _is_settings(text: str) -> bool:
-    """Return true for a pyproject.toml with the settings of linters alone."""
-    return text.lstrip().startswith("[tool.") and _DISTRIBUTES.search(text) is None
-
-
-_IMAGE = re.compile(r"/Dockerfile[^/]*\Z")
-_REQUIREMENTS = re.compile(r"requirements[\w-]*\.txt")
-_DISTRIBUTES = re.compile(r"(?m)^\[(?:project|build-system|tool\.(?:poetry|flit\.metadata))\]")
-
-
-def _is_program(texts: Mapping[str, str]) -> bool:
-    """Return true if scripts at the root run as they are, and nothing is built."""
-    return any(map(_SCRIPT.fullmatch, texts)) and not any(
-        _BUILD.search(path) or (path.endswith((".sh", ".md")) and "nvcc" in text)
-        for path, text in texts.items()
-    )
-
-
-_SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
-_BUILD = re.compile(
-    r"\A(?:[^/]+/)?(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z"
-)
-_IMPORTED_ROOT = re.compile(r"(?m)^(?:from|import)[ \t]+(\w+)")
-_CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 
 
 def _packages(texts: Mapping[str, str]) -> Iterator[str]:
@@ -258,16 +268,6 @@ def _imports(
         yield from (word for word in (base, *inner) if word in names)
 
 
-_IMPORT = (
-    r"(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n]*)"
-    r"|import[ \t]+(?P<plain>[\w., \t]+))"
-)
-_TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
-_ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
-_ENTRY = re.compile(r"([\w.]+):\w+[\"']")
-_VERSION = re.compile(r"(?:version|about)_*\Z")
-
-
 def _by_default(text: str) -> str:
     """Return a module without the arms of its options that are off by default."""
     off = {flag.replace("-", "_") for pair in _OFF.findall(text) for flag in pair}
@@ -285,11 +285,6 @@ def _by_default(text: str) -> str:
                 for line in range(arm[0].lineno - 1, arm[-1].end_lineno or 0):
                     lines[line] = "\n"
     return "".join(lines)
-
-
-_OFF = re.compile(
-    r"\b(\w+): bool(?: \| None)? = False\b|[\"']--([\w-]+)[\"'][^()]*[\"']store_true[\"']"
-)
 
 
 def _listed(
@@ -316,20 +311,6 @@ def _listed(
     return (listed, basis) if whole else (set(), "")
 
 
-def _builds_otherwise(texts: Mapping[str, str], product: Product) -> bool:
-    """Return true if a distribution's own files name a compiler, or a build that is not read."""
-    return any(_COMPILES.search(texts.get(build, "")) for build in MANIFESTS) or any(
-        EXTENSIONS.search(text) and _BUILDS.search(text) and product.has(path)
-        for path, text in texts.items()
-        if path.endswith(".py")
-    )
-
-
-_COMPILES = re.compile(
-    r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|Extension\b|ext_modules|cython|make\b"
-)
-
-
 def read_commands(text: str, root: str) -> Mapping[str, tuple[str, ...]]:
     """Return the sources below `root` of a compile_commands.json, with their include folders and
     definitions. Raises `ValueError` for other JSON.
@@ -340,22 +321,18 @@ def read_commands(text: str, root: str) -> Mapping[str, tuple[str, ...]]:
         path = str(folder / str(entry.get("file", "")))
         words = entry.get("arguments") or shlex.split(str(entry.get("command", "")))
         if path.startswith(f"{root}/"):
-            commands[path.removeprefix(f"{root}/")] = tuple(_flags(list(map(str, words)), folder))
-    return commands
-
-
-def _flags(words: list[str], folder: PurePosixPath) -> Iterator[str]:
-    pending = ""
-    for word in words:
-        if pending:
-            yield from (pending, str(folder / word) if pending != "-D" else word)
+            told: list[str] = []
             pending = ""
-        elif word in {"-I", "-isystem", "-iquote", "-D", "-U"}:
-            pending = word
-        elif word.startswith("-I"):
-            yield f"-I{folder / word[2:]}"
-        elif _TOLD.match(word):
-            yield word
+            for word in map(str, words):
+                if pending:
+                    told += (pending, word if pending in {"-D", "-U"} else str(folder / word))
+                    pending = ""
+                elif word in {"-I", "-isystem", "-iquote", "-D", "-U"}:
+                    pending = word
+                elif _TOLD.match(word):
+                    told.append(f"-I{folder / word[2:]}" if word.startswith("-I") else word)
+            commands[path.removeprefix(f"{root}/")] = tuple(told)
+    return commands
 
 
 @dataclass(frozen=True, slots=True)

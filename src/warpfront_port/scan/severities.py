@@ -46,6 +46,11 @@ _SOFTENED = {
     Gate.TEST: Severity.NOTE,
     Gate.LEFT_OUT: Severity.NOTE,
 }
+_TELLING = re.compile(r"-{1,2}[a-zA-Z][\w-]*(?:=\w+)?|[A-Za-z_][\w.]{2,}(?:::\w+)*")
+_COMMON = frozenset(
+    {"import", "asm", "volatile", "if", "ifdef", "elif", "defined", "const", "int", "unsigned"}
+    | {"constexpr", "static", "uint32_t", "define", "for", "__asm__", "float"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +113,10 @@ def judge(
     suppressed = {
         key: suppression
         for key, finding in by_place.items()
-        if (suppression := _suppressing(finding, suppressions)) is not None
+        for suppression in reversed(suppressions)
+        if suppression.reason
+        and finding.rule in suppression.rules
+        and not {finding.line, finding.end_line}.isdisjoint(suppression.lines)
     }
     for key in suppressed:
         del by_place[key]
@@ -208,13 +216,6 @@ def _finding(
     )
 
 
-_TELLING = re.compile(r"-{1,2}[a-zA-Z][\w-]*(?:=\w+)?|[A-Za-z_][\w.]{2,}(?:::\w+)*")
-_COMMON = frozenset(
-    {"import", "asm", "volatile", "if", "ifdef", "elif", "defined", "const", "int", "unsigned"}
-    | {"constexpr", "static", "uint32_t", "define", "for", "__asm__", "float"}
-)
-
-
 def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
     """Return the gate that the name of a file implies, if any. Code overrides the name."""
     if is_automation(path):
@@ -266,12 +267,3 @@ def read_suppressions(text: str, lines: _Lines | None = None) -> Iterator[Suppre
             rules=frozenset(match["rules"].replace(",", " ").split()),
             reason=match["reason"].strip(" \t*/->:"),
         )
-
-
-def _suppressing(finding: ScanFinding, suppressions: Iterable[Suppression]) -> Suppression | None:
-    places = {finding.line, finding.end_line}
-    for suppression in suppressions:
-        speaks = suppression.reason and finding.rule in suppression.rules
-        if speaks and not places.isdisjoint(suppression.lines):
-            return suppression
-    return None

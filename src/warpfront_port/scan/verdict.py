@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -13,6 +13,14 @@ from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Gate, ScanFinding, Severity
 from warpfront_port.scan.project import Project
 from warpfront_port.scan.structured import kind_of
+
+_HOURS: Final[Mapping[Consequence, tuple[float, float]]] = {
+    Consequence.BUILD: (0.5, 4.0),
+    Consequence.WRONG: (0.5, 4.0),
+    Consequence.RUNTIME: (0.25, 2.0),
+    Consequence.CHECK: (0.1, 0.5),
+}
+"""Hours for one cause, at least and at most: a rule of thumb, measured nowhere."""
 
 
 class VerdictAnswer(StrEnum):
@@ -30,13 +38,6 @@ _ANSWERS: Final[Mapping[Consequence, VerdictAnswer]] = {
     Consequence.WRONG: VerdictAnswer.WRONG,
     Consequence.RUNTIME: VerdictAnswer.RUNTIME,
 }
-_HOURS: Final[Mapping[Consequence, tuple[float, float]]] = {
-    Consequence.BUILD: (0.5, 4.0),
-    Consequence.WRONG: (0.5, 4.0),
-    Consequence.RUNTIME: (0.25, 2.0),
-    Consequence.CHECK: (0.1, 0.5),
-}
-"""Hours for one cause, at least and at most: a rule of thumb, measured nowhere."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +145,12 @@ def judge_project(
         causes=causes,
         reasons=tuple(undetermined),
         project=project,
-        size=_size(causes, {finding.path for finding in listed}),
+        size=Size(
+            files=len({finding.path for finding in listed}),
+            causes=len(causes),
+            hours=(_hours(causes, 0), _hours(causes, 1)),
+            basis="rule of thumb, without tests of results",
+        ),
         taken=tuple(taken),
         compiler=compiler,
     )
@@ -191,15 +197,11 @@ def _causes(
     packaging: bool = True,
 ) -> Iterable[Cause]:
     """Return the causes in order. Without `packaging`, that of a machine is only to check."""
-    consequences = [consequence_of(finding, rules[finding.rule], project) for finding in findings]
-    called = {
-        finding.path
-        for finding, consequence in zip(findings, consequences, strict=True)
-        if finding.gate is Gate.CALLED and consequence is Consequence.RUNTIME
-    }
+    pairs = [(f, consequence_of(f, rules[f.rule], project)) for f in findings]
+    called = {f.path for f, c in pairs if f.gate is Gate.CALLED and c is Consequence.RUNTIME}
     most = project.product.is_most(called)
     groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
-    for finding, consequence in zip(findings, consequences, strict=True):
+    for finding, consequence in pairs:
         aside = _is_packaging(finding.rule) and not packaging
         on_call = finding.gate is Gate.CALLED and consequence is not Consequence.WRONG
         deciding = Consequence.CHECK if aside or (on_call and not most) else consequence
@@ -238,9 +240,5 @@ def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -
     )
 
 
-def _size(causes: Sequence[Cause], paths: Collection[str]) -> Size:
-    low, high = (sum(_HOURS[cause.consequence][end] for cause in causes) for end in (0, 1))
-    basis = "rule of thumb, without tests of results"
-    return Size(
-        files=len(paths), causes=len(causes), hours=(round(low, 1), round(high, 1)), basis=basis
-    )
+def _hours(causes: Iterable[Cause], end: int) -> float:
+    return round(sum(_HOURS[cause.consequence][end] for cause in causes), 1)

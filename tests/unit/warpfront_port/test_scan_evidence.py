@@ -106,6 +106,9 @@ def test_a_copy_for_amd_stands_for_one_file() -> None:
     assert found == {"cuda/queue.cu": ("left-out", "hip/queue.cpp:1")}
     camel = shown({"src/cuda/CUDAStream.cu": KERNEL, "src/hip/HIPStream.cpp": ""})
     assert camel["src/cuda/CUDAStream.cu"] == ("left-out", "src/hip/HIPStream.cpp:1")
+    inner = shown({"a/myCudaKernels.cu": KERNEL, "a/myHipKernels.hip.cpp": ""})
+    assert inner["a/myCudaKernels.cu"] == ("left-out", "a/myHipKernels.hip.cpp:1")
+    assert "a/barracudas.cu" not in shown({"a/barracudas.cu": KERNEL, "a/barrahips.cpp": ""})
     assert shown({"src/current.cu": KERNEL, "src/hiprent.cu": KERNEL}) == {}
     includes = '#ifdef USE_HIP\n#include "k_hip.hip.hpp"\n#else\n#include "k_cuda.cuh"\n#endif\n'
     both = {"both.cu": includes}

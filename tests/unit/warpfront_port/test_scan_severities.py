@@ -10,10 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from warpfront_port.scan.catalogue import Rule
+from warpfront_port.scan.catalogue import Rule, catalogue
+from warpfront_port.scan.engines import Scope, scan_source
 from warpfront_port.scan.findings import (
     SIDES,
     Consequence,
+    Context,
     Evidence,
     Gate,
     Match,
@@ -456,3 +458,17 @@ def test_a_gate_never_makes_a_finding_worse(rule_match: Match) -> None:
     assert len(gated) == len(plain)
     for one, other in zip(gated, plain, strict=True):
         assert LEVELS.index(one.severity) <= LEVELS.index(other.severity)
+
+
+@pytest.mark.parametrize(
+    ("before", "severity"), [("", "error"), ("#if defined(__gfx1100__)\n", "warning")]
+)
+def test_an_instruction_of_another_architecture_is_an_error_where_no_test_guards_it(
+    before: str, severity: str
+) -> None:
+    call = "__device__ void f(V a, V* c) { *c = __builtin_amdgcn_wmma_f16_16x16x16_f16_w32(a, a); }"
+    text = f"{before}{call}\n{'#endif' * bool(before)}\n"
+    source = SourceText(path=PurePosixPath("k.hip"), text=text)
+    for target, expected in (("gfx942", [severity]), ("gfx1100", [])):
+        scope = Scope(target=read_target(target), rules=catalogue(), context=Context())
+        assert [f.severity.value for f in scan_source(source, scope).findings] == expected

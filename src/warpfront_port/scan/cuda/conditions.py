@@ -31,6 +31,26 @@ _INTEGER = re.compile(
     r"(?P<decimal>[1-9]\d{0,19}))[uUlLzZ]*"
 )
 _BASES = {"hex": 16, "bits": 2, "octal": 8, "decimal": 10}
+_OPERAND = re.compile(r"(?:defined\()?([A-Za-z_]\w*)\)?")
+_DEFINED = re.compile(r"\bdefined\b(?:\s*\(\s*(?=\w+\s*\)))?\s*(\w+)\s*\)?")
+# lest `A < 1 && B > (2)` be a template
+_GREATER = re.compile(r"(?<![>=-])>\s*\(")
+_ASKING = re.compile(r"\b__has_\w+\s*\([^()]*\)")
+_NAME = re.compile(r"(?<![\w'])[A-Za-z_]\w*")
+_WORDS = {"defined", "__has_include", "and", "or", "not"}
+_ARITHMETIC: Final[Mapping[str, Callable[[int, int], int | None]]] = {
+    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "&": lambda a, b: a & b,
+    "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
+    "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),
+    "<=": lambda a, b: int(a <= b), ">=": lambda a, b: int(a >= b),
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+    "/": lambda a, b: a // b if b else None,
+}  # fmt: skip
+_SIGNS: Final[Mapping[str, tuple[str, int]]] = {
+    "!": ("==", 0), "not": ("==", 0), "-": ("-", 0), "+": ("+", 0), "~": ("^", -1),
+    "compl": ("^", -1),
+}  # fmt: skip
+_OPERATIONS = {f"{kind}_expression" for kind in ("parenthesized", "binary", "unary", "conditional")}
 
 
 @cache
@@ -125,9 +145,6 @@ class Macros:
         return value
 
 
-_OPERAND = re.compile(r"(?:defined\()?([A-Za-z_]\w*)\)?")
-
-
 def integer(literal: str) -> int | None:
     """Return the value of an integer literal, with or without suffix; None of anything else."""
     match = _INTEGER.fullmatch(literal.replace("'", ""))
@@ -148,32 +165,9 @@ def _read(condition: str) -> Node | None:
     return whole[0].child_by_field_name("right") if whole else None
 
 
-_DEFINED = re.compile(r"\bdefined\b(?:\s*\(\s*(?=\w+\s*\)))?\s*(\w+)\s*\)?")
-# lest `A < 1 && B > (2)` be a template
-_GREATER = re.compile(r"(?<![>=-])>\s*\(")
-_ASKING = re.compile(r"\b__has_\w+\s*\([^()]*\)")
-
-
 def named(condition: str) -> frozenset[str]:
     """Return the macros that a condition names."""
     return frozenset(_NAME.findall(condition)) - _WORDS
-
-
-_NAME = re.compile(r"(?<![\w'])[A-Za-z_]\w*")
-_WORDS = {"defined", "__has_include", "and", "or", "not"}
-_ARITHMETIC: Final[Mapping[str, Callable[[int, int], int | None]]] = {
-    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "&": lambda a, b: a & b,
-    "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
-    "<": lambda a, b: int(a < b), ">": lambda a, b: int(a > b),
-    "<=": lambda a, b: int(a <= b), ">=": lambda a, b: int(a >= b),
-    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
-    "/": lambda a, b: a // b if b else None,
-}  # fmt: skip
-_SIGNS: Final[Mapping[str, tuple[str, int]]] = {
-    "!": ("==", 0), "not": ("==", 0), "-": ("-", 0), "+": ("+", 0), "~": ("^", -1),
-    "compl": ("^", -1),
-}  # fmt: skip
-_OPERATIONS = {f"{kind}_expression" for kind in ("parenthesized", "binary", "unary", "conditional")}
 
 
 def evaluated(expression: str, operand: Callable[[str], Value]) -> Value:

@@ -38,6 +38,20 @@ _SIZES = {
 }  # fmt: skip
 _LDS_BYTES = 65536
 _TEXTURE_REFERENCE = re.compile(r"(?<![\w:])texture\s*<(?![^;{}]{0,40}\bhip)")
+_FAR = 4000
+_PTX_OPERANDS = frozenset({"__cvta_generic_to_shared", "__CUDA_ARCH__", "__forceinline__"})
+_PROPERTIES = frozenset(
+    {"cudaDeviceProp", "cudaGetDeviceProperties", "getCurrentDeviceProperties"}
+    | {"getDeviceProperties", "cudaDeviceProperties"}
+)
+_CAPABILITY = re.compile(
+    r"(?:\.|->)\s*major\s*(?:[<>](?![<>])=?|[=!]=(?!\s*9999)|\*\s*10)|\b\d\s*(?:[<>](?![<>])=?|[=!]=)\s*[\w.()>-]{1,60}(?:\.|->)\s*major\b"
+)
+_SMID = re.compile(r"%smid\b|\b(?:__)?smid\s*\(|\bget_?smid\s*\(", re.IGNORECASE)
+_SIZED_BY_COUNT = re.compile(
+    r"\b(?:cuda|hip)Malloc\w*\s*\([^;{}]{0,200}\bmultiProcessorCount\b[^;{}]{0,100}"
+    r"|\bnew\s+[\w:]+\s*\[[^;\]]{0,100}\bmultiProcessorCount\b[^;\]]{0,60}\]"
+)
 
 
 def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
@@ -60,18 +74,9 @@ def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
     tensor_core = bool(_TENSOR_CORE.search(template))
     if tensor_core or certain or ("%" in template and view.in_device_code(span[0])):
         shift = 0 if tensor_core or certain else -1
-        yield rule_match(view, "CU107", whole, excerpt=_short(template), shift=shift)
-
-
-_FAR = 4000
-
-
-_PTX_OPERANDS = frozenset({"__cvta_generic_to_shared", "__CUDA_ARCH__", "__forceinline__"})
-
-
-def _short(template: str) -> str:
-    text = " ".join(template.replace("\\n", " ").replace("\\t", " ").split())
-    return text if len(text) <= 60 else text[:57] + "..."
+        text = " ".join(template.replace("\\n", " ").replace("\\t", " ").split())
+        text = text if len(text) <= 60 else text[:57] + "..."
+        yield rule_match(view, "CU107", whole, excerpt=text, shift=shift)
 
 
 def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
@@ -136,19 +141,3 @@ def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
     used = rf"""\b{name}\s*\[\s*(?:w_?id|\w*(?:warp|lane)\w*)\s*\]|
         (?:reduce|shuffle|warp|prefix)\w*\s*(?:<[^;()]{{0,60}}>)?\([^;]{{0,200}}\b{name}\b"""
     return re.search(used, view.syntax.text(function), re.IGNORECASE | re.VERBOSE) is not None
-
-
-_PROPERTIES = frozenset(
-    {"cudaDeviceProp", "cudaGetDeviceProperties", "getCurrentDeviceProperties"}
-    | {"getDeviceProperties", "cudaDeviceProperties"}
-)
-_CAPABILITY = re.compile(
-    r"(?:\.|->)\s*major\s*(?:[<>](?![<>])=?|[=!]=(?!\s*9999)|\*\s*10)|\b\d\s*(?:[<>](?![<>])=?|[=!]=)\s*[\w.()>-]{1,60}(?:\.|->)\s*major\b"
-)
-
-
-_SMID = re.compile(r"%smid\b|\b(?:__)?smid\s*\(|\bget_?smid\s*\(", re.IGNORECASE)
-_SIZED_BY_COUNT = re.compile(
-    r"\b(?:cuda|hip)Malloc\w*\s*\([^;{}]{0,200}\bmultiProcessorCount\b[^;{}]{0,100}"
-    r"|\bnew\s+[\w:]+\s*\[[^;\]]{0,100}\bmultiProcessorCount\b[^;\]]{0,60}\]"
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from warpfront_port.scan.cuda.conditions import Macros
 from warpfront_port.scan.cuda.preprocessor import Arm, ConditionChain, condition_of
@@ -16,20 +16,27 @@ _VERSIONS = frozenset(
 )
 _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
 """Beside one of these it is about a fault of nvcc's."""
+_ENDS = re.compile(r"(?:__trap|assert|abort|throw|printf)\b")
+_NOT_ON_DEVICES = re.compile(
+    r"&&\s*!\s*defined\s*\(?\s*__CUDA_ARCH__|\A\s*!\s*defined\s*\(?\s*__CUDA_ARCH__\W+&&"
+)
 
 
 def guard_rule_matches(view: View) -> Iterator[Match]:
     """Yield arms that test NVIDIA's compiler, in chains that AMD reaches without an arm for it."""
     for chain in view.reaches.chains:
-        if "amd" not in chain.reach or _has_arm_for_amd(chain):
+        considered = any(arm.reach == {"amd"} for arm in chain.arms) or any(
+            "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
+        )
+        if "amd" not in chain.reach or considered:
             continue
         contents = _contents(view, chain)
+        served = any(  # AMD gets code of an arm that does not begin with the program's end
+            "amd" in arm.reach and content and not _ENDS.match(content)
+            for arm, content in zip(chain.arms, contents, strict=True)
+        )
         for arm, content in zip(chain.arms, contents, strict=True):
-            if (
-                content
-                and _decides(arm)
-                and not ("amd" not in arm.reach and _is_served(chain, contents))
-            ):
+            if content and _decides(arm) and not ("amd" not in arm.reach and served):
                 span = (arm.directive.start, arm.directive.end)
                 excerpt = f"#{arm.directive.name} {arm.directive.body}"
                 yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
@@ -47,17 +54,6 @@ def _contents(view: View, chain: ConditionChain) -> list[str]:
     ]
 
 
-def _is_served(chain: ConditionChain, contents: Sequence[str]) -> bool:
-    """Return true if AMD gets code of an arm that does not begin with the program's end."""
-    return any(
-        "amd" in arm.reach and content and not _ENDS.match(content)
-        for arm, content in zip(chain.arms, contents, strict=True)
-    )
-
-
-_ENDS = re.compile(r"(?:__trap|assert|abort|throw|printf)\b")
-
-
 def _decides(arm: Arm) -> bool:
     """Return true if an arm keeps AMD out, or lets AMD in for a wrong reason."""
     condition, reached = condition_of(arm.directive), "amd" in arm.reach
@@ -71,19 +67,7 @@ def _decides(arm: Arm) -> bool:
     return bool(versions) and (not reached or ("<" in condition and _certain_on_amd(condition)))
 
 
-_NOT_ON_DEVICES = re.compile(
-    r"&&\s*!\s*defined\s*\(?\s*__CUDA_ARCH__|\A\s*!\s*defined\s*\(?\s*__CUDA_ARCH__\W+&&"
-)
-
-
 def _certain_on_amd(condition: str) -> bool:
     """Return true if a condition is true on AMD, host and device, and may be false on NVIDIA."""
     macros = Macros()
     return macros.truth(condition, "amd") is True and macros.truth(condition, "nvidia") is None
-
-
-def _has_arm_for_amd(chain: ConditionChain) -> bool:
-    """Return true if a chain considers AMD: an arm for AMD alone, or a macro of HIP's."""
-    return any(arm.reach == {"amd"} for arm in chain.arms) or any(
-        "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
-    )

@@ -6,7 +6,7 @@ They are names with a meaning on AMD, and macros that one side alone gets.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from warpfront_port.scan.cuda.conditions import MacroRow, is_named, table_row
@@ -16,6 +16,18 @@ from warpfront_port.scan.findings import SIDES
 from warpfront_port.scan.words import line_of
 
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
+_CUDA_NAME = re.compile(
+    r"[A-Z0-9]_(?:\w+_)?CU(?:DA|BLAS|FFT|SOLVER)$|^CUDA_ENABLED$|[A-Z0-9]_CUDA_\w*$"
+)
+_MASK = re.compile(
+    r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w*MASK\w*)[ \t]+\(?0[xX][fF]{8}[uU]?\)?[ \t]*(?://.*)?$"
+)
+_CHOICE_OF_WIDTH = re.compile(
+    r"(?m)^[ \t]*#[ \t]*if(?:def\b)?(?:[ \t()&|]|defined|USE_ROCM|__HIP_PLATFORM_AMD__)*"
+    r"__(?:GFX\d+|gfx\w+)__(?:[ \t()|]|defined|__(?:GFX\d+|gfx\w+)__)*\n"
+    r"[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+64\s*\n"
+    r"[ \t]*#[ \t]*el(?:se|if)\b[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+32\b"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +48,13 @@ def facts_of(view: View) -> HeaderFacts:
     header = view.source.path.suffix.lower() in HEADERS
     if not _VENDOR.search(view.source.text) and "typedef" not in view.source.text:
         return HeaderFacts()
-    reaches = dict(_macro_reaches(view)) if header else {}
+    directives = view.directives
+    guards = {d.body for index, d in enumerate(directives) if is_guard(directives, index)}
+    reaches: dict[str, Reach] = {
+        name: frozenset().union(*(view.region(define.start).reach for define in defined))
+        for name, defined in (view.macros.items() if header else ())
+        if name not in guards
+    }
     portable = portable_names(view)
     if header and view.is_hip:
         portable |= reaches.keys()
@@ -61,19 +79,6 @@ def _nvidias(view: View) -> frozenset[str]:
             elif len(arm.macros) == 1 and "!" not in arm.directive.body:
                 before |= macros
     return frozenset(cuda_macros)
-
-
-_CUDA_NAME = re.compile(
-    r"[A-Z0-9]_(?:\w+_)?CU(?:DA|BLAS|FFT|SOLVER)$|^CUDA_ENABLED$|[A-Z0-9]_CUDA_\w*$"
-)
-
-
-def _macro_reaches(view: View) -> Iterator[tuple[str, Reach]]:
-    directives = view.directives
-    guards = {d.body for index, d in enumerate(directives) if is_guard(directives, index)}
-    for name, defined in view.macros.items():
-        if name not in guards:
-            yield name, frozenset().union(*(view.region(define.start).reach for define in defined))
 
 
 def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
@@ -115,11 +120,6 @@ def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:
     return masks
 
 
-_MASK = re.compile(
-    r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w*MASK\w*)[ \t]+\(?0[xX][fF]{8}[uU]?\)?[ \t]*(?://.*)?$"
-)
-
-
 def device_widths(texts: Mapping[str, str]) -> Mapping[str, str]:
     """Return the macros that are 64 where `__GFX9__` is set and 32 else, with `path:line`.
 
@@ -130,11 +130,3 @@ def device_widths(texts: Mapping[str, str]) -> Mapping[str, str]:
         for path, text in texts.items()
         for choice in _CHOICE_OF_WIDTH.finditer(text)
     }
-
-
-_CHOICE_OF_WIDTH = re.compile(
-    r"(?m)^[ \t]*#[ \t]*if(?:def\b)?(?:[ \t()&|]|defined|USE_ROCM|__HIP_PLATFORM_AMD__)*"
-    r"__(?:GFX\d+|gfx\w+)__(?:[ \t()|]|defined|__(?:GFX\d+|gfx\w+)__)*\n"
-    r"[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+64\s*\n"
-    r"[ \t]*#[ \t]*el(?:se|if)\b[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+32\b"
-)

@@ -76,7 +76,12 @@ def blank(text: str) -> Blanked:
             if not before or before.endswith("*/"):
                 directives.append(_read_directive(text, start))
                 end = directives[-1].end
-                hidden = _blank_directive(text, directives[-1])
+                hidden = text[start:end]
+                if directives[-1].name == "define":  # its body is code that some line will become
+                    hidden = _LITERAL.sub(lambda m: _quoted(m[0]), _without_comments(hidden))
+                    hidden = _SPLICE.sub(lambda m: " " + m[0][1:], hidden)
+                else:
+                    hidden = _spaces(hidden)
         elif hidden[0] == "'" and _NUMBER_BEFORE.search(text, max(0, start - 20), start):
             end, hidden = start + 1, "'"
         elif hidden[0] in "'\"":
@@ -112,21 +117,6 @@ def _read_directive(text: str, start: int) -> Directive:
     return Directive(name=name[1], body=line[name.end() :].strip(), start=start, end=match.end())
 
 
-def _blank_directive(text: str, directive: Directive) -> str:
-    """Blank a directive, except the body of a macro, which is code that some line will become."""
-    line = text[directive.start : directive.end]
-    if directive.name != "define":
-        return _spaces(line)
-    code = _LITERAL.sub(lambda match: _quoted(match[0]), _without_comments(line))
-    return _SPLICE.sub(lambda match: " " + match[0][1:], code)
-
-
 def _without_comments(text: str) -> str:
     """Return `text` with its comments as spaces. Strings are unchanged."""
-    return (
-        text
-        if "/" not in text
-        else _COMMENT_OR_STRING.sub(
-            lambda match: match[0] if match[0][0] == '"' else _spaces(match[0]), text
-        )
-    )
+    return _COMMENT_OR_STRING.sub(lambda m: m[0] if m[0][0] == '"' else _spaces(m[0]), text)

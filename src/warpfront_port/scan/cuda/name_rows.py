@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.hipify_names import hipify_names
@@ -34,26 +33,20 @@ class NameRow:
 def rows() -> tuple[NameRow, ...]:
     """Return the rows of all rules about C++ and CUDA, in the order of rules."""
     of_code = (rule for rule in catalogue().values() if "cuda" in rule.engines)
-    return tuple(_read_row(rule.id, dict(record)) for rule in of_code for record in rule.seen)
-
-
-def _read_row(rule: str, record: dict[str, Any]) -> NameRow:
-    twinless = hipify_names().twinless if record.pop("twinless", False) else ()
-    names = frozenset((*record.pop("names", ()), *twinless))
-    patterns = {key: record.pop(key, ()) for key in ("families", "headers")}
-    compiled: dict[str, Any] = {
-        key: tuple(map(re.compile, texts)) for key, texts in patterns.items()
-    }
-    return NameRow(rule=rule, names=names, **compiled, **record)
+    read: list[NameRow] = []
+    for rule, record in ((r.id, dict(record)) for r in of_code for record in r.seen):
+        twinless = hipify_names().twinless if record.pop("twinless", False) else ()
+        names = frozenset((*record.pop("names", ()), *twinless))
+        for key in ("families", "headers"):
+            record[key] = tuple(map(re.compile, record.get(key, ())))
+        read.append(NameRow(rule=rule, names=names, **record))
+    return tuple(read)
 
 
 @cache
 def rows_naming(name: str) -> tuple[NameRow, ...]:
     """Return the rows about an identifier; a repository has thousands of them, not millions."""
-    fitting = (
-        row for row in rows() if name in row.names or any(f.match(name) for f in row.families)
-    )
-    return tuple(fitting)
+    return tuple(r for r in rows() if name in r.names or any(f.match(name) for f in r.families))
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -129,24 +129,17 @@ def condition_of(directive: Directive) -> str:
 
 def _opened(directives: Sequence[Directive], index: int, outside: Region) -> _Frame:
     """Return the chain that a directive opens."""
-    body, macros = directives[index].body, frozenset[str]()
-    if "__CUDACC__" in body:
-        macros = macros.union(*(named(condition_of(arm)) for arm in _chain(directives, index)))
+    body, macros, depth = directives[index].body, frozenset[str](), 0
+    for directive in directives[index : index + _MAX_NESTING] if "__CUDACC__" in body else ():
+        depth += directive.name in _OPENING
+        if depth == 1 and directive.name in _ARMS:  # not one of a nested chain
+            macros |= named(condition_of(directive))
+        depth -= directive.name == "endif"
+        if depth == 0:
+            break
     tells = not macros.isdisjoint({"__HIPCC__", "__HIP__", "__HIP_PLATFORM_AMD__"})
     guard = body if is_guard(directives, index) else ""
     return _Frame(outside=outside, guard=guard, tells=tells)
-
-
-def _chain(directives: Sequence[Directive], index: int) -> Iterator[Directive]:
-    """Yield the directives of the chain that opens at `index`, without nested chains."""
-    depth = 0
-    for directive in directives[index : index + _MAX_NESTING]:
-        depth += directive.name in _OPENING
-        if depth == 1 and directive.name in _ARMS:
-            yield directive
-        depth -= directive.name == "endif"
-        if depth == 0:
-            return
 
 
 def is_guard(directives: Sequence[Directive], index: int) -> bool:

@@ -56,6 +56,14 @@ _MOST_LOOKED_AT = 4000
 _CUDAS_HEADERS = re.compile(
     r"(?:cuda|cublas|cufft|curand|cusolver|cusparse|cudnn|nccl|driver_types|nvrtc)[\w]*\.h"
 )
+_HEAD = 4000
+_TOOLKITS = re.compile(
+    r"Copyright[^\n]{0,40}NVIDIA(?s:.)*(?:Licensed Deliverables|Apache License)"
+    r"|__(?:cuda_cuda_h|CUDA_RUNTIME)"
+)
+_TOOLS = re.compile(r"(?:dcgm|nvml|cupti)\w*\.h\Z")
+_OF_ANOTHER = re.compile(r"(?:\.|->|\w::)\Z")
+_GLOBAL = re.compile(r"cuda[A-Z]|cu[A-Z]|nv[a-z]+[A-Z]|__|tex[123]D|surf[123]D")
 
 
 def reads(path: PurePosixPath) -> bool:
@@ -85,14 +93,6 @@ def is_cudas_own(source: SourceText) -> bool:
     name = source.path.name
     named = _TOOLS.match(name) or _CUDAS_HEADERS.fullmatch(name)
     return bool(named and _TOOLKITS.search(source.text, 0, _HEAD))
-
-
-_HEAD = 4000
-_TOOLKITS = re.compile(
-    r"Copyright[^\n]{0,40}NVIDIA(?s:.)*(?:Licensed Deliverables|Apache License)"
-    r"|__(?:cuda_cuda_h|CUDA_RUNTIME)"
-)
-_TOOLS = re.compile(r"(?:dcgm|nvml|cupti)\w*\.h\Z")
 
 
 def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
@@ -145,10 +145,6 @@ def _is_of_project(view: View, name: str, span: Span) -> bool:
     prototype = is_typed(view.code, span[0]) and view.code[span[1] : span[1] + 1] == "("
     declared = prototype and view.syntax.around(span[0], "function_declarator") is not None
     return declared and not view.syntax.defines_function(span[0])
-
-
-_OF_ANOTHER = re.compile(r"(?:\.|->|\w::)\Z")
-_GLOBAL = re.compile(r"cuda[A-Z]|cu[A-Z]|nv[a-z]+[A-Z]|__|tex[123]D|surf[123]D")
 
 
 def _is_own(view: View, place: re.Match[str]) -> bool:

@@ -35,6 +35,26 @@ _WIDTH_ASKED = re.compile(
 _WIDE_ARM = re.compile(r"\b(?:\w*W(?:ARP|AVE)\w*|WS)\s*(?:==\s*64|>\s*32)\b")
 # Text further from a name than this belongs to other code.
 NEAR = 400
+_DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
+_TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
+_NO_TYPE = re.compile(
+    r"(?:co_)?return|else|do|case|goto|throw|delete|new|using|namespace|struct|class|enum|union|"
+    r"typename|typedef|sizeof|not|and|or|operator|define|undef|ifn?def|defined|if|elif|const|volatile"
+)
+AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
+"""A macro that is for AMD, by its name."""
+HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
+_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
+_GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
+_ALIAS = re.compile(
+    r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
+)
+_STUB = re.compile(
+    r"typedef\s[^;{}]{1,120}?\b(cu[A-Z]\w*|cu\w+_t|CU\w+)\s*;|\}\s*(CU\w+|cu[A-Z]\w*|cu\w+_t)\s*;"
+    r"|extern\s+\w+\s*\*\s*(cu[A-Z]\w*)\s*;|const\s+cu\w+_t\s+(CU\w+)\s*="
+)
+"""Without a border of words in front: the search is then for first letters alone."""
+_INCLUDED = re.compile(r"[<\"]([^>\"]+)[>\"]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,19 +150,18 @@ class View:
     @cached_property
     def narrow_arms(self) -> tuple[Span, ...]:
         """Return code that waves of 64 lanes do not run: `if (warpSize == 64) {} else { here }`."""
-        return tuple(self._narrow_arms())
-
-    def _narrow_arms(self) -> Iterator[Span]:
+        spans: list[Span] = []
         for match in _WIDTH_ASKED.finditer(self.code):
             asking = self.syntax.around(match.start(), "if_statement")
             part = "alternative" if match["wide"] else "consequence"
             node = None if asking is None else asking.child_by_field_name(part)
             if node is not None:
-                yield node.start_byte, node.end_byte
+                spans.append((node.start_byte, node.end_byte))
         for chain in self.reaches.chains:
             for arm, rest in itertools.pairwise(chain.arms):
                 if _WIDE_ARM.search(arm.directive.body):
-                    yield rest.directive.start, chain.end
+                    spans.append((rest.directive.start, chain.end))
+        return tuple(spans)
 
     def in_device_code(self, offset: int) -> bool:
         """Return true if `offset` is in a `__global__` or `__device__` function."""
@@ -211,14 +230,6 @@ def is_typed(code: str, start: int) -> bool:
     return typed is not None and not _NO_TYPE.fullmatch(typed[1] or "")
 
 
-_DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
-_TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
-_NO_TYPE = re.compile(
-    r"(?:co_)?return|else|do|case|goto|throw|delete|new|using|namespace|struct|class|enum|union|"
-    r"typename|typedef|sizeof|not|and|or|operator|define|undef|ifn?def|defined|if|elif|const|volatile"
-)
-
-
 def number_of(view: View, text: str, depth: int = 4) -> int | None:
     """Return the value of an expression of integers and of the file's macros for integers."""
 
@@ -276,27 +287,7 @@ def _is_amds(region: Region) -> bool:
     return region.reach == {"amd"} or (asks and any(map(AMD_NAME.search, region.arms[-1].macros)))
 
 
-AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
-"""A macro that is for AMD, by its name."""
-HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
-_OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
-_GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
-_ALIAS = re.compile(
-    r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
-)
-
-
-_STUB = re.compile(
-    r"typedef\s[^;{}]{1,120}?\b(cu[A-Z]\w*|cu\w+_t|CU\w+)\s*;|\}\s*(CU\w+|cu[A-Z]\w*|cu\w+_t)\s*;"
-    r"|extern\s+\w+\s*\*\s*(cu[A-Z]\w*)\s*;|const\s+cu\w+_t\s+(CU\w+)\s*="
-)
-"""Without a border of words in front: the search is then for first letters alone."""
-
-
 def path_of(text: str) -> PurePosixPath | None:
     """Return the path in an `#include`; None for a macro."""
     match = _INCLUDED.match(text)
     return PurePosixPath(match[1]) if match else None
-
-
-_INCLUDED = re.compile(r"[<\"]([^>\"]+)[>\"]")

@@ -80,11 +80,36 @@ _THREAD_NAME = re.compile(
 )
 _OF_LANES = re.compile(r"lane|warp", re.IGNORECASE)
 _LAST_LANE = re.compile(
-    rf"{_LANE}\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*{_LANE}",
-    re.IGNORECASE,
+    rf"{_LANE}\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*{_LANE}", re.IGNORECASE
 )
 _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
+_ON_BITS = frozenset("&|^~")
+_OF_NUMBERS = _ON_BITS | set("+-*/%") | {"<<", ">>"}
+# A project's own function of such a name may return the lanes of a tile.
+_ASKING = re.compile(
+    r"\b\w{0,40}(?:ballot|active_?mask|match_a(?:ny|ll))\w*(?=\s*\()", re.IGNORECASE
+)
+_BUILT_IN = re.compile(r"\b__(?:ballot|activemask|match_any|match_all)(?:_sync)?\b")
+_OF_A_THREAD = re.compile(r"\b(?:threadIdx|laneId|lane_id)\b")
+_HALF = re.compile(r">>\s*32\b")
+_OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
+_LAUNCH = re.compile(r"<<<|\b(?:hip|cuda)LaunchKernel")
+# Where no lanes exchange values, 32 threads are a tile and not a warp.
+_TALK = re.compile(
+    r"(?i)\bvolatile\b|\w_sync\s*\(|\b\w*(?:shfl|shuffle|ballot|syncwarp|reduce|warp|lane)\w*"
+    r"(?:<[^;(){}]{0,80}>)?\s*\("
+)
+_PARTIAL_RETURN = re.compile(
+    r"\bif\s*\((?P<condition>[^;{}]{1,120}?)\)\s*(?:\{\s*return\s*;\s*\}|return\s*;)"
+)
+_FULL_SHUFFLE = re.compile(
+    r"\b(?P<name>__(?:shfl(?:_(?:up|down|xor))?|ballot|any|all)_sync)\s*\(\s*(?P<mask>[^,()]{1,60}),"
+)
+_ALL_LANES = re.compile(
+    r"(?:\(\s*[\w ]+\s*\)\s*)?(?:0[xX](?:[fF]{8}|[fF]{16})[uUlL]*|-\s*1[lL]*|~\s*0[uUlL]*"
+    r"|U?INT(?:32|64)?_MAX)"
+)
 
 
 def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
@@ -94,7 +119,10 @@ def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     if _SYNC.match(name):
         yield from _narrow_masks(view, name, span)
     if name in _BALLOTS or name == "__activemask":
-        yield from _narrow_ballots(view, name, span)
+        variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
+        if variable and _width(view, variable, start) == 32:
+            excerpt = f"{variable} = {name}()"
+            yield rule_match(view, "CU109", (start, span[1]), excerpt=excerpt, names={name})
     if name in _BIT_OPERATIONS:
         yield from _narrow_bits(view, span)
     if name.startswith("__shfl"):
@@ -144,17 +172,6 @@ def _width(view: View, name: str, offset: int) -> int:
     return 32 if words & _NARROW_WORDS and words <= _NARROW_WORDS | _QUALIFIERS else 0
 
 
-def _narrow_ballots(view: View, name: str, span: Span) -> Iterator[Match]:
-    variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
-    if variable and _width(view, variable, start) == 32:
-        excerpt = f"{variable} = {name}()"
-        yield rule_match(view, "CU109", (start, span[1]), excerpt=excerpt, names={name})
-
-
-_ON_BITS = frozenset("&|^~")
-_OF_NUMBERS = _ON_BITS | set("+-*/%") | {"<<", ">>"}
-
-
 def _narrow_bits(view: View, span: Span) -> Iterator[Match]:
     whole, arguments = view.syntax.call(span[0])
     if not arguments:
@@ -164,14 +181,6 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Match]:
         if any(map(asking.match, queries)) or _comes_from(view, arguments[0], asking):
             yield rule_match(view, "CU111", whole, names=queries, shift=shift)
             return
-
-
-# A project's own function of such a name may return the lanes of a tile.
-_ASKING = re.compile(
-    r"\b\w{0,40}(?:ballot|active_?mask|match_a(?:ny|ll))\w*(?=\s*\()", re.IGNORECASE
-)
-_BUILT_IN = re.compile(r"\b__(?:ballot|activemask|match_any|match_all)(?:_sync)?\b")
-_OF_A_THREAD = re.compile(r"\b(?:threadIdx|laneId|lane_id)\b")
 
 
 def _comes_from(view: View, span: Span, origin: re.Pattern[str], depth: int = 2) -> bool:
@@ -187,9 +196,6 @@ def _comes_from(view: View, span: Span, origin: re.Pattern[str], depth: int = 2)
             if origin.search(view.code, *inner) or _comes_from(view, inner, origin, depth - 1):
                 return True
     return False
-
-
-_HALF = re.compile(r">>\s*32\b")
 
 
 def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
@@ -237,24 +243,19 @@ def _shifted_by_lane(view: View) -> Iterator[Match]:
             yield rule_match(view, "CU111", match.span())
 
 
-_OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
-
-
 def _halvings(view: View) -> Iterator[Match]:
     """Yield halvings from 16 or 32 lanes. In HIP code, a kernel of 32 lanes may use only 32."""
     for pattern, shift in ((_HALVING_FROM_16, 0), (_DOUBLING_TO_32, -1)):
         for match in pattern.finditer(view.code):
             loop = view.syntax.around(match.start(), "for_statement")
             shuffle = loop and _SHUFFLES.search(view.code, match.end(), loop.end_byte)
-            if shuffle and not _is_of_32_lanes(view, shuffle.start()):
+            if shuffle is None:
+                continue
+            place = 3 if "_sync" in view.code[shuffle.start() : shuffle.start() + 20] else 2
+            widths = view.syntax.call(shuffle.start())[1][place : place + 1]
+            # A width of 32: a wave of 64 has two such groups.
+            if [number_of(view, view.code[slice(*width)]) for width in widths] != [32]:
                 yield rule_match(view, "CU113", match.span(), shift=shift)
-
-
-def _is_of_32_lanes(view: View, start: int) -> bool:
-    """Return true for a shuffle whose width is 32: a wave of 64 has two such groups."""
-    arguments = view.syntax.call(start)[1]
-    place = 3 if "_sync" in view.code[start : start + 20] else 2
-    return len(arguments) > place and number_of(view, view.code[slice(*arguments[place])]) == 32
 
 
 def _warp_constants(view: View) -> Iterator[Match]:
@@ -282,9 +283,6 @@ def _widths_on_the_host(view: View) -> Iterator[Match]:
                 yield rule_match(view, "CU114", span, excerpt=excerpt, shift=1, names={name})
 
 
-_LAUNCH = re.compile(r"<<<|\b(?:hip|cuda)LaunchKernel")
-
-
 def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Match]:
     region = view.region(span[0])
     amds, by_architecture = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
@@ -305,13 +303,6 @@ def _lane_arithmetic(view: View) -> Iterator[Match]:
         if lanes or (talks and _THREAD_NAME.fullmatch(operand)):
             # Right as long as all of the kernel means groups of 32: open, as a constant is.
             yield rule_match(view, "CU114", match.span())
-
-
-# Where no lanes exchange values, 32 threads are a tile and not a warp.
-_TALK = re.compile(
-    r"(?i)\bvolatile\b|\w_sync\s*\(|\b\w*(?:shfl|shuffle|ballot|syncwarp|reduce|warp|lane)\w*"
-    r"(?:<[^;(){}]{0,80}>)?\s*\("
-)
 
 
 def _after_partial_returns(view: View) -> Iterator[Match]:
@@ -343,15 +334,3 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
 def _is_full(view: View, mask: str) -> bool:
     bodies = macro_bodies(view, mask.strip()) or (mask.strip(),)
     return all(_ALL_LANES.fullmatch(body.strip("() ")) for body in bodies)
-
-
-_PARTIAL_RETURN = re.compile(
-    r"\bif\s*\((?P<condition>[^;{}]{1,120}?)\)\s*(?:\{\s*return\s*;\s*\}|return\s*;)"
-)
-_FULL_SHUFFLE = re.compile(
-    r"\b(?P<name>__(?:shfl(?:_(?:up|down|xor))?|ballot|any|all)_sync)\s*\(\s*(?P<mask>[^,()]{1,60}),"
-)
-_ALL_LANES = re.compile(
-    r"(?:\(\s*[\w ]+\s*\)\s*)?(?:0[xX](?:[fF]{8}|[fF]{16})[uUlL]*|-\s*1[lL]*|~\s*0[uUlL]*"
-    r"|U?INT(?:32|64)?_MAX)"
-)
