@@ -339,8 +339,15 @@ def write_shims(
     shims, forced = folder / "shims", folder / "warpfront_forced.h"
     if forced.is_file():
         return forced
-    for cuda, hip in headers.items():
-        _write_shim(shims / cuda, hip)
+    for cuda, name in headers.items():
+        # the tables leave folders out
+        hip = name if "/" in name else f"{name.partition('.')[0]}/{name}"
+        alias = "namespace cub = hipcub;\n" if hip.startswith("hipcub/") else ""
+        (shims / cuda).parent.mkdir(parents=True, exist_ok=True)
+        (shims / cuda).write_text(
+            f"#pragma once\n#if __has_include(<{hip}>)\n#include <{hip}>\n{alias}"
+            f"#else\n#error {LACKS}{hip}\n#endif\n"
+        )
     if torch and not (Path(torch) / _TORCH_MACROS).exists():
         stub = shims / _TORCH_MACROS
         stub.parent.mkdir(parents=True, exist_ok=True)
@@ -361,17 +368,6 @@ def write_shims(
     ]
     forced.write_text("\n".join(lines) + "\n")
     return forced
-
-
-def _write_shim(path: Path, hip: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    hip = hip if "/" in hip else f"{hip.partition('.')[0]}/{hip}"  # the tables leave folders out
-    path.write_text(
-        "#pragma once\n"
-        f"#if __has_include(<{hip}>)\n#include <{hip}>\n"
-        + ("namespace cub = hipcub;\n" if hip.startswith("hipcub/") else "")
-        + f"#else\n#error {LACKS}{hip}\n#endif\n"
-    )
 
 
 def tree_options(tree: Tree, folder: Path, known: Iterable[str], torch: str) -> list[str]:
@@ -423,14 +419,6 @@ def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str, forced:
         *(option for header in headers for option in ("-isystem", header)),
         "-idirafter", str(job.get("python") or sysconfig.get_paths()["include"]),
     ]  # fmt: skip
-
-
-def own_folders(tree: Tree, generated: Iterable[str]) -> list[str]:
-    """Return the options for a tree's folders, which never come before the system's."""
-    folders = tree.include_folders()
-    quoted = (option for folder in folders for option in ("-iquote", folder))
-    after = (option for folder in (*folders, *generated) for option in ("-idirafter", folder))
-    return [*quoted, *after]
 
 
 def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list[str]]:
@@ -554,7 +542,9 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         if not configured.flags:
             configured = configure(compiler, root, job.get("modules") or "", folder)
         argv += tree_options(tree, folder, headers, str(job["torch"]))
-        argv += own_folders(tree, configured.folders)
+        own = tree.include_folders()  # they never come before the system's
+        argv += (option for name in own for option in ("-iquote", name))
+        argv += (o for name in (*own, *configured.folders) for o in ("-idirafter", name))
         reached = reached_units(units, configured.flags)
         units = reached or units
         claims = tree.texts.keys() & set(job.get("claims") or ())

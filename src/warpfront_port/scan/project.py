@@ -178,15 +178,9 @@ def _place(texts: Mapping[str, str], kind: str, pattern: re.Pattern[str]) -> str
     """Return the first place of a pattern in files of a kind, the shallow ones first."""
     for path, text in sorted(texts.items(), key=lambda item: (item[0].count("/"), item[0])):
         search = pattern.search if kind == "code" else partial(uncommented, pattern)
-        if _kind(path) == kind and (match := search(text)):
+        suffix = PurePosixPath(path).suffix
+        own = "python" if suffix == ".py" else kind_of(PurePosixPath(path)) or ""
+        own = "code" if suffix in _UNIT | {".cuh", ".h", ".hpp"} else own
+        if own == kind and (match := search(text)):
             return f"{path}:{line_of(text, match.end())}"
     return ""
-
-
-def _kind(path: str) -> str:
-    suffix = PurePosixPath(path).suffix
-    if suffix == ".py":
-        return "python"
-    if suffix in _UNIT | {".cuh", ".h", ".hpp"}:
-        return "code"
-    return kind_of(PurePosixPath(path)) or ""

@@ -137,6 +137,7 @@ def judge_project(
     if any(cause.consequence in _ANSWERS and not _is_packaging(cause.rule) for cause in causes):
         # What an image or a list installs is seen after what the code does.
         causes = tuple(_causes(listed, rules, project, packaging=False))
+    hours = [round(sum(_HOURS[cause.consequence][end] for cause in causes), 1) for end in (0, 1)]
     caused = {cause.consequence for cause in causes}
     otherwise = VerdictAnswer.UNDETERMINED if undetermined else VerdictAnswer.RUNS
     return Verdict(
@@ -148,7 +149,7 @@ def judge_project(
         size=Size(
             files=len({finding.path for finding in listed}),
             causes=len(causes),
-            hours=(_hours(causes, 0), _hours(causes, 1)),
+            hours=(hours[0], hours[1]),
             basis="rule of thumb, without tests of results",
         ),
         taken=tuple(taken),
@@ -238,7 +239,3 @@ def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -
         uses=sum(max(len(finding.uses), 1) for finding in group),
         taken=tuple(dict.fromkeys(finding.taken for finding in group if finding.taken)),
     )
-
-
-def _hours(causes: Iterable[Cause], end: int) -> float:
-    return round(sum(_HOURS[cause.consequence][end] for cause in causes), 1)

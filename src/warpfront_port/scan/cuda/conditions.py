@@ -120,11 +120,6 @@ class Macros:
             elif self.known(name, side) is None:
                 self.defined.setdefault((name, side), "unset")
 
-    def undefine(self, name: str, sides: frozenset[Side], possible: frozenset[Side]) -> None:
-        """Record an `#undef`."""
-        for side in sides:
-            self.defined[name, side] = None if side in possible else "unset"
-
     def truth(self, condition: str, side: Side) -> bool | None:
         """Return the truth of an `#if` condition on a side; None where it is open."""
         return _as_truth(evaluated(condition, self._operand(side)))

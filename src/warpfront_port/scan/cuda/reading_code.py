@@ -29,7 +29,6 @@ from warpfront_port.scan.cuda.view import (
     is_definition,
     is_function,
     is_typed,
-    path_of,
     rule_match,
 )
 from warpfront_port.scan.cuda.warp_size_rules import (
@@ -63,6 +62,7 @@ _TOOLKITS = re.compile(
 )
 _TOOLS = re.compile(r"(?:dcgm|nvml|cupti)\w*\.h\Z")
 _OF_ANOTHER = re.compile(r"(?:\.|->|\w::)\Z")
+_INCLUDED = re.compile(r"[<\"]([^>\"]+)[>\"]")
 _GLOBAL = re.compile(r"cuda[A-Z]|cu[A-Z]|nv[a-z]+[A-Z]|__|tex[123]D|surf[123]D")
 
 
@@ -102,16 +102,14 @@ def header_facts(source: SourceText, context: Context | None = None) -> HeaderFa
 
 def _included(view: View, reported: Seen) -> Iterator[Match]:
     for directive in view.directives:
-        header = path_of(directive.body) if directive.name.startswith("include") else None
-        if header is None or str(header) in view.context.own_headers:
-            continue
+        named = _INCLUDED.match(directive.body) if directive.name.startswith("include") else None
+        header = str(PurePosixPath(named[1])) if named else ""  # none for a macro
         span = (directive.start, directive.end)
-        for row in rows_including(str(header)):
+        for row in () if header in view.context.own_headers else rows_including(header):
             key = (row.rule, "", view.region(directive.start).reach)
-            if row.once_a_file and key in reported:
-                continue
-            reported.add(key)
-            yield rule_match(view, row.rule, span, excerpt=str(header), shift=row.shift)
+            if not (row.once_a_file and key in reported):
+                reported.add(key)
+                yield rule_match(view, row.rule, span, excerpt=header, shift=row.shift)
 
 
 def _named(view: View, reported: Seen) -> Iterator[Match]:

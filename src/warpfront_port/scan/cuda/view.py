@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
 
 from warpfront_port.scan.cuda.conditions import Value, evaluated, integer
 from warpfront_port.scan.cuda.lexer import Blanked, Directive, Span, blank
@@ -54,7 +53,6 @@ _STUB = re.compile(
     r"|extern\s+\w+\s*\*\s*(cu[A-Z]\w*)\s*;|const\s+cu\w+_t\s+(CU\w+)\s*="
 )
 """Without a border of words in front: the search is then for first letters alone."""
-_INCLUDED = re.compile(r"[<\"]([^>\"]+)[>\"]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +75,6 @@ class View:
         return self.blanked.directives
 
     @cached_property
-    def included(self) -> tuple[Directive, ...]:
-        """Return the lines that include a header."""
-        return tuple(directive for directive in self.directives if directive.name == "include")
-
-    @cached_property
     def reaches(self) -> Reaches:
         return read_reaches(self.directives, self.context.vendor_macros)
 
@@ -102,11 +95,6 @@ class View:
         return frozenset(NAME.findall(self.code))
 
     @cached_property
-    def names_joined(self) -> str:
-        """Return the identifiers as one text, in small letters, for a cheap search."""
-        return " ".join(sorted(self.names)).lower()
-
-    @cached_property
     def macros(self) -> Mapping[str, tuple[Directive, ...]]:
         """Return the `#define`s of the file by the name they define."""
         defines: dict[str, list[Directive]] = {}
@@ -125,9 +113,10 @@ class View:
     def is_hip(self) -> bool:
         """Return true if the file is already ported: its suffix, or HIP's header on every side."""
         return self.source.path.suffix == ".hip" or any(
-            _HIP_INCLUDE.match(directive.body)
+            directive.name == "include"
+            and _HIP_INCLUDE.match(directive.body)
             and len(self.region(directive.start).reach) == len(SIDES)
-            for directive in self.included
+            for directive in self.directives
         )
 
     @cached_property
@@ -285,9 +274,3 @@ def _is_amds(region: Region) -> bool:
     arm = region.arms[-1].directive if region.arms else None
     asks = arm is not None and arm.name in {"if", "ifdef", "elif"} and "!" not in arm.body
     return region.reach == {"amd"} or (asks and any(map(AMD_NAME.search, region.arms[-1].macros)))
-
-
-def path_of(text: str) -> PurePosixPath | None:
-    """Return the path in an `#include`; None for a macro."""
-    match = _INCLUDED.match(text)
-    return PurePosixPath(match[1]) if match else None

@@ -216,7 +216,7 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
 
 def lane_rule_matches(view: View) -> Iterator[Match]:
     """Yield the matches of arithmetic with an assumed warp size: CU111, CU113, CU114, CU117."""
-    lowered = view.names_joined
+    lowered = " ".join(sorted(view.names)).lower()
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
         yield from _shifted_by_lane(view)
