@@ -207,12 +207,26 @@ def _causes(
         on_call = finding.gate is Gate.CALLED and consequence is not Consequence.WRONG
         deciding = Consequence.CHECK if aside or (on_call and not most) else consequence
         groups.setdefault((deciding, finding.rule, finding.cause), []).append(finding)
+    listed: list[Cause] = []
+    for (consequence, rule, _), group in groups.items():
+        first = min(group, key=lambda entry: (-entry.severity.level, entry.path, entry.line))
+        places = [f"{finding.path}:{finding.line}" for finding in (first, *group)]
+        if len(group) == 1:
+            places += [f"{first.path}:{line}" for line in first.uses]
+        cause = Cause(
+            rule=rule,
+            consequence=consequence,
+            severity=first.severity,
+            message=first.message,
+            fix=rules[rule].fix,
+            places=tuple(dict.fromkeys(places)),
+            uses=sum(max(len(finding.uses), 1) for finding in group),
+            taken=tuple(dict.fromkeys(finding.taken for finding in group if finding.taken)),
+        )
+        listed.append(cause)
     order = list(Consequence)
     return sorted(
-        (
-            _cause(consequence, rules[rule], group)
-            for (consequence, rule, _), group in groups.items()
-        ),
+        listed,
         key=lambda cause: (
             order.index(cause.consequence),
             -cause.severity.level,
@@ -221,21 +235,4 @@ def _causes(
             cause.rule,
             cause.places,
         ),
-    )
-
-
-def _cause(consequence: Consequence, rule: Rule, group: Sequence[ScanFinding]) -> Cause:
-    first = min(group, key=lambda entry: (-entry.severity.level, entry.path, entry.line))
-    places = [f"{finding.path}:{finding.line}" for finding in (first, *group)]
-    if len(group) == 1:
-        places += [f"{first.path}:{line}" for line in first.uses]
-    return Cause(
-        rule=rule.id,
-        consequence=consequence,
-        severity=first.severity,
-        message=first.message,
-        fix=rule.fix,
-        places=tuple(dict.fromkeys(places)),
-        uses=sum(max(len(finding.uses), 1) for finding in group),
-        taken=tuple(dict.fromkeys(finding.taken for finding in group if finding.taken)),
     )

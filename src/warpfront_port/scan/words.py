@@ -85,10 +85,12 @@ _AUTOMATION = re.compile(
 
 def is_aside(path: PurePosixPath) -> bool:
     """Return true if a file lies among examples, benchmarks, tests and the like."""
-    return any(_LAST_WORD.split(part.lower())[-1] in _ASIDE for part in path.parts[:-1])
+    folders = [part.lower() for part in path.parts[:-1]]
+    return any(part in _ASIDE or _USED.fullmatch(part) for part in folders)
 
 
-_LAST_WORD = re.compile(r"[-_]")
+_USES = r"examples?|benchmarks?|bench|demos?|tutorials?|samples?|tests?"
+_USED = re.compile(rf"\w*[_-](?:{_USES})")
 
 
 _ASIDE = frozenset(
@@ -104,6 +106,6 @@ def is_of_use(path: str) -> bool:
 
 
 _OF_USE = re.compile(
-    r"(?i)(?:/|\A)(?:[^/]*[-_])?(?:examples?|benchmarks?|bench|demos?|tutorials?|recipes|cookbooks?|samples?"
-    r"|tests?|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
+    rf"(?i)(?:/|\A)(?:(?:[^/]*[-_])?(?:{_USES})|recipes|cookbooks?"
+    r"|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
 )

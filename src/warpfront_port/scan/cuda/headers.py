@@ -92,23 +92,18 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
         reaches.update(dict.fromkeys(fact.nvidias - reaches.keys(), frozenset({"nvidia"})))
         for name, reach in fact.reaches.items():
             reaches[name] = reaches.get(name, frozenset()) | reach
-    return {
-        name: row
-        for name, reach in reaches.items()
-        if reach and reach != EVERYWHERE and (row := _row(name, EVERYWHERE - reach))
-    }
-
-
-def _row(name: str, missing: Reach) -> MacroRow:
-    """Return the known values of a macro on each side; empty where the table has all of them."""
-    values = {side: table_row(name).get(side) for side in SIDES}
-    if is_named(name) or all(values[side] is not None for side in missing):
-        return {}
-    return {
-        side: "unset" if value is None else value
-        for side, value in values.items()
-        if side in missing or value is not None
-    }
+    rows: dict[str, MacroRow] = {}
+    for name, reach in reaches.items():
+        values = {side: table_row(name).get(side) for side in SIDES}
+        missing = EVERYWHERE - reach
+        known = is_named(name) or all(values[side] is not None for side in missing)
+        if reach and not known:
+            rows[name] = {
+                side: "unset" if value is None else value
+                for side, value in values.items()
+                if side in missing or value is not None
+            }
+    return rows
 
 
 def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:

@@ -74,10 +74,15 @@ def blank(text: str) -> Blanked:
         if hidden in ("#", "%:"):
             before = text[text.rfind("\n", 0, start) + 1 : start].rstrip()
             if not before or before.endswith("*/"):
-                directives.append(_read_directive(text, start))
-                end = directives[-1].end
-                hidden = text[start:end]
-                if directives[-1].name == "define":  # its body is code that some line will become
+                whole = _DIRECTIVE.match(text, start)
+                assert whole is not None, "the expression begins with the # that was found"
+                end, hidden = whole.end(), whole[0]
+                line = _SPLICE.sub(" ", _without_comments(hidden))
+                name = _DIRECTIVE_NAME.match(line)
+                assert name is not None, "every part of the name may be empty"
+                body = line[name.end() :].strip()
+                directives.append(Directive(name=name[1], body=body, start=start, end=end))
+                if name[1] == "define":  # its body is code that some line will become
                     hidden = _LITERAL.sub(lambda m: _quoted(m[0]), _without_comments(hidden))
                     hidden = _SPLICE.sub(lambda m: " " + m[0][1:], hidden)
                 else:
@@ -105,16 +110,6 @@ def _spaces(text: str) -> str:
 def _quoted(literal: str) -> str:
     """Return the literal with spaces between its first and its last character."""
     return literal[:1] + _spaces(literal[1:-1]) + literal[-1:] if len(literal) > 1 else literal
-
-
-def _read_directive(text: str, start: int) -> Directive:
-    """Return the preprocessor line with its # at `start`."""
-    match = _DIRECTIVE.match(text, start)
-    assert match is not None, "the expression begins with the # that was found"
-    line = _SPLICE.sub(" ", _without_comments(match[0]))
-    name = _DIRECTIVE_NAME.match(line)
-    assert name is not None, "every part of the name may be empty"
-    return Directive(name=name[1], body=line[name.end() :].strip(), start=start, end=match.end())
 
 
 def _without_comments(text: str) -> str:
