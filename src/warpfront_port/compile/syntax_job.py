@@ -378,7 +378,13 @@ def tree_options(tree: Tree, folder: Path, known: Iterable[str], torch: str) -> 
     """
     for name in tree.included.difference(known):
         own = any(f"/{path}".endswith(f"/{name}") for path in tree.by_name.get(_last(name), ()))
-        if not own and (_CUDAS.match(name) or (torch and _is_gone(name, Path(torch)))):
+        names = (name, re.sub("hip(?=/)", "cuda", name).replace("HIP", "CUDA"))
+        gone = (
+            torch
+            and name.startswith(_TORCHS)
+            and not any((Path(torch) / n).exists() for n in names)
+        )
+        if not own and (_CUDAS.match(name) or gone):
             path = folder / "absent" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             there = name.replace("thrust/system/cuda/", "thrust/system/hip/")
@@ -395,12 +401,6 @@ def tree_options(tree: Tree, folder: Path, known: Iterable[str], torch: str) -> 
         )
         options += ["-include", str(alias)]
     return options
-
-
-def _is_gone(name: str, torch: Path) -> bool:
-    """Return true if torch's own files lack a header of torch's, under its name for CUDA too."""
-    for_cuda = re.sub("hip(?=/)", "cuda", name).replace("HIP", "CUDA")
-    return name.startswith(_TORCHS) and not any((torch / n).exists() for n in (name, for_cuda))
 
 
 def _last(name: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from warpfront_port.scan.cuda.conditions import Macros
-from warpfront_port.scan.cuda.preprocessor import Arm, ConditionChain, condition_of
+from warpfront_port.scan.cuda.preprocessor import Arm, condition_of
 from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
 
@@ -24,13 +24,20 @@ _NOT_ON_DEVICES = re.compile(
 
 def guard_rule_matches(view: View) -> Iterator[Match]:
     """Yield arms that test NVIDIA's compiler, in chains that AMD reaches without an arm for it."""
+    inner = [(x.start, x.body) for x in view.directives if x.name in {"define", "include", "error"}]
     for chain in view.reaches.chains:
         considered = any(arm.reach == {"amd"} for arm in chain.arms) or any(
             "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
         )
         if "amd" not in chain.reach or considered:
             continue
-        contents = _contents(view, chain)
+        # The code of each arm, and the bodies of the directives in it.
+        starts = [arm.directive.end for arm in chain.arms]
+        ends = [*(arm.directive.start for arm in chain.arms[1:]), chain.end]
+        contents = [
+            "".join([view.code[a:b], *(body for i, body in inner if a <= i < b)]).strip()
+            for a, b in zip(starts, ends, strict=True)
+        ]
         served = any(  # AMD gets code of an arm that does not begin with the program's end
             "amd" in arm.reach and content and not _ENDS.match(content)
             for arm, content in zip(chain.arms, contents, strict=True)
@@ -40,18 +47,6 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
                 span = (arm.directive.start, arm.directive.end)
                 excerpt = f"#{arm.directive.name} {arm.directive.body}"
                 yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
-
-
-def _contents(view: View, chain: ConditionChain) -> list[str]:
-    """Return the code of each arm, and the bodies of the directives in it."""
-    starts = [arm.directive.end for arm in chain.arms]
-    ends = [*(arm.directive.start for arm in chain.arms[1:]), chain.end]
-    spans = list(zip(starts, ends, strict=True))
-    inner = [(x.start, x.body) for x in view.directives if x.name in {"define", "include", "error"}]
-    return [
-        "".join([view.code[start:end], *(body for i, body in inner if start <= i < end)]).strip()
-        for start, end in spans
-    ]
 
 
 def _decides(arm: Arm) -> bool:

@@ -181,8 +181,8 @@ def _learn(directive: Directive, region: Region, macros: Macros) -> None:
         return
     possible = frozenset().union(*(arm.open for arm in region.arms))
     if directive.name == "undef":
-        unset = {(name, side): None if side in possible else "unset" for side in region.reach}
-        macros.defined.update(unset)
+        for side in region.reach:
+            macros.defined[name, side] = None if side in possible else "unset"
         return
     condition = condition_of(region.arms[-1].directive) if region.arms else ""
     default = condition in (f"!defined({name})", f"!defined {name}")

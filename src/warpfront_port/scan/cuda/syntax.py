@@ -63,13 +63,11 @@ _STORING = ("init_declarator", "assignment_expression")
 class Declaration(NamedTuple):
     """A declared name.
 
-    `type` is the text in front of the first declarator, `shape` the kinds of declarators around the
-    name. `scope` is where the name is visible.
+    `type` is the text in front of the first declarator, `scope` is where the name is visible.
     """
 
     start: int
     type: str
-    shape: frozenset[str]
     scope: Span
     of_class: bool
 
@@ -316,8 +314,7 @@ class Syntax:
                 )
                 typed = (head.partition("(")[2] if loop else head).split()
                 span, member = (scope.start_byte, scope.end_byte), scope.type == _CLASS
-                shape = frozenset(ancestor.type for ancestor in path[1:depth])
-                return Declaration(path[0].start_byte, " ".join(typed), shape, span, member)
+                return Declaration(path[0].start_byte, " ".join(typed), span, member)
             if not parent.type.endswith(("declarator", "qualified_identifier")):
                 return None
         return None
