@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from warpfront.report import sarif
-from warpfront.verify.results import Outcome, Verification
+from warpfront.verify.results import Outcome
 from warpfront.verify.verdict import outcome_of
 from warpfront_port.compile.outcomes import Compilation, Message
 from warpfront_port.finding_forms import sarif_finding
@@ -39,29 +39,23 @@ def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
             lines.append(f"    ... and {len(messages) - _SHOWN} more")
     if compiled.left:
         lines += ["", "what hipify leaves, and says nothing of:"]
-        lines += list(_left_lines(compiled.left, rules))
-    lines.append(_counted(verification))
-    return "\n".join(lines) + "\n"
-
-
-def _left_lines(scan_findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> Iterator[str]:
-    """Yield one line a rule with the first places, errors first."""
-    by_rule: dict[str, list[ScanFinding]] = {}
-    for finding in sorted(
-        scan_findings, key=lambda finding: (finding.severity != "error", finding)
-    ):
-        by_rule.setdefault(finding.rule, []).append(finding)
-    for rule, rule_findings in by_rule.items():
-        places = ", ".join(f"{finding.path}:{finding.line}" for finding in rule_findings[:3])
-        more = f", ... {len(rule_findings) - 3} more" if len(rule_findings) > 3 else ""
-        yield f"  {rule_findings[0].severity} {rule} {rules[rule].title}: {places}{more}"
-
-
-def _counted(verification: Verification) -> str:
+        # One line a rule with the first places, errors first.
+        by_rule: dict[str, list[ScanFinding]] = {}
+        for finding in sorted(
+            compiled.left, key=lambda finding: (finding.severity != "error", finding)
+        ):
+            by_rule.setdefault(finding.rule, []).append(finding)
+        for rule, rule_findings in by_rule.items():
+            places = ", ".join(f"{finding.path}:{finding.line}" for finding in rule_findings[:3])
+            more = f", ... {len(rule_findings) - 3} more" if len(rule_findings) > 3 else ""
+            lines.append(
+                f"  {rule_findings[0].severity} {rule} {rules[rule].title}: {places}{more}"
+            )
     counts = Counter(check.outcome for check in verification.checks)
     words = [f"{counts[outcome]} {outcome.value}" for outcome in _ORDER if counts[outcome]]
     outcome = outcome_of(verification).value
-    return f"{outcome}: {', '.join(words)} in {verification.seconds:.1f} s"
+    lines.append(f"{outcome}: {', '.join(words)} in {verification.seconds:.1f} s")
+    return "\n".join(lines) + "\n"
 
 
 def compilation_sarif(
@@ -74,8 +68,16 @@ def compilation_sarif(
     """
     compilations = tuple(compilations)
     messages = [
-        _sarif_message(message, compilation.verification.target)
+        sarif.SourceFinding(
+            rule_id=f"compile-{target}{'-warning' if message.severity == 'warning' else ''}",
+            message=message.text,
+            path=message.path,
+            line=message.line,
+            column=message.column,
+            level=message.severity,
+        )
         for compilation in compilations
+        for target in (compilation.verification.target,)
         for message in compilation.messages
     ]
     sarif_findings = [
@@ -106,16 +108,4 @@ def compilation_sarif(
         tool="warpfront-compile",
         version=version,
         unknown=unknown,
-    )
-
-
-def _sarif_message(message: Message, target: str) -> sarif.SourceFinding:
-    suffix = "-warning" if message.severity == "warning" else ""
-    return sarif.SourceFinding(
-        rule_id=f"compile-{target}{suffix}",
-        message=message.text,
-        path=message.path,
-        line=message.line,
-        column=message.column,
-        level=message.severity,
     )

@@ -15,7 +15,7 @@ from warpfront.system.tree_files import UnreadFile
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Evidence, ScanFinding, Severity
 from warpfront_port.scan.project import Project
-from warpfront_port.scan.verdict import Cause, Taken, Verdict, VerdictAnswer, consequence_of
+from warpfront_port.scan.verdict import Taken, Verdict, VerdictAnswer, consequence_of
 
 UNPARSED = "SC003"
 """The rule that reports a file whose text cannot be parsed."""
@@ -85,7 +85,17 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
             f"size: {plural(verdict.size.files, 'file')}, {plural(verdict.size.causes, 'cause')}, "
             f"{low:g} to {high:g} hours ({verdict.size.basis})"
         )
-    lines += _compiled_lines(verdict, scan)
+    units = plural(len(verdict.project.units), noun_of(verdict.project))
+    if scan.compiler:
+        lines.append(f"compiled: {len(scan.compiled)} of {units} by {scan.compiler}")
+    elif verdict.project.units:
+        taken = sum(unit in scan.evidence for unit in verdict.project.units)
+        because = f"; {taken} taken for AMD's" if taken else ""
+        lines.append(f"compiled: none of {units}{because}")
+    if scan.unconfigured:
+        lines.append(f"not configured: {scan.unconfigured}")
+    if verdict.project.product.basis:
+        lines.append(f"reached: {units}, by {verdict.project.product.basis}")
     lines += [
         f"taken for AMD's: {plural(source.files, 'file')}, because {source.place}: {source.reason}"
         for source in (verdict.taken if everything else verdict.taken[:PLACES_SHOWN])
@@ -99,7 +109,12 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
             listed = causes if everything else causes[:CAUSES_SHOWN]
             fixes: set[str] = set()
             for cause in listed:
-                lines += _cause_lines(cause, everything=everything)
+                places = ", ".join(cause.places if everything else cause.places[:PLACES_SHOWN])
+                hidden = 0 if everything else len(cause.places[PLACES_SHOWN:])
+                more = f", ... {hidden} more" if hidden else ""
+                uses = f" ({cause.uses} uses)" if cause.uses > 1 else ""
+                suffix = f" [taken for AMD's: {', '.join(cause.taken[:2])}]" if cause.taken else ""
+                lines.append(f"  {cause.rule} {cause.message}{uses}: {places}{more}{suffix}")
                 if cause.rule not in fixes and (everything or consequence is not Consequence.CHECK):
                     lines.append(f"        {cause.fix}")
                 fixes.add(cause.rule)
@@ -113,30 +128,6 @@ def noun_of(project: Project) -> str:
     """Return the word for one of a project's units."""
     languages = {"HIP" if unit in project.hips else "CUDA" for unit in project.units}
     return f"{' or '.join(sorted(languages)) or 'CUDA'} source"
-
-
-def _compiled_lines(verdict: Verdict, scan: Scan) -> Iterator[str]:
-    units = plural(len(verdict.project.units), noun_of(verdict.project))
-    if scan.compiler:
-        yield f"compiled: {len(scan.compiled)} of {units} by {scan.compiler}"
-    elif verdict.project.units:
-        taken = sum(unit in scan.evidence for unit in verdict.project.units)
-        because = f"; {taken} taken for AMD's" if taken else ""
-        yield f"compiled: none of {units}{because}"
-    if scan.unconfigured:
-        yield f"not configured: {scan.unconfigured}"
-    if verdict.project.product.basis:
-        yield f"reached: {units}, by {verdict.project.product.basis}"
-
-
-def _cause_lines(cause: Cause, *, everything: bool) -> Iterator[str]:
-    places = cause.places if everything else cause.places[:PLACES_SHOWN]
-    more = (
-        f", ... {len(cause.places) - len(places)} more" if len(places) < len(cause.places) else ""
-    )
-    uses = f" ({cause.uses} uses)" if cause.uses > 1 else ""
-    suffix = f" [taken for AMD's: {', '.join(cause.taken[:2])}]" if cause.taken else ""
-    yield f"  {cause.rule} {cause.message}{uses}: {', '.join(places)}{more}{suffix}"
 
 
 def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
@@ -235,6 +226,10 @@ def verdict_markdown(verdict: Verdict) -> str:
     return "\n".join(lines) + "\n"
 
 
+_IN_COMMANDS = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_IN_PROPERTIES = _IN_COMMANDS | str.maketrans({":": "%3A", ",": "%2C"})
+
+
 def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule]) -> str:
     """Return GitHub's workflow commands, errors first, as many as it shows
     (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands).
@@ -251,18 +246,11 @@ def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule])
             "col": str(finding.column),
             "title": f"{finding.rule} {rules[finding.rule].title}",
         }
-        properties = ",".join(f"{name}={_property(value)}" for name, value in place.items())
-        text = _command_text(f"{finding.message}\nfix: {rules[finding.rule].fix}")
+        escaped = {name: value.translate(_IN_PROPERTIES) for name, value in place.items()}
+        properties = ",".join(f"{name}={value}" for name, value in escaped.items())
+        text = f"{finding.message}\nfix: {rules[finding.rule].fix}".translate(_IN_COMMANDS)
         lines.append(f"::{kinds[finding.severity]} {properties}::{text}\n")
     return "".join(lines)
-
-
-def _command_text(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _command_text(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def findings_json(
@@ -294,21 +282,22 @@ def verdict_sarif(
     """Return SARIF 2.1.0 with the rules that occur, the verdict as a notification."""
     listed = tuple(findings)
     named = sorted({finding.rule for finding in listed})
+    sarif_rules = []
+    for rule in (rules[name] for name in named):
+        sources = "\n".join(f"- {source}" for source in rule.sources)
+        sarif_rules.append(
+            sarif.SarifRule(
+                id=rule.id,
+                summary=rule.title,
+                help=f"{rule.why}\n\n**Fix:** {rule.fix}\n\nSources:\n{sources}\n",
+            )
+        )
     return sarif.sarif_text(
         map(sarif_finding, listed),
-        rules=[_sarif_rule(rules[name]) for name in named],
+        rules=sarif_rules,
         tool="warpfront-scan",
         version=version,
         unknown=(verdict.line, *verdict.reasons, *unread),
-    )
-
-
-def _sarif_rule(rule: Rule) -> sarif.SarifRule:
-    sources = "\n".join(f"- {source}" for source in rule.sources)
-    return sarif.SarifRule(
-        id=rule.id,
-        summary=rule.title,
-        help=f"{rule.why}\n\n**Fix:** {rule.fix}\n\nSources:\n{sources}\n",
     )
 
 

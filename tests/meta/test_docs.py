@@ -35,7 +35,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.system import foreign, trees
 from warpfront.verify import containers
 from warpfront.wheels.store.sdists import toolbox_wheels
-from warpfront_port.preflight import rule_texts
+from warpfront_port.preflight import findings
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "warpfront"
@@ -212,7 +212,7 @@ def test_the_page_of_the_matrix_names_every_key_of_the_language() -> None:
 def test_the_page_of_the_preflight_has_a_section_for_every_rule() -> None:
     rules = {
         value
-        for name, value in vars(rule_texts).items()
+        for name, value in vars(findings).items()
         if re.fullmatch(r"[A-Z][A-Z_]+", name) and isinstance(value, str)
     }
     sections = re.findall(r"^### (.+)$", text_of("docs/preflight.md"), re.MULTILINE)

@@ -20,7 +20,7 @@ from packaging.version import Version
 import warpfront_checks
 from warpfront.errors import InputError, NothingSelectedError, StoreError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import Bind, Engine, RunRequest, RunResult
+from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
 from warpfront.images.tools import Tools
 from warpfront.matrix.cell import Cell, CompilerBase, Selection
@@ -284,10 +284,38 @@ class _Compiling:
             result = engine.run(self._request(), on_line=output.add)
             watch.step(self.place.id, "")
             write_text(self.folder / "output.log", output.text)
-            compilation = self._compilation(result, monotonic() - started)
+            verification = read_verification(
+                cell_id=self.place.id,
+                target=self.request.target,
+                where="image",
+                image_id=self.place.image_id,
+                content_hash=self.place.content_hash,
+                files={SESSION: result_in(self.folder / "results" / f"{SESSION}.json")},
+                ended=ending_of(result, limit_seconds=self.limit_seconds),
+                seconds=round(monotonic() - started, 2),
+            )
+            checks, messages = self._judged(verification.checks)
+            scan_findings: tuple[ScanFinding, ...] = ()
+            if self.hipified:
+                # The scanner's findings in files that hipify read, beyond what it translates.
+                request, target = self.request, read_target(self.request.target)
+                scan = scan_tree(request.repo, target, exclude=request.exclude)
+                loud, read = {Severity.ERROR, Severity.WARNING}, set(self.hipified)
+                scan_findings = tuple(
+                    f for f in scan.findings if f.path in read and f.severity in loud
+                )
+                checks = (*checks, _left_check(scan_findings))
+            sessions = (SESSION, "static") if self.hipified else (SESSION,)
+            verification = dataclasses.replace(verification, checks=checks, sessions=sessions)
+            compilation = Compilation(
+                verification=verification,
+                messages=messages,
+                left=scan_findings,
+                place=self.place.name,
+                notes=tuple(self._notes(verification)),
+            )
             write_text(self.folder / "junit.xml", junit_xml((compilation.verification,)))
-            name = f"{SESSION}-{self.request.target}"
-            self.store.save(self.place.id, name, compilation.verification)
+            self.store.save(self.place.id, self.folder.name, compilation.verification)
         return compilation
 
     def _job(self) -> dict[str, object]:
@@ -330,36 +358,11 @@ class _Compiling:
             time_limit_seconds=self.limit_seconds,
         )
 
-    def _compilation(self, result: RunResult, seconds: float) -> Compilation:
-        files = left_files(self.folder / "results")
-        verification = read_verification(
-            cell_id=self.place.id,
-            target=self.request.target,
-            where="image",
-            image_id=self.place.image_id,
-            content_hash=self.place.content_hash,
-            files={SESSION: result_in(self.folder / "results" / f"{SESSION}.json")},
-            ended=ending_of(result, limit_seconds=self.limit_seconds),
-            seconds=round(seconds, 2),
-        )
-        checks, messages = self._judged(verification.checks, files)
-        scan_findings = self._left_by_hipify()
-        if self.hipified:
-            checks = (*checks, _left_check(scan_findings))
-        sessions = (SESSION, "static") if self.hipified else (SESSION,)
-        verification = dataclasses.replace(verification, checks=checks, sessions=sessions)
-        return Compilation(
-            verification=verification,
-            messages=messages,
-            left=scan_findings,
-            place=self.place.name,
-            notes=tuple(self._notes(verification)),
-        )
-
     def _judged(
-        self, checks: tuple[CheckResult, ...], files: Mapping[str, str]
+        self, checks: tuple[CheckResult, ...]
     ) -> tuple[tuple[CheckResult, ...], tuple[Message, ...]]:
         """Return the checks with their compilers' messages. hipify may have renamed sources."""
+        files = left_files(self.folder / "results")
         paths = {unit.path for unit in self.units}
         renames = [check.details.get("renamed") for check in checks if check.name == "hipify"]
         mappings = (mapping for mapping in renames if isinstance(mapping, Mapping))
@@ -372,16 +375,6 @@ class _Compiling:
         ]
         messages = tuple(message for _, messages in results for message in messages)
         return tuple(check for check, _ in results), messages
-
-    def _left_by_hipify(self) -> tuple[ScanFinding, ...]:
-        """Return the scanner's findings in files that hipify read, beyond what it translates."""
-        if not self.hipified:
-            return ()
-        scan = scan_tree(
-            self.request.repo, read_target(self.request.target), exclude=self.request.exclude
-        )
-        loud, read = {Severity.ERROR, Severity.WARNING}, set(self.hipified)
-        return tuple(f for f in scan.findings if f.path in read and f.severity in loud)
 
     def _notes(self, verification: Verification) -> Iterable[str]:
         """Yield the versions that the results depend on: of the compiler and of torch."""

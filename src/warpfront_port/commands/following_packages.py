@@ -19,15 +19,15 @@ from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, WheelError
 from warpfront.system.progress import Watch
-from warpfront.wheels.lock.values import Distribution, UnmetDemand
+from warpfront.wheels.lock.values import Distribution
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
 from warpfront.wheels.resolve.candidates import why_hidden, why_no_candidate
 from warpfront.wheels.resolve.demands import Stack, unmet_demands
 from warpfront.wheels.resolve.resolution import Contradiction, Terms
 from warpfront.wheels.resolve.resolver import rehearsed
-from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.breaches import Breach
+from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind
+from warpfront_port.preflight.findings import Breach
 from warpfront_port.preflight.following import ProjectLines, StackBreaches, breach_from
 from warpfront_port.preflight.metadata_index import MOST_REQUESTS, MetadataIndex
 from warpfront_port.preflight.stacks import CellStack
@@ -191,27 +191,19 @@ class Following(ProjectLines):
         ]
         unmet = []
         for line, demand in self.unmet(lines, distributions):
-            placed = replace(line, condition=self._condition(demand) or line.condition)
-            unmet.append((placed, self._breach(demand)))
+            breach = breach_from(demand, self.stack)
+            if breach.rule == findings.MOVED_BY_DEPENDENCY:
+                stack, machine = self.stack, self.stack.inputs.machine
+                text = fitting_text(self.index, demand.asker, stack.stack, stack.python, machine)
+                breach = replace(breach, why="\n".join(filter(None, (breach.why, text))))
+            condition = line.condition
+            for above, below in pairwise((*demand.chain, demand.wanted)):
+                release = re.sub(r"\[.*?\]", "", above)
+                if requirement_name(below) in self.index.conditional.get(release, ()):
+                    condition = f"setup.py of {release}"
+                    break
+            unmet.append((replace(line, condition=condition), breach))
         return unmet
-
-    def _breach(self, demand: UnmetDemand) -> Breach:
-        """Return the breach by a demand, with the release of its package that would fit."""
-        breach = breach_from(demand, self.stack)
-        if breach.rule != rule_texts.MOVED_BY_DEPENDENCY:
-            return breach
-        text = fitting_text(
-            self.index, demand.asker, self.stack.stack, self.stack.python, self.stack.inputs.machine
-        )
-        return replace(breach, why="\n".join(filter(None, (breach.why, text))))
-
-    def _condition(self, demand: UnmetDemand) -> str:
-        """Return the package whose condition decides on a demand; "" where none does."""
-        for above, below in pairwise((*demand.chain, demand.wanted)):
-            release = re.sub(r"\[.*?\]", "", above)
-            if requirement_name(below) in self.index.conditional.get(release, ()):
-                return f"setup.py of {release}"
-        return ""
 
     def _explained(
         self, installations: Installations, lines: Lines
@@ -227,7 +219,7 @@ class Following(ProjectLines):
                 moved.append(f"{name} {version}")
         breaches = self._unmet(installations, lines) if moved or stack.excluded else []
         if not moved:
-            foreign = {rule_texts.TRITON, rule_texts.FOREIGN}
+            foreign = {findings.TRITON, findings.FOREIGN}
             return [breach for breach in breaches if breach[1].rule in foreign]
         if breaches:
             return breaches
@@ -236,7 +228,7 @@ class Following(ProjectLines):
         installed = self.followed()
         moving = (line for line in installed if line.name in installations)
         first = next(moving, installed[0])
-        return [(first, Breach(rule=rule_texts.MOVED_BY_DEPENDENCY, why=why))]
+        return [(first, Breach(rule=findings.MOVED_BY_DEPENDENCY, why=why))]
 
 
 def fitting_text(index: MetadataIndex, name: str, stack: Stack, python: str, machine: str) -> str:

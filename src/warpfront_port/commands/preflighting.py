@@ -26,11 +26,10 @@ from warpfront.wheels.site import read_site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront_port.commands.following_packages import Following, fitting_texts
 from warpfront_port.commands.project_files import read_files, read_source
-from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.breaches import Breach, Found, LineBreach, Preflight
+from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements, Parts, chosen
 from warpfront_port.preflight.effects import breach_of, joint_breaches, line_to_write
-from warpfront_port.preflight.following import StackBreaches
+from warpfront_port.preflight.findings import Breach, Found, LineBreach, Preflight
 from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.preflight.stacks import CellStack, stacks_of
 
@@ -124,7 +123,12 @@ def examine(
         for requirement, breach in (*alone, *joint_breaches(declared, stack)):
             if breach is not None:
                 add(requirement, breach, stack)
-        unknown += _unread_stack(stack, declared)
+        # Without its metadata, lines about the needs of its torch are not judged.
+        is_looked_for = declared and stack.own is not None
+        if is_looked_for and "torch" not in {distribution.name for distribution in stack.own or ()}:
+            unknown.append(
+                f"{stack.title}: no source here has this torch's metadata; its needs are not known"
+            )
     if offline:
         unknown.append("offline: what the packages themselves demand was not followed")
     else:
@@ -134,7 +138,14 @@ def examine(
             with ThreadPoolExecutor(3) as pool:
                 results = pool.map(lambda stack: each(stack=stack).breaches(), stacks)
             followed = dict(zip((stack.title for stack in stacks), results, strict=True))
-        unknown += _unfollowed(followed, stacks)
+        titles_by_text = defaultdict[str, list[str]](list)
+        for title, followed_packages in followed.items():
+            for text in followed_packages.unknown:
+                titles_by_text[text].append(title)
+        unknown += [
+            text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
+            for text, titles in titles_by_text.items()
+        ]
         notes += [text for packages in followed.values() for text in packages.notes]
         for stack in stacks:
             for requirement, breach in followed[stack.title].breaches:
@@ -149,28 +160,9 @@ def examine(
     )
 
 
-def _unread_stack(stack: CellStack, declared: tuple[DeclaredRequirement, ...]) -> Iterator[str]:
-    """Report a stack without metadata: lines about the needs of its torch are not judged."""
-    is_looked_for = declared and stack.own is not None
-    if is_looked_for and "torch" not in {distribution.name for distribution in stack.own or ()}:
-        yield f"{stack.title}: no source here has this torch's metadata; its needs are not known"
-
-
 def stacks_in(inputs: CellInputs) -> tuple[CellStack, ...]:
     """Return the torch stacks of the selected cells, with the versions in their locks."""
     return stacks_of(inputs.cells, inputs.locks, compat.packaged())
-
-
-def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, ...]) -> list[str]:
-    """Return the reasons for packages that were not followed, each with its stacks."""
-    titles_by_text = defaultdict[str, list[str]](list)
-    for title, followed_packages in followed.items():
-        for text in followed_packages.unknown:
-            titles_by_text[text].append(title)
-    return [
-        text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
-        for text, titles in titles_by_text.items()
-    ]
 
 
 def _findings(breaches: Found, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:
@@ -178,7 +170,7 @@ def _findings(breaches: Found, stacks: tuple[CellStack, ...]) -> Iterator[LineBr
     ordered = sorted(breaches, key=lambda key: (key[0].path, key[0].line, key[1], key[0].text))
     for requirement, rule in ordered:
         reasons = breaches[requirement, rule]
-        level = rule_texts.LEVELS[rule]
+        level = findings.LEVELS[rule]
         yield LineBreach(
             rule=rule,
             level=level if requirement.is_installed or level == "note" else "warning",
@@ -192,7 +184,7 @@ def _findings(breaches: Found, stacks: tuple[CellStack, ...]) -> Iterator[LineBr
             cells=tuple(cell for title in reasons for cell in by_title[title].cell_ids),
             write=_written(requirement, line_to_write(requirement, rule, by_title.values())),
             option=f"{requirement.part} {requirement.group}" if requirement.group else "",
-            decides=requirement.is_installed and rule in rule_texts.DECIDING,
+            decides=requirement.is_installed and rule in findings.DECIDING,
         )
 
 

@@ -50,11 +50,6 @@ class CheckPart:
     line: str
     text: str = ""
 
-    @property
-    def determination(self) -> Determination:
-        """Return the answer with its reason, to be combined with those of the other parts."""
-        return Determination(self.answer, (f"{self.name}: {self.line}",))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectCheck:
@@ -66,7 +61,9 @@ class ProjectCheck:
     @property
     def determination(self) -> Determination:
         """Return the worst answer of all parts, with the reasons of all parts that share it."""
-        return combine(part.determination for part in self.parts)
+        return combine(
+            Determination(part.answer, (f"{part.name}: {part.line}",)) for part in self.parts
+        )
 
     @property
     def line(self) -> str:

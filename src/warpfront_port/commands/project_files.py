@@ -54,10 +54,31 @@ def read_files(repo: Path, files: Iterable[str]) -> tuple[FileRequirements, ...]
     reading = _Reading(root=repo.resolve())
     names = tuple(files)
     for name in names:
-        reading.root = _root_of(Path(name), repo)
+        # The folder that confines its includes: `repo`, or else its project's.
+        folder = Path(name).absolute().parent.resolve()
+        parents = (folder, *folder.parents)
+        projects = (p for p in parents if any((p / mark).exists() for mark in _MARKS))
+        is_inside = folder.is_relative_to(repo.resolve())
+        reading.root = repo.resolve() if is_inside else next(projects, folder)
         reading.follow(Path(name))
     if not names:
-        _read_found(reading, repo)
+        # Files that the default installation does not read are optional, where there is one that
+        # it reads.
+        installed = [repo / name for name in _INSTALLED if (repo / name).exists()]
+        optional = [path for pattern in _OPTIONAL for path in sorted(repo.glob(pattern))]
+        if not installed and not optional:
+            hint = "name one with -r, or a project's folder with --repo"
+            raise InputError(f"{repo}: no requirements file and no pyproject.toml", hint=hint)
+        is_static = False
+        for path in installed:
+            if not (is_static and path.name in _PROJECT_FILES):
+                reading.follow(path)
+                is_static |= reading.read[path.resolve()].is_static
+        is_installable = any(file.is_project for file in reading.read.values())
+        for path in optional:
+            if path.resolve() not in reading.read:
+                group = path.name if is_installable else ""
+                reading.follow(path, Include(path=path.name, line=1, group=group, part=Part.FILE))
     return reading.result()
 
 
@@ -66,35 +87,6 @@ def read_project(folder: Path) -> tuple[FileRequirements, ...]:
     reading = _Reading(root=folder.resolve())
     reading.follow_project(folder)
     return reading.result()
-
-
-def _root_of(path: Path, repo: Path) -> Path:
-    """Return the folder that confines the includes of `path`: `repo`, or else its project's."""
-    folder = path.absolute().parent.resolve()
-    if folder.is_relative_to(repo.resolve()):
-        return repo.resolve()
-    parents = (folder, *folder.parents)
-    return next((p for p in parents if any((p / mark).exists() for mark in _MARKS)), folder)
-
-
-def _read_found(reading: _Reading, repo: Path) -> None:
-    """Read what lies in `repo`. Files that the default installation does not read are optional,
-    where there is one that it reads.
-    """
-    installed = [repo / name for name in _INSTALLED if (repo / name).exists()]
-    optional = [path for pattern in _OPTIONAL for path in sorted(repo.glob(pattern))]
-    if not installed and not optional:
-        hint = "name one with -r, or a project's folder with --repo"
-        raise InputError(f"{repo}: no requirements file and no pyproject.toml", hint=hint)
-    is_static = False
-    for path in installed:
-        if not (is_static and path.name in _PROJECT_FILES):
-            reading.follow(path)
-            is_static |= reading.read[path.resolve()].is_static
-    is_installable = any(file.is_project for file in reading.read.values())
-    for path in optional:
-        if path.resolve() not in reading.read:
-            reading.follow(path, group=path.name if is_installable else "", part=Part.FILE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,16 +98,8 @@ class _Reading:
     asked_for: dict[Path, tuple[tuple[Part, str], ...]] = field(default_factory=dict)
     included: set[Path] = field(default_factory=set)
 
-    def follow(
-        self,
-        path: Path,
-        kind: Kind = Kind.REQUIREMENT,
-        above: tuple[Path, ...] = (),
-        *,
-        group: str = "",
-        part: Part = Part.EXTRA,
-    ) -> None:
-        """Read a file and those that it names. `group` is what all of its lines belong to."""
+    def follow(self, path: Path, of: Include | None = None, above: tuple[Path, ...] = ()) -> None:
+        """Read a file and those that it names. `of` has the kind and the group of all its lines."""
         resolved = self._inside(path, label=path.name)
         if resolved in above:
             chain = " -> ".join(self._shown(path) for path in (*above, resolved))
@@ -125,13 +109,14 @@ class _Reading:
         if len(above) > INCLUDE_DEPTH_LIMIT:
             message = f"{self._shown(resolved)}: the {len(above)}th file that includes the next"
             raise InputError(message, hint="name the last of them with -r")
+        kind = of.kind if of else Kind.REQUIREMENT
         file = read_file(resolved, label=self._shown(resolved), kind=kind, beside=self._beside)
-        if group:
-            lines = tuple(replace(line, group=group, part=part) for line in file.declared)
+        if of and of.group:
+            lines = tuple(replace(n, group=of.group, part=of.part) for n in file.declared)
             file = replace(file, declared=lines, unknown=(), unless_included=())
         self.read[resolved] = file
         for include in file.includes:
-            inner = replace(include, group=group, part=part) if group else include
+            inner = replace(include, group=of.group, part=of.part) if of and of.group else include
             self._include(f"{file.path}:{include.line}", resolved, inner, above)
 
     def _inside(self, path: Path, *, label: str) -> Path:
@@ -154,34 +139,25 @@ class _Reading:
     ) -> None:
         target = self._inside(resolved.parent / include.path, label=where)
         if include.project:
-            extras = tuple((Part.EXTRA, extra) for extra in include.extras)
-            is_project = self.follow_project(target, extras, group=include.group, part=include.part)
-            if not is_project and not include.group:
+            if not self.follow_project(target, include) and not include.group:
                 unknown = (f"{where}: the folder was not followed: no project",)
                 file = FileRequirements(path=self._shown(target), unknown=unknown)
                 self.read.setdefault(target / "pyproject.toml", file)
         elif target.is_file():
             self.included.add(resolved)
-            above = (*above, resolved)
-            self.follow(target, include.kind, above, group=include.group, part=include.part)
+            self.follow(target, include, (*above, resolved))
         elif not include.optional:
             hint = "paths are relative to the file that names them"
             raise InputError(f"{where}: no such file", hint=hint)
 
-    def follow_project(
-        self,
-        folder: Path,
-        extras: tuple[tuple[Part, str], ...] = (),
-        *,
-        group: str = "",
-        part: Part = Part.EXTRA,
-    ) -> bool:
+    def follow_project(self, folder: Path, of: Include | None = None) -> bool:
         """Read the files of a project as a build does, once each. Return whether it has any.
-        `extras` are those to install; `group` is what all lines belong to.
+        `of` has the extras to install, and the group of all lines.
         """
+        extras = tuple((Part.EXTRA, extra) for extra in of.extras) if of else ()
         paths = [folder / name for name in _PROJECT_FILES if (folder / name).is_file()]
         for path in paths:
-            self.follow(path, group=group, part=part)
+            self.follow(path, replace(of, kind=Kind.REQUIREMENT) if of else None)
             resolved = path.resolve()
             self.asked_for[resolved] = (*self.asked_for.get(resolved, ()), *extras)
             if self.read[resolved].is_static:
@@ -236,7 +212,13 @@ def read_file(
 def _read_text(path: Path, label: str) -> str:
     """Return the text of a regular file: a FIFO or a device is refused."""
     try:
-        return _decoded(read_regular(path, SIZE_LIMIT_BYTES, follow=True), path.suffix)
+        data = read_regular(path, SIZE_LIMIT_BYTES, follow=True)
+        # As pip and Python decode: by the byte order mark, or by a comment that names the encoding.
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return data.decode("utf-16")
+        if path.suffix not in {".txt", ".in", ".py"}:
+            return data.decode("utf-8-sig")
+        return data.decode(tokenize.detect_encoding(io.BytesIO(data).readline)[0])
     except (UnicodeDecodeError, SyntaxError, LookupError) as error:
         unknown = "not UTF-8, or in an encoding that is not known"
         why = (
@@ -248,17 +230,6 @@ def _read_text(path: Path, label: str) -> str:
         raise InputError(f"{label}: {why}: no list of packages") from error
     except OSError as error:
         raise InputError(f"{label}: {error.strerror}") from error
-
-
-def _decoded(data: bytes, suffix: str) -> str:
-    """Decode a file like pip and Python: by its byte order mark, or by a comment that names the
-    encoding, in formats that may have one.
-    """
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16")
-    if suffix not in {".txt", ".in", ".py"}:
-        return data.decode("utf-8-sig")
-    return data.decode(tokenize.detect_encoding(io.BytesIO(data).readline)[0])
 
 
 def read_source(project: Path, name: str) -> Demands | None:

@@ -242,21 +242,17 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
     if isinstance(text, UnreadFile):
         return _FileResult(path=file.path, unread=text)
     source = SourceText(path=PurePosixPath(file.path), text=text)
-    before = _before(file, scope)
+    before = None
+    if scope.before and (Path(scope.before) / file.path).is_file():
+        earlier = read_text(Path(scope.before), file)
+        if isinstance(earlier, str):
+            before = SourceText(path=source.path, text=earlier)
     try:
         with _limited(SECONDS_PER_FILE):
             judged = scan_source(source, scope, before)
     except _TookTooLongError:
         return _unread_result(file, f"its scan took longer than {SECONDS_PER_FILE:.0f} s")
     return _FileResult(path=file.path, lines=text.count("\n") + 1, judged=judged)
-
-
-def _before(file: TreeFile, scope: Scope) -> SourceText | None:
-    """Return the earlier text of a file; None for a new or unreadable one."""
-    if not scope.before or not (Path(scope.before) / file.path).is_file():
-        return None
-    text = read_text(Path(scope.before), file)
-    return SourceText(path=PurePosixPath(file.path), text=text) if isinstance(text, str) else None
 
 
 def _unread_result(file: TreeFile, reason: str) -> _FileResult:
@@ -302,13 +298,22 @@ def scan(
 
     `write_baseline` writes the file first, so that it covers every finding.
     """
+    last_tenth = 0
+
+    def progress(count: int, total: int) -> None:
+        nonlocal last_tenth
+        tenth = 10 * count // max(total, 1)
+        if total >= _WORTH_SAYING and tenth > last_tenth:
+            last_tenth = tenth
+            watch.step("scan", f"{count} of {counted(total, 'file')}" if count < total else "")
+
     result = scan_tree(
         request.repo,
         request.target,
         exclude=request.exclude,
         vendored=request.vendored,
         before=request.before,
-        progress=_said_in_tenths(watch),
+        progress=progress,
     )
     result = compiled(result)
     path = Path(request.baseline) if request.baseline else request.repo / BASELINE
@@ -322,19 +327,7 @@ def scan(
 
 def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
     """Return the verdict on a scanned tree, from the findings that no baseline accepts."""
-    return judge_project(
-        scanned.target,
-        new,
-        catalogue(),
-        scanned.project,
-        undetermined=tuple(_undetermined(scanned)),
-        taken=taken_of(scanned.evidence),
-        compiler=scanned.compiler,
-    )
-
-
-def _undetermined(scanned: Scan) -> Iterator[str]:
-    """Yield reasons for parts of a tree without verdict: sources not compiled, files not read."""
+    undetermined: list[str] = []  # sources not compiled, files not read
     by_reason: dict[str, list[str]] = {}
     # A compiler that took the sources of AMD's build leaves nothing open about the others.
     decided = {"optional", "aside", *(["left-out"] if scanned.compiled else [])}
@@ -348,22 +341,19 @@ def _undetermined(scanned: Scan) -> Iterator[str]:
             by_reason.setdefault(f"{reason}, and {scanned.doubt}", []).append(unit)
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")
-        yield f"{counted(len(units), 'CUDA source')} not compiled: {first}: {reason}"
+        undetermined.append(f"{counted(len(units), 'CUDA source')} not compiled: {first}: {reason}")
     if scanned.unread_sources:
-        yield scanned.unread_sources
+        undetermined.append(scanned.unread_sources)
     for file in undetermined_files(scanned):
         path = file.partition(":")[0]
         if scanned.project.product.has(path) and not is_aside(PurePosixPath(path)):
-            yield file
-
-
-def _said_in_tenths(watch: Watch) -> Progress:
-    last_tenth = [0]
-
-    def progress(count: int, total: int) -> None:
-        tenth = 10 * count // max(total, 1)
-        if total >= _WORTH_SAYING and tenth > last_tenth[0]:
-            last_tenth[0] = tenth
-            watch.step("scan", f"{count} of {counted(total, 'file')}" if count < total else "")
-
-    return progress
+            undetermined.append(file)
+    return judge_project(
+        scanned.target,
+        new,
+        catalogue(),
+        scanned.project,
+        undetermined=tuple(undetermined),
+        taken=taken_of(scanned.evidence),
+        compiler=scanned.compiler,
+    )

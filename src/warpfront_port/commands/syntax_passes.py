@@ -71,11 +71,8 @@ def with_compiler(
         document = _on_host(units, scan, request, watch)
     if document is None and request.where in ("auto", "matrix") and workspace is not None:
         place = _place_of(request, workspace, watch)
-        document = (
-            None
-            if place is None
-            else _in_image(place, units, scan, request, workspace=workspace, watch=watch)
-        )
+        if place is not None:
+            document = _in_image(place, units, scan, request, workspace=workspace, watch=watch)
     if document is None or not document.get("compiler"):
         if request.where == "auto":
             return scan
@@ -91,12 +88,12 @@ def _job(
 ) -> dict[str, object]:
     here = str(request.root.resolve())
     product = scan.project.product
-    flags, of_python = (
-        product.flags,
-        product.installs and any(map(product.has, scan.project.builds)),
-    )
+    of_python = product.installs and any(map(product.has, scan.project.builds))
     return {
-        "flags": {unit: [word.replace(here, root) for word in flags[unit]] for unit in flags},
+        "flags": {
+            unit: [word.replace(here, root) for word in words]
+            for unit, words in product.flags.items()
+        },
         # Where Python builds, a CMakeLists.txt is another build, of other sources.
         "modules": "" if product.basis or of_python else str(MODULES),
         "target": request.target,
@@ -193,17 +190,12 @@ def _in_image(
             *([Bind(source=Path(python), target=_PYTHON)] if Path(python).is_dir() else []),
             *place.binds,
         ]
-        command = (
-            "python3",
-            f"{_JOB}/syntax_job.py",
-            f"{_JOB}/job.json",
-            f"{_RESULTS}/results.json",
-        )
+        argv = (f"{_JOB}/syntax_job.py", f"{_JOB}/job.json", f"{_RESULTS}/results.json")
         watch.step("compile", f"{counted(len(units), 'source')} in {place.name}")
         connect(environment()).run(
             RunRequest(
                 image=place.image_id,
-                command=command,
+                command=("python3", *argv),
                 binds=tuple(binds),
                 environment={**place.environment, "HOME": "/tmp"},  # noqa: S108 - in the container
                 user=f"{os.getuid()}:{os.getgid()}",

@@ -27,7 +27,7 @@ from packaging.version import Version
 
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.built import BuiltImage, ResolvedBase
-from warpfront.images.engine import Bind, Engine, RunRequest, connect
+from warpfront.images.engine import Bind, RunRequest, connect
 from warpfront.images.preparing import (
     Prepared,
     find_bases,
@@ -35,7 +35,7 @@ from warpfront.images.preparing import (
     prepare_cells,
     render_cells,
 )
-from warpfront.images.tools import CellInputs, Tools, locked_inputs
+from warpfront.images.tools import Tools, locked_inputs
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, RequirementList, Selection
 from warpfront.matrix.devices import DeviceAccess
 from warpfront.matrix.selection import select, with_parents
@@ -66,8 +66,7 @@ from warpfront_port.commands.following_packages import fitting_text
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.declared import DeclaredRequirement
 from warpfront_port.preflight.metadata_index import MetadataIndex
-from warpfront_port.trying.misses import read_misses
-from warpfront_port.trying.providers import Provided, provider
+from warpfront_port.trying.misses import Provided, provider, read_misses
 from warpfront_port.trying.trial import Miss, MissAnswer, Trial
 
 if TYPE_CHECKING:
@@ -121,22 +120,17 @@ def try_project(
     cell = only_cell(matrix.cells, selection)
     inputs = locked_inputs(matrix, material, folders, selection)
     tools = Tools(engine=engine, folders=folders)
-    planned = _planned_image(cell, inputs, engine)
-    return try_in(cell, inputs.locks, asking, tools, watch, image_id=planned)
-
-
-def _planned_image(cell: Cell, inputs: CellInputs, engine: Engine) -> str:
-    """Return the image that `plan` would reuse for this cell; "" where it would build one."""
-    every = with_parents((cell,), inputs.matrix.cells)
+    planned = ""  # the image that `plan` would reuse for this cell
+    every = with_parents((cell,), matrix.cells)
     bases = find_bases(every, engine)
     are_resolved = all(isinstance(base, ResolvedBase) for base in bases.values())
-    if not are_resolved or not all(base.id in inputs.locks for base in every):
-        return ""
-    images = images_by_content(inputs.matrix.repositories, engine)
-    rendered = render_cells(every, inputs.locks, inputs.material)
-    prepared = prepare_cells(every, rendered, inputs.locks, bases, images)[cell.id]
-    image = prepared.image if isinstance(prepared, Prepared) else None
-    return image.id if image is not None else ""
+    if are_resolved and all(base.id in inputs.locks for base in every):
+        images = images_by_content(matrix.repositories, engine)
+        rendered = render_cells(every, inputs.locks, inputs.material)
+        prepared = prepare_cells(every, rendered, inputs.locks, bases, images)[cell.id]
+        if isinstance(prepared, Prepared) and prepared.image is not None:
+            planned = prepared.image.id
+    return try_in(cell, inputs.locks, asking, tools, watch, image_id=planned)
 
 
 def only_cell(cells: tuple[Cell, ...], selection: Selection) -> Cell:
@@ -227,6 +221,16 @@ class _Trying:
                 break
             if self.asking.install:
                 self._install()
+        # The command that runs it in the image, with the user's own folder and devices.
+        path = ("--env", f"PYTHONPATH={':'.join(self._places)}") if self._places else ()
+        by_hand = (
+            *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}"),
+            # As in the trial: with Docker's 64 MB, worker processes of a DataLoader die.
+            *("--shm-size", "1g", *path, *device_flags(self.access)),
+            *("--volume", f"{self.asking.repo.resolve()}:{_REPO}", "--workdir", _REPO),
+            self.cell.local_reference,
+            *self.asking.argv,
+        )
         return Trial(
             cell_id=self.cell.id,
             image=self.cell.image,
@@ -237,7 +241,7 @@ class _Trying:
             tail="\n".join(text.rstrip().splitlines()[-_TAIL_LINES:]),
             found=tuple(self.answers),
             installed=self.asking.install,
-            by_hand=self._by_hand(),
+            by_hand=by_hand,
         )
 
     @property
@@ -250,20 +254,6 @@ class _Trying:
         """Return the folders of the project, inside, that have modules of its own."""
         folders = (answer.folder for answer in self.answers if answer.folder)
         return tuple(dict.fromkeys(f"{_REPO}/{folder}".removesuffix("/.") for folder in folders))
-
-    def _by_hand(self) -> tuple[str, ...]:
-        """Return the command that runs the program in the image, with the user's own
-        folder and devices.
-        """
-        path = ("--env", f"PYTHONPATH={':'.join(self._places)}") if self._places else ()
-        return (
-            *("docker", "run", "--rm", "--user", f"{os.getuid()}:{os.getgid()}"),
-            # As in the trial: with Docker's 64 MB, worker processes of a DataLoader die.
-            *("--shm-size", "1g", *path, *device_flags(self.access)),
-            *("--volume", f"{self.asking.repo.resolve()}:{_REPO}", "--workdir", _REPO),
-            self.cell.local_reference,
-            *self.asking.argv,
-        )
 
     @contextlib.contextmanager
     def _step(self, text: str) -> Iterator[None]:
@@ -301,8 +291,10 @@ class _Trying:
 
     def _answered(self, miss: Miss) -> MissAnswer:
         """Return the answer to one miss: a folder, a version to install, or a refusal."""
-        if folder := _own_place(self.asking.repo, miss):
-            return MissAnswer(miss=miss, folder=folder)
+        for place in _PLACES if miss.top else ():
+            folder = self.asking.repo / place
+            if (folder / f"{miss.top}.py").is_file() or any((folder / miss.top).glob("*.py")):
+                return MissAnswer(miss=miss, folder=place)
         version = self._versions.get(canonicalize_name(miss.top or miss.distribution), "")
         if version and miss.module == miss.top:
             refusal = f"the image holds {miss.asked} {version}, and this program does not see it"
@@ -327,12 +319,23 @@ class _Trying:
         try:
             lock = self._lock_of([*self.answers, answer])
         except (LockError, WheelError, BlockedError) as error:
-            return self._refused(answer, name, error)
+            # A package without a wheel is built against the image's torch, or has nothing for its
+            # device.
+            message = " ".join(error.message.removeprefix(f"{self.cell.id}-try: ").split())
+            hint = error.hint
+            if requirers_without_wheels(message, ()):
+                message, hint = refusal(name), way_out(name, self.cell.vendor)
+            elif isinstance(error, LockError):
+                stack = stack_of(lock_inputs(self.cell, None, None), self._versions)
+                with MetadataIndex(self.tools.site(), lambda *_: None) as index:
+                    text = fitting_text(index, name, stack, self.cell.python, self.cell.machine)
+                hint = "; ".join(filter(None, (text, hint)))
+            return dataclasses.replace(answer, refusal=message[:600], hint=hint)
         more = difference(lock, self.lock)
         version = next((wheel.version for wheel in more if wheel.name == name), "")
         if not version:
-            refusal = f"a shim of the guard answers for {name}, and has no module"
-            return dataclasses.replace(answer, refusal=refusal)
+            why = f"a shim of the guard answers for {name}, and has no module"
+            return dataclasses.replace(answer, refusal=why)
         before = {wheel.name for wheel in difference(self._lock_of(self.answers), self.lock)}
         sizes = [wheel.size_bytes for wheel in more if wheel.name not in before]
         brings, size = len(sizes) - 1, sum(sizes)
@@ -407,24 +410,6 @@ class _Trying:
         except (ValueError, TypeError) as error:
             raise WheelError("the image did not list its distributions") from error
 
-    def _refused(
-        self, answer: MissAnswer, name: str, error: LockError | WheelError | BlockedError
-    ) -> MissAnswer:
-        """Return the answer with the reason why nothing fits.
-
-        A package without a wheel is built against the image's torch, or has nothing for its device.
-        """
-        message = " ".join(error.message.removeprefix(f"{self.cell.id}-try: ").split())
-        hint = error.hint
-        if requirers_without_wheels(message, ()):
-            message, hint = refusal(name), way_out(name, self.cell.vendor)
-        elif isinstance(error, LockError):
-            stack = stack_of(lock_inputs(self.cell, None, None), self._versions)
-            with MetadataIndex(self.tools.site(), lambda *_: None) as index:
-                text = fitting_text(index, name, stack, self.cell.python, self.cell.machine)
-            hint = "; ".join(filter(None, (text, hint)))
-        return dataclasses.replace(answer, refusal=message[:600], hint=hint)
-
     def _lock_of(self, miss_answers: list[MissAnswer]) -> WheelLock:
         """Return the lock of a child image with the requirements of these answers."""
         added = (each for each in miss_answers if not (each.refusal or each.replaces))
@@ -453,25 +438,20 @@ class _Trying:
             try:
                 return self._locked(inputs, self.tools.site())
             except BlockedError:
-                return self._locked_without_index(inputs)
-
-    def _locked_without_index(self, inputs: LockInputs) -> WheelLock:
-        """Return the lock where no index of the image's torch answers: the image has its metadata.
-
-        Wheels of the image's distributions that contain only their metadata stand for them.
-        """
-        requires = {canonicalize_name(package.name): package.requires for package in self._inside}
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            for wheel in self.lock.wheels:
-                requirements = requires.get(canonicalize_name(wheel.name))
-                if requirements is not None:
-                    write_stand_in(wheel.kept_as, Path(folder), requires=requirements)
-            site = self.tools.site()
-            links = (folder, *site.find_links)
-            lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
-        parent_wheels = {wheel.name: wheel for wheel in self.lock.wheels}
-        wheels = tuple(parent_wheels.get(wheel.name, wheel) for wheel in lock.wheels)
-        return dataclasses.replace(lock, wheels=wheels)
+                # No index of the image's torch answers, but the image has its metadata: wheels
+                # that contain only that stand for its distributions.
+                requires = {canonicalize_name(p.name): p.requires for p in self._inside}
+                with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+                    for wheel in self.lock.wheels:
+                        requirements = requires.get(canonicalize_name(wheel.name))
+                        if requirements is not None:
+                            write_stand_in(wheel.kept_as, Path(folder), requires=requirements)
+                    site = self.tools.site()
+                    links = (folder, *site.find_links)
+                    lock = self._locked(inputs, dataclasses.replace(site, find_links=links))
+                parent_wheels = {wheel.name: wheel for wheel in self.lock.wheels}
+                wheels = tuple(parent_wheels.get(wheel.name, wheel) for wheel in lock.wheels)
+                return dataclasses.replace(lock, wheels=wheels)
 
     def _locked(self, inputs: LockInputs, site: Site) -> WheelLock:
         return resolve_by_uv(
@@ -516,13 +496,3 @@ def device_flags(access: DeviceAccess) -> Iterator[str]:
     yield from (word for group in access.groups for word in ("--group-add", str(group)))
     for name, value in sorted(access.environment.items()):
         yield from ("--env", f"{name}={value}")
-
-
-def _own_place(repo: Path, miss: Miss) -> str:
-    """Return the folder of the project with a module of its own; "" for none."""
-    top = miss.top
-    for place in _PLACES if top else ():
-        folder = repo / place
-        if (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py")):
-            return place
-    return ""

@@ -187,22 +187,21 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
             names = ", ".join(sorted(name for of, name in groups if of is part)) or "none"
             message = f"{part} {name}: the project has none of this name"
             raise InputError(message, hint=f"it has: {names}")
-    return tuple(_with(file, parts) for file in files)
-
-
-def _with(file: FileRequirements, parts: Parts) -> FileRequirements:
-    # A line that is always installed may demand an extra of the project itself: `name[extra]`.
-    keys = {_key(place) for place in (*parts.named, *file.asked_for, (Part.EXTRA, ""))}
-    grows = True
-    while grows:
-        more = {_key(n[2:]) for n in file.nested if _key(n[:2]) in keys}
-        grows = not more <= keys
-        keys |= more
-    lines = (
-        replace(line, is_chosen=bool(line.group) and _key((line.part, line.group)) in keys)
-        for line in file.declared
-    )
-    return replace(file, declared=tuple(lines))
+    with_parts: list[FileRequirements] = []
+    for file in files:
+        # A line that is always installed may demand an extra of the project itself: `name[extra]`.
+        keys = {_key(place) for place in (*parts.named, *file.asked_for, (Part.EXTRA, ""))}
+        grows = True
+        while grows:
+            more = {_key(n[2:]) for n in file.nested if _key(n[:2]) in keys}
+            grows = not more <= keys
+            keys |= more
+        lines = (
+            replace(line, is_chosen=bool(line.group) and _key((line.part, line.group)) in keys)
+            for line in file.declared
+        )
+        with_parts.append(replace(file, declared=tuple(lines)))
+    return tuple(with_parts)
 
 
 def _key(place: tuple[Part, str]) -> tuple[Part, str]:

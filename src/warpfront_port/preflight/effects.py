@@ -14,9 +14,9 @@ from packaging.version import Version
 
 from warpfront.wheels.core_metadata import read_wheel_name, split_label
 from warpfront.wheels.requirement_lines import marker_environment, marker_holds
-from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.breaches import Breach
+from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind
+from warpfront_port.preflight.findings import Breach
 from warpfront_port.preflight.stacks import CellStack
 
 TORCH_HOSTS = ("download.pytorch.org", "download-r2.pytorch.org", "repo.amd.com", "repo.radeon.com")
@@ -32,18 +32,21 @@ _FLOATS_FROM = {"torchvision": Version("2.14.0"), "torchaudio": Version("2.11.0"
 def breach_of(declared: DeclaredRequirement, stack: CellStack) -> Breach | None:
     """Return the breach of a requirement on this stack; None if it is met or excluded."""
     if declared.kind is Kind.INDEX:
-        return _of_index(declared.text, stack)
-    if declared.kind is Kind.CONDA and canonicalize_name(declared.text) not in _OF_CONDA:
-        return None
+        name = torch_index(declared.text)
+        if name is None:
+            return _of_other_abi(declared.text, stack)
+        why = f"{name} has other builds than this torch"
+        return Breach(rule=findings.INDEX, why=why) if name != stack.index else None
     if declared.kind is Kind.CONDA:
         why = f"conda's {declared.text} is not the image's torch"
-        return Breach(rule=rule_texts.CONDA, why=why)
+        is_torch = canonicalize_name(declared.text) in _OF_CONDA
+        return Breach(rule=findings.CONDA, why=why) if is_torch else None
     requirement = declared.requirement
     if not applies(requirement, stack, declared.group):
         return None
     if declared.kind is Kind.BUILD:
         why = "the build sees the newest torch that fits, not this one"
-        return Breach(rule=rule_texts.ISOLATED, why=why) if declared.name == "torch" else None
+        return Breach(rule=findings.ISOLATED, why=why) if declared.name == "torch" else None
     of = _of_url if requirement.url else _of_requirement
     return of(requirement, stack)
 
@@ -66,14 +69,14 @@ def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None
         refusing = (c for c in requirement.specifier if not c.contains(version, prereleases=True))
         text = ",".join(sorted(map(str, refusing))) or str(requirement.specifier)
         image_has = "this torch" if name == "torch" else f"{name} {version}"
-        return Breach(rule=rule_texts.MOVED, why=f"`{text}` does not accept {image_has}")
+        return Breach(rule=findings.MOVED, why=f"`{text}` does not accept {image_has}")
     if name in held:
         return None
     if name in stack.stack.excluded:
         return _of_foreign(name, stack)
     need = stack.stack.needs.get(name)
     if need is not None and not need.accepts_some(requirement.specifier):
-        return Breach(rule=rule_texts.NEEDS, why=need.text(name))
+        return Breach(rule=findings.NEEDS, why=need.text(name))
     return _of_companion(requirement, name, stack)
 
 
@@ -95,7 +98,7 @@ def joint_breaches(
         if alone and not together.is_unsatisfiable() and not need.accepts_some(together):
             places = ", ".join(dict.fromkeys(declared.where for declared, _ in lines))
             why = f"{need.text(name)}; {places} together accept {together} alone"
-            breach = Breach(rule=rule_texts.NEEDS, why=why)
+            breach = Breach(rule=findings.NEEDS, why=why)
             yield from ((declared, breach) for declared, specifier in lines if specifier)
 
 
@@ -103,9 +106,9 @@ def _of_foreign(name: str, stack: CellStack) -> Breach:
     """Return the breach of a name that is forbidden here, or that a shim answers for: triton's."""
     if name == "triton":
         why = "pip's triton is another build's than this torch's"
-        return Breach(rule=rule_texts.TRITON, why=why)
+        return Breach(rule=findings.TRITON, why=why)
     why = stack.stack.foreign[name].replace(".", " ")
-    return Breach(rule=rule_texts.FOREIGN, why=f"{name} must not come: {why}")
+    return Breach(rule=findings.FOREIGN, why=f"{name} must not come: {why}")
 
 
 def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Breach | None:
@@ -119,12 +122,12 @@ def _of_companion(requirement: Requirement, name: str, stack: CellStack) -> Brea
     if requirement.specifier.contains(paired, prereleases=True):
         # PyPI's build of a companion is CUDA's: right where torch is PyPI's own, without a label.
         why = f"the image lacks {name}, and PyPI's {paired} is another build than this torch's"
-        return Breach(rule=rule_texts.COMPANION, why=why) if torch.local is not None else None
+        return Breach(rule=findings.COMPANION, why=why) if torch.local is not None else None
     why = (
         f"{name} {paired} is the one for torch {stack.torch}; "
         f"`{requirement.specifier}` accepts none but those that pin another torch"
     )
-    return None if torch >= _FLOATS_FROM[name] else Breach(rule=rule_texts.MOVED, why=why)
+    return None if torch >= _FLOATS_FROM[name] else Breach(rule=findings.MOVED, why=why)
 
 
 def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
@@ -139,7 +142,7 @@ def _of_url(requirement: Requirement, stack: CellStack) -> Breach | None:
             return None
         brings = _build(f"{name} {version}", label) if version else f"another {name}"
         why = f"the URL brings {brings}; the image has {_build(torch_version, ours)}"
-        return Breach(rule=rule_texts.MOVED, why=why)
+        return Breach(rule=findings.MOVED, why=why)
     if name in stack.stack.excluded:
         return _of_foreign(name, stack)
     return _of_other_abi(str(requirement.url), stack)
@@ -155,16 +158,7 @@ def _of_other_abi(url: str, stack: CellStack) -> Breach | None:
     built_for = f"{match[1]}.{match[2]}" if match else ours
     if built_for == ours:
         return None
-    return Breach(rule=rule_texts.OTHER_ABI, why=f"built for torch {built_for}")
-
-
-def _of_index(url: str, stack: CellStack) -> Breach | None:
-    name = torch_index(url)
-    if name is None:
-        return _of_other_abi(url, stack)
-    if name == stack.index:
-        return None
-    return Breach(rule=rule_texts.INDEX, why=f"{name} has other builds than this torch")
+    return Breach(rule=findings.OTHER_ABI, why=f"built for torch {built_for}")
 
 
 def torch_index(url: str) -> str | None:
@@ -187,13 +181,20 @@ def line_to_write(
     It has those of its clauses that they meet, and an exact pin as the floor that it meant. "" =
     drop it, None = no line would help.
     """
-    if rule in {rule_texts.INDEX, rule_texts.FOREIGN, rule_texts.TRITON}:
+    if rule in {findings.INDEX, findings.FOREIGN, findings.TRITON}:
         return ""
-    if rule not in {rule_texts.MOVED, rule_texts.NEEDS} or declared.kind is Kind.CONDA:
+    if rule not in {findings.MOVED, findings.NEEDS} or declared.kind is Kind.CONDA:
         return None
     requirement, stacks = declared.requirement, tuple(stacks)
-    clauses = ",".join(_clauses_that_hold(requirement, stacks))
-    if rule == rule_texts.NEEDS:
+    met: list[str] = []
+    for clause in () if requirement.url else sorted(requirement.specifier, key=str):
+        floor = clause.version.removesuffix(".*").partition("+")[0]
+        meant = f">={floor}" if clause.operator in {"==", "===", "~="} else str(clause)
+        texts = (str(clause), meant)
+        hold = (t for t in texts if all(_accepts(requirement.name, t, s) for s in stacks))
+        met += list(hold)[:1]
+    clauses = ",".join(dict.fromkeys(met))
+    if rule == findings.NEEDS:
         needs = (stack.stack.needs.get(declared.name) for stack in stacks)
         needed = SpecifierSet(",".join(str(need.specifier) for need in needs if need))
         wider = (clause for clause in clauses.split(",") if clause)
@@ -211,17 +212,6 @@ def line_to_write(
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     marker = f" ; {requirement.marker}" if requirement.marker else ""
     return f"{requirement.name}{extras}{clauses}{marker}"
-
-
-def _clauses_that_hold(requirement: Requirement, stacks: tuple[CellStack, ...]) -> tuple[str, ...]:
-    clauses: list[str] = []
-    for clause in () if requirement.url else sorted(requirement.specifier, key=str):
-        floor = clause.version.removesuffix(".*").partition("+")[0]
-        meant = f">={floor}" if clause.operator in {"==", "===", "~="} else str(clause)
-        texts = (str(clause), meant)
-        hold = (t for t in texts if all(_accepts(requirement.name, t, s) for s in stacks))
-        clauses += list(hold)[:1]
-    return tuple(dict.fromkeys(clauses))
 
 
 def _accepts(name: str, clause: str, stack: CellStack) -> bool:

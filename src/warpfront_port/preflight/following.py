@@ -12,10 +12,10 @@ from warpfront.wheels.lock.values import Distribution, UnmetDemand
 from warpfront.wheels.resolve.demands import unmet_demands
 from warpfront_checks.guard.policy import Policy
 from warpfront_checks.guard.refusal import explanation
-from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.breaches import Breach
+from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind
 from warpfront_port.preflight.effects import applies, breach_of
+from warpfront_port.preflight.findings import Breach
 from warpfront_port.preflight.stacks import CellStack
 
 _PREFIX = "warpfront guard: "
@@ -78,7 +78,7 @@ class ProjectLines:
             if line.name in self.stack.stack.excluded:
                 continue
             breach = breach_of(line, self.stack)
-            if breach is None or breach.rule == rule_texts.COMPANION:
+            if breach is None or breach.rule == findings.COMPANION:
                 lines.append(_bare(line.requirement))
             elif line.name in self.stack.stack.versions:
                 lines.append(line.requirement.name)
@@ -124,19 +124,15 @@ def breach_from(demand: UnmetDemand, stack: CellStack) -> Breach:
     """
     name = canonicalize_name(Requirement(demand.wanted).name)
     if name == "triton" and name not in stack.stack.versions:
-        rule = rule_texts.TRITON
+        rule = findings.TRITON
     elif name in stack.stack.foreign:
-        rule = rule_texts.FOREIGN
+        rule = findings.FOREIGN
     elif name in stack.stack.needs:
-        rule = rule_texts.NEEDS
+        rule = findings.NEEDS
     else:
-        rule = rule_texts.MOVED_BY_DEPENDENCY
+        rule = findings.MOVED_BY_DEPENDENCY
     chain = " -> ".join((*demand.chain, demand.wanted))
-    return Breach(rule=rule, why="\n".join((chain, *_explained(demand, stack))))
-
-
-def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
-    """Return the guard's own sentences about a demand: the image's version, and the next step."""
+    # The guard's own sentences about a demand: the image's version, and the next step.
     shims = {name: version.partition("+")[0] for name, version in stack.stack.answered.items()}
     reasons = dict.fromkeys(shims, "this torch has another build of it")
     policy = Policy(
@@ -148,5 +144,5 @@ def _explained(demand: UnmetDemand, stack: CellStack) -> tuple[str, ...]:
     )
     asker, requirement = demand.chain[-1], Requirement(demand.wanted)
     text = f"{asker} depends on {requirement.name}{requirement.specifier}"
-    lines = explanation(text, policy).splitlines()
-    return tuple(line.removeprefix(_PREFIX) for line in lines)
+    lines = (line.removeprefix(_PREFIX) for line in explanation(text, policy).splitlines())
+    return Breach(rule=rule, why="\n".join((chain, *lines)))

@@ -162,7 +162,20 @@ class MetadataIndex:
             if offer.tags[1:] == ("none", "any") and "py3" in offer.tags[0]
         }
         listed = (offer for offer in offers if offer.tags or offer.version not in universal)
-        files = [_file(offer, name) for offer in listed]
+        files = []
+        for offer in listed:
+            # A source archive is listed under the name of a wheel.
+            filename, attributes = offer.link.filename, dict(offer.link.attributes)
+            wheel = f"{name.replace('-', '_')}-{offer.version}-py3-none-any.whl"
+            shown = filename if offer.tags else wheel
+            url = f"../../files/{name}/{filename}/{shown}"
+            entry: dict[str, Any] = {"filename": shown, "url": url, "hashes": {}}
+            entry["core-metadata"] = True
+            if python := attributes.get("data-requires-python"):
+                entry["requires-python"] = python
+            if "data-yanked" in attributes:
+                entry["yanked"] = attributes["data-yanked"] or True
+            files.append(entry)
         document = {"meta": {"api-version": "1.0"}, "name": name, "files": files}
         return json.dumps(document) if files else ""
 
@@ -272,20 +285,6 @@ def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
         return _version(parts[1].replace("_", "-")), tuple(parts[2:])[-3:]
     except InvalidVersion:
         return None, ()
-
-
-def _file(offer: Offer, name: str) -> dict[str, Any]:
-    """Return an entry of a project's page: a source archive under the name of a wheel."""
-    filename, attributes = offer.link.filename, dict(offer.link.attributes)
-    wheel = f"{name.replace('-', '_')}-{offer.version}-py3-none-any.whl"
-    file_name = filename if offer.tags else wheel
-    url = f"../../files/{name}/{filename}/{file_name}"
-    entry: dict[str, Any] = {"filename": file_name, "url": url, "hashes": {}, "core-metadata": True}
-    if python := attributes.get("data-requires-python"):
-        entry["requires-python"] = python
-    if "data-yanked" in attributes:
-        entry["yanked"] = attributes["data-yanked"] or True
-    return entry
 
 
 def _handler(index: MetadataIndex) -> type[BaseHTTPRequestHandler]:

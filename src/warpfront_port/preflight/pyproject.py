@@ -83,7 +83,16 @@ class _PyprojectReader:
             self._list(self._value(*table.split(".")), table, **of)
         for table, part in _GROUPED.items():
             for group, listed in self._table(*table.split(".")).items():
-                self._group(listed, table, group, part)
+                texts = listed
+                if part is Part.GROUP:  # which may include others, and editable folders
+                    entries = _items(listed)
+                    forms = (item for item in entries if isinstance(item, Mapping))
+                    names = (form.get("include-group") for form in forms)
+                    self._nested += [
+                        (part, group, part, name) for name in names if isinstance(name, str)
+                    ]
+                    texts = [e for e in entries if isinstance(e, str) and e[:2] != "-e"]
+                self._list(texts, table, group=group, part=part)
         self._read_poetry()
         self._read_pylock()
         for table in _INDEXES:
@@ -112,16 +121,6 @@ class _PyprojectReader:
             is_project=bool(project or poetry),
             is_static=bool(project) and "dependencies" not in _items(project.get("dynamic")),
         )
-
-    def _group(self, listed: object, table: str, group: str, part: Part) -> None:
-        """Add an extra, or a dependency group: that may include others and editable folders."""
-        if part is Part.GROUP:
-            entries = _items(listed)
-            forms = (item for item in entries if isinstance(item, Mapping))
-            names = (form.get("include-group") for form in forms)
-            self._nested += [(part, group, part, name) for name in names if isinstance(name, str)]
-            listed = [text for text in entries if isinstance(text, str) and text[:2] != "-e"]
-        self._list(listed, table, group=group, part=part)
 
     def _read_uv(self) -> None:
         uv = self._table("tool", "uv")
@@ -313,19 +312,17 @@ def _from_clause(clause: str) -> Iterator[str]:
     if clause[0] == "^" or (clause[0] == "~" and clause[1:2] != "="):
         lowest = Version(clause[1:])
         yield f">={lowest}"
-        yield f"<{_ceiling(lowest.release, caret=clause[0] == '^')}"
+        # The first version that a caret or tilde no longer accepts.
+        release = lowest.release
+        last = len(release) - 1
+        first_part = next((index for index, part in enumerate(release) if part), last)
+        first = first_part if clause[0] == "^" else min(1, last)
+        ceiling = ".".join(map(str, (*release[:first], release[first] + 1)))
+        yield f"<{ceiling}"
     elif _OPERATOR.match(clause):
         yield clause
     else:
         yield f"=={clause}"
-
-
-def _ceiling(release: tuple[int, ...], *, caret: bool) -> str:
-    """Return the first version that a caret or tilde no longer accepts."""
-    last = len(release) - 1
-    first_part = next((index for index, part in enumerate(release) if part), last)
-    first = first_part if caret else min(1, last)
-    return ".".join(map(str, (*release[:first], release[first] + 1)))
 
 
 _LINE = re.compile(r"\(at line (\d+)")

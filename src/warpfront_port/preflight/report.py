@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from warpfront.report.sarif import Replacement, SourceFinding, sarif_text
 from warpfront.system.sizes import counted
-from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.breaches import LineBreach, Preflight
+from warpfront_port.preflight.findings import RULES, Preflight
 
 _SOURCE_CHARACTERS = 120
 
@@ -18,14 +15,40 @@ def preflight_text(preflight: Preflight) -> str:
     """
     lines: dict[bool, list[str]] = {True: [], False: []}
     for finding in preflight.findings:
-        lines[finding.decides] += [*_finding_lines(finding, preflight), ""]
+        shown = lines[finding.decides]
+        group = f" (only with `{finding.option}`)" if finding.option else ""
+        shown.append(f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}")
+        shown.append(f"    {finding.source.strip()[:_SOURCE_CHARACTERS]}")
+        every = sum(map(len, preflight.stacks.values()))
+        for why in dict.fromkeys(finding.why.values()):
+            titles = [title for title, reason in finding.why.items() if reason == why]
+            cells = sum(len(preflight.stacks[title]) for title in titles)
+            is_all = len(titles) == len(preflight.stacks)
+            some = f"{cells} of {every} cells: {'; '.join(titles)}"
+            shown += (f"    {line}" for line in why.splitlines())
+            shown.append(f"        on {f'all {every} cells' if is_all else some}")
+        if finding.write is not None:
+            text = finding.write.strip()
+            shown.append(f"    write: {text}" if text else "    drop this line")
+        shown.append("")
     unknown = [f"not determined: {text}" for text in preflight.unknown]
     unknown += [""] if unknown else []
     apart = ["These change no torch, or are not installed by default:", "", *lines[False]]
     apart = apart if lines[False] else []
     notes = (f"note: {text}" for text in preflight.notes)
     parts = (_answer(preflight), "", *lines[True], *unknown, *apart, *notes)
-    return "\n".join((*parts, _summary(preflight), ""))
+    counts = dict.fromkeys(("error", "warning", "note"), 0)
+    for finding in preflight.findings:
+        counts[finding.level] += 1
+    totals = ", ".join(counted(number, level) for level, number in counts.items() if number)
+    cells = sum(len(cells) for cells in preflight.stacks.values())
+    open_ = f", {len(preflight.unknown)} not determined" if preflight.unknown else ""
+    summary = (
+        f"{counted(len(preflight.files), 'file')}, {counted(preflight.lines, 'line')}, "
+        f"{counted(cells, 'cell')} with {counted(len(preflight.stacks), 'torch stack')}: "
+        f"{totals or 'nothing found'}{open_}"
+    )
+    return "\n".join((*parts, summary, ""))
 
 
 def counted_breaches(count: int) -> str:
@@ -47,65 +70,35 @@ def _answer(preflight: Preflight) -> str:
     return "torch stays: nothing that is installed replaces or breaks it"
 
 
-def _finding_lines(finding: LineBreach, preflight: Preflight) -> Iterator[str]:
-    group = f" (only with `{finding.option}`)" if finding.option else ""
-    source = finding.source.strip()[:_SOURCE_CHARACTERS]
-    yield f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}"
-    yield f"    {source}"
-    every = sum(map(len, preflight.stacks.values()))
-    for why in dict.fromkeys(finding.why.values()):
-        titles = [title for title, reason in finding.why.items() if reason == why]
-        cells = sum(len(preflight.stacks[title]) for title in titles)
-        is_all = len(titles) == len(preflight.stacks)
-        some = f"{cells} of {every} cells: {'; '.join(titles)}"
-        yield from (f"    {line}" for line in why.splitlines())
-        yield f"        on {f'all {every} cells' if is_all else some}"
-    if finding.write is not None:
-        text = finding.write.strip()
-        yield f"    write: {text}" if text else "    drop this line"
-
-
-def _summary(preflight: Preflight) -> str:
-    counts = dict.fromkeys(("error", "warning", "note"), 0)
-    for finding in preflight.findings:
-        counts[finding.level] += 1
-    totals = ", ".join(counted(number, level) for level, number in counts.items() if number)
-    cells = sum(len(cells) for cells in preflight.stacks.values())
-    unknown = f", {len(preflight.unknown)} not determined" if preflight.unknown else ""
-    return (
-        f"{counted(len(preflight.files), 'file')}, {counted(preflight.lines, 'line')}, "
-        f"{counted(cells, 'cell')} with {counted(len(preflight.stacks), 'torch stack')}: "
-        f"{totals or 'nothing found'}{unknown}"
-    )
-
-
 def preflight_sarif(preflight: Preflight, *, version: str) -> str:
     """Return SARIF 2.1.0. A line to write instead is a fix of that line."""
+    findings: list[SourceFinding] = []
+    for finding in preflight.findings:
+        reasons = (f"{title}: {' '.join(why.split())}" for title, why in finding.why.items())
+        fix = None
+        if finding.write is not None and finding.end_line:
+            text = finding.write.strip()
+            action = f"write `{text}`" if text else "drop this line"
+            start, end = finding.line, finding.end_line
+            fix = Replacement(description=action, start=start, end=end, text=finding.write)
+        findings.append(
+            SourceFinding(
+                rule_id=finding.rule,
+                level=finding.level,
+                message=f"{finding.text}: {'; '.join(reasons)}",
+                path=finding.path,
+                line=finding.line,
+                end_line=finding.end_line,
+                source=finding.source,
+                fix=fix,
+                properties={"cells": list(finding.cells), "group": finding.group},
+            )
+        )
     return sarif_text(
-        (_source_finding(finding) for finding in preflight.findings),
-        rules=rule_texts.RULES,
+        findings,
+        rules=RULES,
         tool="warpfront preflight",
         version=version,
         tool_uri="https://github.com/warpfront/warpfront",
         unknown=preflight.unknown,
-    )
-
-
-def _source_finding(finding: LineBreach) -> SourceFinding:
-    reasons = (f"{title}: {' '.join(why.split())}" for title, why in finding.why.items())
-    fix = None
-    if finding.write is not None and finding.end_line:
-        action = f"write `{finding.write.strip()}`" if finding.write.strip() else "drop this line"
-        start, end = finding.line, finding.end_line
-        fix = Replacement(description=action, start=start, end=end, text=finding.write)
-    return SourceFinding(
-        rule_id=finding.rule,
-        level=finding.level,
-        message=f"{finding.text}: {'; '.join(reasons)}",
-        path=finding.path,
-        line=finding.line,
-        end_line=finding.end_line,
-        source=finding.source,
-        fix=fix,
-        properties={"cells": list(finding.cells), "group": finding.group},
     )

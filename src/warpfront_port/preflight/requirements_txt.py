@@ -92,7 +92,10 @@ def _read_line(
         bare = text.partition(";")[0].strip()
         parts = urlsplit(bare)
         egg = re.search(r"(?:^|&)egg=([A-Za-z0-9._-]+)", parts.fragment)
-        name = wheel_name(parts.path) or (egg[1] if egg else "") or _repository_name(bare)
+        name = wheel_name(parts.path) or (egg[1] if egg else "")
+        if not name and bare.startswith("git+"):
+            last = parts.path.rpartition("/")[2].partition("@")[0].removesuffix(".git")
+            name = last if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", last) else ""
         if not name:
             return "an address that does not say what it is was not followed"
         marker = text.partition(";")[2].strip()
@@ -116,13 +119,6 @@ def _read_path(
     extras = (match[2] or "").strip("[]") if match else ""
     names = tuple(canonicalize_name(extra.strip()) for extra in extras.split(",") if extra.strip())
     return Include(path=folder, line=line.start, project=True, extras=names)
-
-
-def _repository_name(url: str) -> str:
-    if not url.startswith("git+"):
-        return ""
-    last = urlsplit(url).path.rpartition("/")[2].partition("@")[0].removesuffix(".git")
-    return last if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", last) else ""
 
 
 def _asked(

@@ -330,7 +330,14 @@ class SetupInterpreter:
         if isinstance(target, ast.Name):
             self._names[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
-            self._unpack(target.elts, value)
+            targets = target.elts
+            starred = [index for index, part in enumerate(targets) if isinstance(part, ast.Starred)]
+            values = list(value) if value is not UNKNOWN else [UNKNOWN] * len(targets)
+            if starred and value is not UNKNOWN:
+                end = len(values) - (len(targets) - starred[0] - 1)
+                values[starred[0] : end] = [values[starred[0] : end]]
+            for part, of_part in zip(targets, values, strict=False):
+                self._bind(part.value if isinstance(part, ast.Starred) else part, of_part)
         elif isinstance(target, ast.Subscript):
             of, key = self._of(target.value), self._of(target.slice)
             if isinstance(of, dict) and key is not UNKNOWN:
@@ -338,15 +345,6 @@ class SetupInterpreter:
                 of[key] = self._conditioned(value) if is_known else UNKNOWN
             elif isinstance(of, dict | list):
                 _poison(of)
-
-    def _unpack(self, targets: list[ast.expr], value: Any) -> None:
-        starred = [index for index, target in enumerate(targets) if isinstance(target, ast.Starred)]
-        values = list(value) if value is not UNKNOWN else [UNKNOWN] * len(targets)
-        if starred and value is not UNKNOWN:
-            end = len(values) - (len(targets) - starred[0] - 1)
-            values[starred[0] : end] = [values[starred[0] : end]]
-        for target, part in zip(targets, values, strict=False):
-            self._bind(target.value if isinstance(target, ast.Starred) else target, part)
 
     def _conditioned(self, value: Any) -> Any:
         """Return a string, or those of a list, with the condition that they are added under."""
@@ -503,7 +501,16 @@ class SetupInterpreter:
     def _of_call(self, node: ast.Call) -> Any:
         name = self._dotted(node.func)
         if name.rpartition(".")[2] == "setup":
-            self._called(node)
+            call: dict[str, tuple[Any, int]] = {}
+            for keyword in node.keywords:
+                value, line = self._of(keyword.value), keyword.value.lineno
+                if keyword.arg is not None:
+                    call[keyword.arg] = value, line
+                elif isinstance(value, dict) and UNKNOWN not in value:
+                    call |= {str(name): (argument, line) for name, argument in value.items()}
+                else:
+                    call["**"] = UNKNOWN, line
+            self.calls.append(call)
             return None
         arguments = self._of_list(ast.List(elts=node.args))
         keywords = {keyword.arg or "**": self._of(keyword.value) for keyword in node.keywords}
@@ -602,18 +609,6 @@ class SetupInterpreter:
             self._names, self._conditions = caller, conditions
         is_generator = any(isinstance(child, ast.Yield | ast.YieldFrom) for child in ast.walk(node))
         return local["yield"] if is_generator else None
-
-    def _called(self, node: ast.Call) -> None:
-        call: dict[str, tuple[Any, int]] = {}
-        for keyword in node.keywords:
-            value, line = self._of(keyword.value), keyword.value.lineno
-            if keyword.arg is not None:
-                call[keyword.arg] = value, line
-            elif isinstance(value, dict) and UNKNOWN not in value:
-                call |= {str(name): (argument, line) for name, argument in value.items()}
-            else:
-                call["**"] = UNKNOWN, line
-        self.calls.append(call)
 
 
 def _may_fail(node: ast.stmt) -> bool:

@@ -84,36 +84,39 @@ def stacks_of(
     for cell in cells:
         key = (cell.vendor, cell.toolkit, cell.python, cell.torch, cell.index, cell.stack)
         groups.setdefault(key, []).append(cell)
-    return tuple(_stack(group, locks, compat) for group in groups.values())
-
-
-def _stack(cells: list[Cell], locks: Mapping[str, WheelLock], compat: Compat) -> CellStack:
-    cell = next((cell for cell in cells if cell.id in locks), cells[0])
-    inputs = lock_inputs(cell, None, None)
-    wheels = locks[cell.id].wheels if cell.id in locks else ()
-    pins = {pin.name: pin.version for pin in cell.stack}
-    pins |= {wheel.name: wheel.version for wheel in wheels}
-    stack = stack_of(inputs, pins)
-    if not cell.stack:
-        versions = {"torch": f"{cell.torch}{_FORKED}"}
-        foreign = {n: why for n, why in stack.foreign.items() if n not in inputs.protected}
-        stack = Stack(versions=versions, answered={}, foreign=foreign)
-    toolkit = str(cell.toolkit or "")
-    names = (cell.vendor, toolkit, f"torch {stack.versions['torch']}", f"Python {cell.python}")
-    release = compat.release(cell.torch)
-    paired = {
-        name: release.companion(name).version
-        for name in COMPANIONS
-        if release is not None and name not in stack.versions
-    }
-    return CellStack(
-        title=" ".join(filter(None, names)),
-        cell_ids=tuple(cell.id for cell in cells),
-        python=cell.python,
-        index=cell.index.name if cell.index else "",
-        stack=stack,
-        paired=paired,
-        inputs=inputs,
-        variants={wheel.name: wheel.variant.label for wheel in wheels if wheel.variant.label},
-        wheels=tuple(wheel for wheel in wheels if wheel.name in stack.versions),
-    )
+    stacks: list[CellStack] = []
+    for group in groups.values():
+        cell = next((cell for cell in group if cell.id in locks), group[0])
+        inputs = lock_inputs(cell, None, None)
+        wheels = locks[cell.id].wheels if cell.id in locks else ()
+        pins = {pin.name: pin.version for pin in cell.stack}
+        pins |= {wheel.name: wheel.version for wheel in wheels}
+        stack = stack_of(inputs, pins)
+        if not cell.stack:
+            versions = {"torch": f"{cell.torch}{_FORKED}"}
+            foreign = {n: why for n, why in stack.foreign.items() if n not in inputs.protected}
+            stack = Stack(versions=versions, answered={}, foreign=foreign)
+        toolkit = str(cell.toolkit or "")
+        names = (cell.vendor, toolkit, f"torch {stack.versions['torch']}", f"Python {cell.python}")
+        release = compat.release(cell.torch)
+        paired = {
+            name: release.companion(name).version
+            for name in COMPANIONS
+            if release is not None and name not in stack.versions
+        }
+        stacks.append(
+            CellStack(
+                title=" ".join(filter(None, names)),
+                cell_ids=tuple(cell.id for cell in group),
+                python=cell.python,
+                index=cell.index.name if cell.index else "",
+                stack=stack,
+                paired=paired,
+                inputs=inputs,
+                variants={
+                    wheel.name: wheel.variant.label for wheel in wheels if wheel.variant.label
+                },
+                wheels=tuple(wheel for wheel in wheels if wheel.name in stack.versions),
+            )
+        )
+    return tuple(stacks)

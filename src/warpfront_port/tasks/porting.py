@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from warpfront.matrix.language import SourceTree
     from warpfront_port.commands.scanning import ScanRequest
     from warpfront_port.finding_forms import Scan
-    from warpfront_port.scan.findings import ScanFinding
-    from warpfront_port.scan.verdict import Verdict
     from warpfront_port.trying.trial import Trial
 
 DEFAULT_TARGET = "gfx942"
@@ -168,7 +166,7 @@ def try_program(
     from warpfront.matrix.language import NAME_PATTERN
     from warpfront.step_results import Blocked, Failed
     from warpfront_port.commands.trial_runs import TrialRequest, only_cell, try_project
-    from warpfront_port.trying.providers import read_provides
+    from warpfront_port.trying.misses import read_provides
     from warpfront_port.trying.trial import trial_text, unwritten_text
 
     workspace = workspace_here()
@@ -273,7 +271,10 @@ def scan(
     The first line is the verdict; one line for each cause follows. Needs no
     matrix, unless --image names an image with a `project:`.
     """
+    from warpfront.system.store import write_text
+    from warpfront_port import finding_forms
     from warpfront_port.commands import scanning
+    from warpfront_port.scan.catalogue import catalogue
 
     request = _scan_request(source, scanned, dry_run=forms.dry_run)
     result, new = scanning.scan(request, display, _compiled_by(request, compiler, display))
@@ -282,8 +283,26 @@ def scan(
             f"{request.repo}: nothing to determine: no file is of a kind that a rule reads",
             hint="name the root of a source tree as PATH; --vendored reads third parties too",
         )
-    verdict = scanning.verdict_of(result, new)
-    _show_verdict(verdict, result, new, forms, display, everything=all_)
+    verdict, rules = scanning.verdict_of(result, new), catalogue()
+    unread = [f"{item.path}: {item.reason}" for item in result.unread]
+    if forms.sarif and not forms.dry_run:
+        text = finding_forms.verdict_sarif(verdict, new, rules, unread=unread, version=__version__)
+        write_text(Path(forms.sarif), text)
+    if forms.markdown and not forms.dry_run:
+        write_text(Path(forms.markdown), finding_forms.verdict_markdown(verdict))
+    facts = {"files": result.files, "lines": result.lines, "suppressed": result.suppressed}
+    document = {
+        "target": result.target,
+        "verdict": finding_forms.verdict_json(verdict),
+        "totals": {**facts, **finding_forms.totals(new)},
+        "unread": unread,
+        "undetermined": list(verdict.reasons),
+        "findings": finding_forms.findings_json(new, rules, result.project),
+    }
+    text = finding_forms.verdict_text(verdict, result, everything=all_)
+    display.result(document, text + finding_forms.scan_summary(result, new))
+    if forms.annotations:
+        print(finding_forms.annotation_lines(new, rules), end="")
     if verdict.reaches(fail_on):
         raise FindingsError(verdict.line)
     if verdict.answer == "not determined":
@@ -408,42 +427,6 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool = False)
         baseline=scanned.baseline,
         write_baseline=scanned.write_baseline and not dry_run,
     )
-
-
-def _show_verdict(
-    verdict: Verdict,
-    scanned: Scan,
-    new: tuple[ScanFinding, ...],
-    forms: Forms,
-    display: Display,
-    *,
-    everything: bool,
-) -> None:
-    """Print the verdict as text or JSON, and write the files that the options name."""
-    from warpfront.system.store import write_text
-    from warpfront_port import finding_forms
-    from warpfront_port.scan.catalogue import catalogue
-
-    rules = catalogue()
-    unread = [f"{item.path}: {item.reason}" for item in scanned.unread]
-    if forms.sarif and not forms.dry_run:
-        text = finding_forms.verdict_sarif(verdict, new, rules, unread=unread, version=__version__)
-        write_text(Path(forms.sarif), text)
-    if forms.markdown and not forms.dry_run:
-        write_text(Path(forms.markdown), finding_forms.verdict_markdown(verdict))
-    facts = {"files": scanned.files, "lines": scanned.lines, "suppressed": scanned.suppressed}
-    document = {
-        "target": scanned.target,
-        "verdict": finding_forms.verdict_json(verdict),
-        "totals": {**facts, **finding_forms.totals(new)},
-        "unread": unread,
-        "undetermined": list(verdict.reasons),
-        "findings": finding_forms.findings_json(new, rules, scanned.project),
-    }
-    text = finding_forms.verdict_text(verdict, scanned, everything=everything)
-    display.result(document, text + finding_forms.scan_summary(scanned, new))
-    if forms.annotations:
-        print(finding_forms.annotation_lines(new, rules), end="")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,6 @@
-"""The modules that a program did not find, from the traceback that it ended with. Pure.
+"""The modules that a program did not find, from the traceback that it ended with, and the
+distributions that bring them: by an option, by the project's own files, or by the table. No name is
+guessed, because an index may give a module's name to another project. Pure.
 
 Only the last exception counts: a library may try an import and do without it. Python prints a
 chain of exceptions in one piece, the first above, so that "install einops" after a failed import
@@ -8,10 +10,17 @@ is still that import.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from warpfront.errors import InputError
+from warpfront_port.preflight.declared import DeclaredRequirement, Kind
 from warpfront_port.trying.trial import Miss
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -32,7 +41,14 @@ def read_misses(output: str) -> tuple[Miss, ...]:
     lines = [_PREFIX.sub("", line) for line in output.splitlines()]
     misses: dict[str, Miss] = {}
     frame: Mapping[str, str] = {}
-    for line in _last_chain(lines):
+    starts = [n for n, line in enumerate(lines) if line.strip() == _TRACEBACK]
+    first = len(starts) - 1
+    # With those whose handling raised it.
+    while first > 0 and any(
+        line.strip().startswith(_CHAINED) for line in lines[starts[first - 1] : starts[first]]
+    ):
+        first -= 1
+    for line in lines[starts[first] :] if starts else ():
         text = line.strip()
         if match := _FRAME.match(line):
             frame = match.groupdict()
@@ -48,14 +64,61 @@ def read_misses(output: str) -> tuple[Miss, ...]:
     return tuple(misses.values())
 
 
-def _last_chain(lines: list[str]) -> list[str]:
-    """Return the last traceback with those whose handling raised it."""
-    starts = [n for n, line in enumerate(lines) if line.strip() == _TRACEBACK]
-    if not starts:
-        return []
-    first = len(starts) - 1
-    while first and any(
-        line.strip().startswith(_CHAINED) for line in lines[starts[first - 1] : starts[first]]
-    ):
-        first -= 1
-    return lines[starts[first] :]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provided:
+    """The requirement that brings a module, and its source; "" for an unknown module."""
+
+    requirement: str
+    said_by: str
+
+    @property
+    def name(self) -> str:
+        return canonicalize_name(Requirement(self.requirement).name) if self.requirement else ""
+
+
+UNKNOWN = Provided(requirement="", said_by="")
+
+
+def provider(
+    miss: Miss,
+    declared_requirements: Iterable[DeclaredRequirement],
+    provides: Mapping[str, str] | None = None,
+) -> Provided:
+    """Return the provider of a missing module.
+
+    Versions come from a line of the project's files; the first line wins where two name it.
+    """
+    if requirement := (provides or {}).get(miss.asked):
+        return Provided(requirement=requirement, said_by="--provides")
+    declared: dict[str, DeclaredRequirement] = {}
+    for line in declared_requirements:
+        if line.kind is Kind.REQUIREMENT and line.requirement.url is None:
+            declared.setdefault(line.name, line)
+    # A program's output is not trusted: a distribution has to be known, too.
+    table = _table()
+    same, another = table["same_name"]["names"], table["another_name"]
+    if miss.top:
+        usual = canonicalize_name(miss.top)
+        named = another.get(miss.top) or (usual if usual in same else "")
+    else:
+        named = miss.distribution if miss.distribution in {*same, *another.values()} else ""
+    for name in (named, canonicalize_name(miss.top or miss.distribution)):
+        if name in declared:
+            return Provided(requirement=declared[name].text, said_by=declared[name].where)
+    return Provided(requirement=named, said_by="the table of modules") if named else UNKNOWN
+
+
+def read_provides(texts: Iterable[str]) -> dict[str, str]:
+    """Read options of the form `module=requirement`. Raise `InputError` for any other."""
+    provides = {}
+    for text in texts:
+        module, _, requirement = text.partition("=")
+        if not module.isidentifier() or not requirement:
+            raise InputError(f"--provides {text!r} is not module=distribution")
+        provides[module] = requirement
+    return provides
+
+
+@cache
+def _table() -> dict[str, dict[str, str]]:
+    return tomllib.loads((files("warpfront_port") / "data" / "providers.toml").read_text("utf-8"))

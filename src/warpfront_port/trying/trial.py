@@ -137,7 +137,24 @@ def trial_text(trial: Trial, *, name: str) -> str:
     times = "once" if trial.runs == 1 else f"{trial.runs} times"
     lines = [f"{trial.cell_id}, torch {trial.torch}: ran {times}: {trial.said}"]
     for answer in trial.found:
-        lines += _found_lines(answer)
+        missed = answer.miss.module or f"{answer.miss.distribution} (its metadata)"
+        where = f" ({answer.miss.where})" if answer.miss.where else ""
+        lines.append(f"  no {missed}{where}")
+        if answer.folder:
+            lines.append(f"      the project has it: {answer.folder} goes to PYTHONPATH")
+        elif answer.replaces:
+            package, source = answer.requirement_name, answer.said_by
+            newer = f"{package} {answer.version} has, of {source}:"
+            lines.append(f"      {package} {answer.replaces} has none; {newer}")
+            lines.append(f"      `{answer.requirement}` in its place: torch stays")
+        elif answer.version:
+            more = f", with {answer.brings} wheels more" if answer.brings else ""
+            description = f"{answer.requirement_name} {answer.version}, named by {answer.said_by}"
+            lines.append(f"      {description}: torch stays{more}")
+        else:
+            lines.append(f"      {answer.refusal}")
+            if answer.hint:
+                lines.append(f"      hint: {answer.hint}")
     lines += _ending(trial)
     if trial.requirements:
         lines += [f"\nimages/{name}/requirements.txt:", requirements_file(trial)]
@@ -172,27 +189,6 @@ def unwritten_text(trial: Trial) -> str:
     if trial.works:
         return f"nothing to write: {trial.image} serves as it is, by the line above"
     return "nothing to write: no package is missing that --install could bring"
-
-
-def _found_lines(miss: MissAnswer) -> Iterator[str]:
-    missed = miss.miss.module or f"{miss.miss.distribution} (its metadata)"
-    where = f" ({miss.miss.where})" if miss.miss.where else ""
-    yield f"  no {missed}{where}"
-    if miss.folder:
-        yield f"      the project has it: {miss.folder} goes to PYTHONPATH"
-    elif miss.replaces:
-        name = miss.requirement_name
-        source = miss.said_by
-        yield f"      {name} {miss.replaces} has none; {name} {miss.version} has, of {source}:"
-        yield f"      `{miss.requirement}` in its place: torch stays"
-    elif miss.version:
-        more = f", with {miss.brings} wheels more" if miss.brings else ""
-        description = f"{miss.requirement_name} {miss.version}, named by {miss.said_by}"
-        yield f"      {description}: torch stays{more}"
-    else:
-        yield f"      {miss.refusal}"
-        if miss.hint:
-            yield f"      hint: {miss.hint}"
 
 
 def _ending(trial: Trial) -> Iterator[str]:

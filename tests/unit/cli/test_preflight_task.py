@@ -12,16 +12,16 @@ from invoke.program import Program
 from warpfront.cli.tasks import namespace
 from warpfront.errors import FindingsError, InputError, UndeterminedError
 from warpfront_port.commands import preflighting
-from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.breaches import LineBreach, Preflight
+from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import Parts
+from warpfront_port.preflight.findings import LineBreach, Preflight
 
 ROOT = Path(__file__).parents[3]
 
 
 def a_finding(*, decides: bool) -> LineBreach:
     return LineBreach(
-        rule=rule_texts.MOVED,
+        rule=findings.MOVED,
         level="error",
         path="r.txt",
         line=1,

@@ -21,9 +21,9 @@ from warpfront_port.commands import preflighting
 from warpfront_port.commands.following_packages import fitting_texts
 from warpfront_port.commands.preflighting import examine
 from warpfront_port.commands.project_files import read_source
-from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.breaches import Preflight
+from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import Kind
+from warpfront_port.preflight.findings import Preflight
 from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.preflight.requirements_txt import read_requirements
 from warpfront_port.preflight.stacks import CellStack
@@ -153,8 +153,8 @@ def test_what_moves_nothing_is_determined(examined: Examined) -> None:
 def test_a_chain_comes_with_the_reason_and_a_way_out(examined: Examined) -> None:
     found = examined("torch\nabove\nmover\n")
     assert ruled(found) == [
-        (2, rule_texts.MOVED_BY_DEPENDENCY),
-        (3, rule_texts.MOVED_BY_DEPENDENCY),
+        (2, findings.MOVED_BY_DEPENDENCY),
+        (3, findings.MOVED_BY_DEPENDENCY),
     ]
     why = found.findings[0].why["cell"].splitlines()
     assert why[0] == "above 1.0 -> between 2.0 -> torch<2.5"
@@ -192,29 +192,29 @@ def test_which_release_fits_a_cell_is_said_of_any_package(tmp_path: Path) -> Non
 def test_an_installer_decides_which_release_it_takes(examined: Examined) -> None:
     """Beside a line for torch it goes back to the release that fits; alone it takes the newest."""
     assert ruled(examined("torch\npaired\n")) == []
-    assert ruled(examined("paired\n")) == [(1, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert ruled(examined("paired\n")) == [(1, findings.MOVED_BY_DEPENDENCY)]
 
 
 def test_a_constraint_decides_which_release_comes(examined: Examined) -> None:
     assert ruled(examined("torch\npaired\n", constraints="paired==2.0\n")) == [
-        (2, rule_texts.MOVED_BY_DEPENDENCY)
+        (2, findings.MOVED_BY_DEPENDENCY)
     ]
     assert ruled(examined("paired\n", constraints="paired<2\n")) == []
 
 
 def test_a_package_below_may_cap_what_torch_needs(examined: Examined) -> None:
     found = examined("caps\n")
-    assert ruled(found) == [(1, rule_texts.NEEDS)]
+    assert ruled(found) == [(1, findings.NEEDS)]
     why = found.findings[0].why["cell"]
     assert why.startswith("caps 1.0 -> sympy<1.13\n")
     assert "needs sympy>=1.13.3" in why
-    assert ruled(examined("torch\ncaps\n")) == [(2, rule_texts.NEEDS)]
+    assert ruled(examined("torch\ncaps\n")) == [(2, findings.NEEDS)]
 
 
 def test_a_triton_below_a_package_is_the_warning_of_the_line_itself(examined: Examined) -> None:
     rocm = a_stack("2.9.1+rocm6.4", answered={"triton": "3.5.1+pytorch.triton.rocm"})
     found = examined("needs-triton==1.0\n", rocm)
-    assert ruled(found) == [(1, rule_texts.TRITON)]
+    assert ruled(found) == [(1, findings.TRITON)]
     assert found.findings[0].level == "warning"
     assert found.findings[0].why["cell"].startswith("needs-triton 1.0 -> triton>=3\n")
     assert ruled(examined("needs-triton==1.0\n")) == []
@@ -232,7 +232,7 @@ def test_a_line_without_a_candidate_hides_no_other(
     examined: Examined, line: str, said: str
 ) -> None:
     found = examined(f"{line}\nabove\nplain\n" if "plain" not in line else f"{line}\nabove\n")
-    assert ruled(found) == [(2, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert ruled(found) == [(2, findings.MOVED_BY_DEPENDENCY)]
     assert [text for text in found.unknown if text.startswith(said)]
     alone = examined(f"{line}\nmpmath-of-nobody\n")
     assert ruled(alone) == []
@@ -241,7 +241,7 @@ def test_a_line_without_a_candidate_hides_no_other(
 
 def test_a_release_is_read_by_any_of_its_wheels(examined: Examined) -> None:
     found = examined("twin\n")
-    assert ruled(found) == [(1, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert ruled(found) == [(1, findings.MOVED_BY_DEPENDENCY)]
     assert found.findings[0].why["cell"].startswith("twin 1.0 -> torch<2\n")
     assert found.unknown == ()
 
@@ -261,7 +261,7 @@ def test_a_source_archive_is_followed_where_it_says_what_it_demands(
     examined: Examined, name: str
 ) -> None:
     found = examined(f"torch\n{name}\nplain\n")
-    assert ruled(found) == [(2, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert ruled(found) == [(2, findings.MOVED_BY_DEPENDENCY)]
     assert found.findings[0].why["cell"].startswith(f"{name} 1.0 -> torch<2.5\n")
     assert found.unknown == ()
 
@@ -276,7 +276,7 @@ def test_a_source_archive_whose_demands_are_computed_is_not_determined(
     examined: Examined,
 ) -> None:
     found = examined("computed\nplain\nmover\n")
-    assert ruled(found) == [(3, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert ruled(found) == [(3, findings.MOVED_BY_DEPENDENCY)]
     assert found.unknown == (
         "computed 1.0 is a source archive, and only building it tells what it demands",
     )
@@ -286,22 +286,22 @@ def test_lines_that_contradict_each_other_are_named_and_the_rest_is_followed(
     examined: Examined,
 ) -> None:
     found = examined("wants-old-plain\nplain>=2\nmover\n")
-    assert ruled(found) == [(3, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert ruled(found) == [(3, findings.MOVED_BY_DEPENDENCY)]
     (unknown,) = found.unknown
     assert unknown.startswith("r.txt:2: plain>=2 was left out: it contradicts wants-old-plain")
 
 
 def test_a_line_that_is_left_out_is_followed_by_itself(examined: Examined) -> None:
     found = examined("plain>=2\nwants-old-plain\nsympy<1.13\nmover\n")
-    assert (4, rule_texts.MOVED_BY_DEPENDENCY) in ruled(found)
-    assert (3, rule_texts.NEEDS) in ruled(found)
+    assert (4, findings.MOVED_BY_DEPENDENCY) in ruled(found)
+    assert (3, findings.NEEDS) in ruled(found)
 
 
 def test_an_index_that_hides_a_version_is_named_and_the_version_is_followed(
     examined: Examined,
 ) -> None:
     found = examined("plain==2.0\nmover\n", site="mirrored")
-    assert ruled(found) == [(2, rule_texts.MOVED_BY_DEPENDENCY)]
+    assert ruled(found) == [(2, findings.MOVED_BY_DEPENDENCY)]
     (note,) = found.notes
     assert note.startswith("r.txt:1: http://127.0.0.1:")
     assert "has plain up to 1.0, which hides plain 2.0 of http://127.0.0.1:" in note
@@ -313,5 +313,5 @@ def test_an_index_out_of_reach_is_not_determined(monkeypatch: pytest.MonkeyPatch
     site = Site(index_url="http://127.0.0.1:9/simple")
     monkeypatch.setattr(preflighting, "read_site", lambda _run: site)
     found = examine((read,), (a_stack(),), Silent())
-    assert ruled(found) == [(2, rule_texts.MOVED)]
+    assert ruled(found) == [(2, findings.MOVED)]
     assert [text for text in found.unknown if "out of reach" in text]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -321,14 +320,21 @@ def test_a_written_baseline_is_used_by_the_next_scan(tmp_path: Path) -> None:
     assert (len(found.findings), [finding.rule for finding in left]) == (2, ["PY035"])
 
 
-def test_progress_is_said_in_tenths_of_a_large_tree_only() -> None:
+def test_progress_is_said_in_tenths_of_a_large_tree_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     listener = Listener()
-    make: Callable[[Listener], scanning.Progress] = scanning._said_in_tenths
-    progress = make(listener)
-    for done in range(1, 1001):
-        progress(done, 1000)
-    for done in range(1, 11):
-        make(listener)(done, 10)
+    for total in (1000, 10):
+
+        def scan_tree(
+            *_tree: object, progress: scanning.Progress, total: int = total, **_options: object
+        ) -> Scan:
+            for done in range(1, total + 1):
+                progress(done, total)
+            return FORMS
+
+        monkeypatch.setattr(scanning, "scan_tree", scan_tree)
+        scan(ScanRequest(repo=tmp_path, target=MI300X), listener)
     assert listener.said[0] == "scan: 100 of 1,000 files"
     assert len(listener.said) == 10
 

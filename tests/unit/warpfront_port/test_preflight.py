@@ -15,8 +15,7 @@ from warpfront.wheels.resolve.candidates import requirers_without_wheels
 from warpfront.wheels.resolve.demands import Stack
 from warpfront_port.commands.preflighting import examine
 from warpfront_port.commands.project_files import read_file, read_files
-from warpfront_port.preflight import rule_texts
-from warpfront_port.preflight.breaches import LineBreach, Preflight
+from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import (
     DeclaredRequirement,
     FileRequirements,
@@ -25,6 +24,7 @@ from warpfront_port.preflight.declared import (
     chosen,
 )
 from warpfront_port.preflight.effects import breach_of, torch_index
+from warpfront_port.preflight.findings import LineBreach, Preflight
 from warpfront_port.preflight.following import ProjectLines, breach_from
 from warpfront_port.preflight.pyproject import read_pyproject
 from warpfront_port.preflight.report import preflight_sarif, preflight_text
@@ -159,7 +159,7 @@ def test_what_holds_is_quiet(text: str) -> None:
     ],
 )
 def test_what_does_not_accept_the_stack_moves_it(text: str) -> None:
-    assert ruled(text, ROCM) == rule_texts.MOVED
+    assert ruled(text, ROCM) == findings.MOVED
 
 
 def test_another_variant_of_the_images_version_moves_it() -> None:
@@ -168,33 +168,33 @@ def test_another_variant_of_the_images_version_moves_it() -> None:
     for stack, label in ((CUDA, ""), (locked, "-cuda13.0")):
         assert ruled(url.format(label), stack) == ""
     for stack, label in ((CUDA, "-cuda13.0"), (locked, ""), (locked, "-rocm7.2")):
-        assert ruled(url.format(label), stack) == rule_texts.MOVED
+        assert ruled(url.format(label), stack) == findings.MOVED
 
 
 def test_an_exact_version_without_label_accepts_the_labelled_build_and_a_string_does_not() -> None:
     assert ruled("torch==2.13.0", CPU) == ""
-    assert ruled("torch===2.13.0", CPU) == rule_texts.MOVED
+    assert ruled("torch===2.13.0", CPU) == findings.MOVED
     assert ruled("torch===2.14.1", CUDA) == ""
 
 
 def test_another_vendors_library_is_foreign_there_only() -> None:
-    assert ruled("nvidia-cublas-cu12", ROCM) == rule_texts.FOREIGN
+    assert ruled("nvidia-cublas-cu12", ROCM) == findings.FOREIGN
     assert ruled("nvidia-cublas-cu12", CUDA) == ""
 
 
 def test_triton_on_rocm_is_replaced_and_on_cuda_it_is_the_images_own() -> None:
-    assert ruled("triton", ROCM) == rule_texts.TRITON
+    assert ruled("triton", ROCM) == findings.TRITON
     assert ruled("triton", CUDA) == ""
 
 
 def test_a_companion_of_another_torch_moves_torch() -> None:
-    assert ruled("torchvision==0.19.0", CPU) == rule_texts.MOVED
+    assert ruled("torchvision==0.19.0", CPU) == findings.MOVED
     assert ruled("torchvision==0.28.0", CUDA) == ""
 
 
 def test_a_companion_that_a_labelled_image_lacks_would_come_as_another_build() -> None:
-    assert ruled("torchvision", CPU) == rule_texts.COMPANION
-    assert ruled("torchaudio==2.11.0", CPU) == rule_texts.COMPANION
+    assert ruled("torchvision", CPU) == findings.COMPANION
+    assert ruled("torchaudio==2.11.0", CPU) == findings.COMPANION
     assert ruled("torchaudio", CUDA) == ""
 
 
@@ -216,7 +216,7 @@ def test_an_index_with_torch_is_known_by_its_name(url: str, name: str | None) ->
 def test_a_torch_index_is_wrong_where_the_torch_is_from_another() -> None:
     url = "https://download.pytorch.org/whl/rocm6.4"
     assert ruled(url, ROCM, Kind.INDEX) == ""
-    assert ruled(url, CPU, Kind.INDEX) == rule_texts.INDEX
+    assert ruled(url, CPU, Kind.INDEX) == findings.INDEX
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_torch_index_is_wrong_where_the_torch_is_from_another() -> None:
     ],
 )
 def test_a_binary_for_another_torch_is_named(text: str) -> None:
-    assert ruled(text, CPU) == rule_texts.OTHER_ABI
+    assert ruled(text, CPU) == findings.OTHER_ABI
 
 
 def test_a_binary_for_this_torch_is_quiet() -> None:
@@ -235,12 +235,12 @@ def test_a_binary_for_this_torch_is_quiet() -> None:
     assert ruled(text, CPU) == ""
     assert (
         ruled("https://data.pyg.org/whl/torch-2.0.0+cu118.html", CPU, Kind.INDEX)
-        == rule_texts.OTHER_ABI
+        == findings.OTHER_ABI
     )
 
 
 def test_torch_in_build_requirements_is_an_isolated_build() -> None:
-    assert ruled("torch", CPU, Kind.BUILD) == rule_texts.ISOLATED
+    assert ruled("torch", CPU, Kind.BUILD) == findings.ISOLATED
     assert ruled("setuptools>=61", CPU, Kind.BUILD) == ""
 
 
@@ -440,8 +440,8 @@ def test_condas_torch_is_a_note_and_its_pip_list_is_judged() -> None:
     read = read_environment_yml(text, path="environment.yml")
     found = examine((read,), EVERY, Nobody(), offline=True)
     assert [(one.line, one.rule) for one in found.findings] == [
-        (2, rule_texts.CONDA),
-        (4, rule_texts.MOVED),
+        (2, findings.CONDA),
+        (4, findings.MOVED),
     ]
     assert found.count == 1
 
@@ -544,7 +544,7 @@ def test_a_constraint_is_judged_as_what_it_pins(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("torch==2.3.1\n")
     read = read_files(tmp_path, (str(tmp_path / "r.txt"),))
     found = examine(read, (CPU,), Nobody(), offline=True).findings
-    assert [(one.path, one.rule) for one in found] == [("c.txt", rule_texts.MOVED)]
+    assert [(one.path, one.rule) for one in found] == [("c.txt", findings.MOVED)]
 
 
 def test_a_package_that_leads_to_another_torch_is_named_with_its_chain() -> None:
@@ -602,7 +602,7 @@ def test_the_text_and_the_sarif_name_place_reason_and_remedy() -> None:
 
 def test_every_rule_is_explained_in_the_documentation() -> None:
     page = (Path(__file__).parents[3] / "docs" / "preflight.md").read_text("utf-8")
-    assert [rule.id for rule in rule_texts.RULES if f"### {rule.id}" not in page] == []
+    assert [rule.id for rule in findings.RULES if f"### {rule.id}" not in page] == []
 
 
 def test_a_file_is_read_by_its_name(tmp_path: Path) -> None:
@@ -640,7 +640,7 @@ def test_a_pin_that_torch_cannot_work_with_is_a_finding_where_its_torch_says_so(
 ) -> None:
     found = found_in(text, *map(with_needs, EVERY))
     assert [tuple(one.why) for one in found] == ([stacks] if stacks else [])
-    assert {one.rule for one in found} <= {rule_texts.NEEDS}
+    assert {one.rule for one in found} <= {findings.NEEDS}
     assert all("torch needs " in why for one in found for why in one.why.values())
     if written:
         assert [one.write for one in found] == [written]
@@ -650,8 +650,8 @@ def test_lines_that_leave_no_version_of_what_torch_needs_together_are_findings()
     text = "sympy<=1.13.3\nnumpy\nsympy!=1.13.3\n"
     found = found_in(text, with_needs(CPU))
     assert [(one.line, one.rule) for one in found] == [
-        (1, rule_texts.NEEDS),
-        (3, rule_texts.NEEDS),
+        (1, findings.NEEDS),
+        (3, findings.NEEDS),
     ]
     assert "requirements.txt:1, requirements.txt:3 together" in found[0].why["cpu"]
     contradictory = "sympy<1.14\nsympy>1.14\n"
@@ -662,7 +662,7 @@ def test_a_constraint_is_held_against_what_torch_needs_too() -> None:
     asked = one("sympy<1.13", Kind.CONSTRAINT)
     breach = breach_of(asked, with_needs(CPU))
     assert breach is not None
-    assert breach.rule == rule_texts.NEEDS
+    assert breach.rule == findings.NEEDS
     assert breach_of(one("setuptools<70", Kind.BUILD), with_needs(CPU)) is None
 
 

@@ -8,8 +8,7 @@ import pytest
 
 from warpfront.errors import InputError
 from warpfront_port.preflight.requirements_txt import read_requirements
-from warpfront_port.trying.misses import read_misses
-from warpfront_port.trying.providers import UNKNOWN, provider, read_provides
+from warpfront_port.trying.misses import UNKNOWN, provider, read_misses, read_provides
 from warpfront_port.trying.trial import (
     Miss,
     MissAnswer,
