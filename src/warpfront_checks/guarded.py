@@ -11,8 +11,7 @@ import warpfront_checks.guard
 from warpfront_checks.guard.channels import given_environment
 from warpfront_checks.guard.fast_path import NAME
 from warpfront_checks.guard.imports import read_start
-from warpfront_checks.guard.measuring import installed
-from warpfront_checks.guard.needs import needs_of
+from warpfront_checks.guard.measuring import installed, needs_of
 from warpfront_checks.guard.places import Places, places_of_this_python
 from warpfront_checks.guard.policy import GuardError, Policy, policy_from, read_policy
 from warpfront_checks.guard.verification import sentence, verify

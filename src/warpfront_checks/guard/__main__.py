@@ -22,17 +22,6 @@ from .visible import visible_json, visible_output
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit codes: 0 all is well, 1 findings, 2 the command cannot be done."""
-    options = _parser().parse_args(arguments)
-    places = places_of_this_python(options.home, options.etc)
-    with visible_output():
-        try:
-            return int(options.act(options, places))
-        except GuardError as error:
-            sys.stderr.write(f"warpfront-guard: {error}\n")
-            return 2
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="warpfront-guard", description=__doc__)
     parser.add_argument("--home", type=Path, default=HOME, help=argparse.SUPPRESS)
     parser.add_argument("--etc", type=Path, default=ETC, help=argparse.SUPPRESS)
@@ -58,7 +47,14 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(act=_relax)
     command = commands.add_parser("explain", help="what is protected here, and what was relaxed")
     command.set_defaults(act=_explain)
-    return parser
+    options = parser.parse_args(arguments)
+    places = places_of_this_python(options.home, options.etc)
+    with visible_output():
+        try:
+            return int(options.act(options, places))
+        except GuardError as error:
+            sys.stderr.write(f"warpfront-guard: {error}\n")
+            return 2
 
 
 def _install(options: argparse.Namespace, places: Places) -> int:

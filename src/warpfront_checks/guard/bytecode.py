@@ -64,9 +64,13 @@ def bytecode_findings(manifest: Manifest, sealed_file: Path, since: int = 0) -> 
             continue
         if is_foreign(f"{location}/{path}", f"{location}/{source}", sealed.get(path, ""), level):
             yield path, OTHER
-    for file, source, level in _below_prefix(manifest, location):
-        if is_foreign(file, f"{location}/{source}", "", level):
-            yield file, f"{OTHER}, below PYTHONPYCACHEPREFIX"
+    paths = (path for files in manifest.files.values() for path in files if path.endswith(".py"))
+    for path in paths if sys.pycache_prefix else ():
+        source = f"{location}/{path}"
+        for level in (0, 1, 2):
+            file = _EXTERNAL.cache_from_source(source, optimization=str(level or ""))
+            if os.path.lexists(file) and is_foreign(file, source, "", level):
+                yield file, f"{OTHER}, below PYTHONPYCACHEPREFIX"
 
 
 def read_sealed(path: Path) -> Mapping[str, Any]:
@@ -83,28 +87,15 @@ def _cached(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]
     sources = {path for files in manifest.files.values() for path in files if path[-3:] == ".py"}
     for folder in sorted({path.rpartition("/")[0] for path in sources}):
         below = f"{folder}/__pycache__" if folder else "__pycache__"
-        for file in _entries(f"{location}/{below}"):
+        try:
+            entries = sorted(os.listdir(f"{location}/{below}"))  # noqa: PTH208 - names are all it takes
+        except OSError:
+            continue
+        for file in entries:
             match = _LEVEL.match(file)
             source = f"{folder}/{match[1]}.py".lstrip("/") if match else ""
             if match and source in sources:
                 yield f"{below}/{file}", source, int(match[2] or 0)
-
-
-def _below_prefix(manifest: Manifest, location: str) -> Iterator[tuple[str, str, int]]:
-    for files in manifest.files.values() if sys.pycache_prefix else ():
-        for path in files:
-            for level in (0, 1, 2) if path.endswith(".py") else ():
-                optimization, source = str(level or ""), f"{location}/{path}"
-                file = _EXTERNAL.cache_from_source(source, optimization=optimization)
-                if os.path.lexists(file):
-                    yield file, path, level
-
-
-def _entries(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - names are all it takes
-    except OSError:
-        return []
 
 
 def is_foreign(

@@ -15,7 +15,6 @@ from pathlib import Path
 from textwrap import indent
 
 from .fast_path import NAME
-from .loading import by_file
 from .places import Places
 from .policy import GuardError, Policy
 
@@ -24,6 +23,27 @@ _HEADER = re.compile(r"\[(?P<name>.+)\]")
 _LIST = re.compile(r"constraint\s*[=:]", re.IGNORECASE)
 _BUILD_TOOLS = frozenset(("pip", "setuptools", "wheel"))
 _BEGIN, _END = "# warpfront-guard: begin", "# warpfront-guard: end"
+# By its name the guard would be whatever `warpfront_guard` the path or start-up code offers first.
+# No byte code from a PYTHONPYCACHEPREFIX: the folder may have that of another image's guard.
+_BY_FILE = """\
+import sys
+folder, prefix = {folder!r}, sys.pycache_prefix
+try:
+    sys.pycache_prefix = None
+    if getattr(sys.modules.get({name!r}), '__file__', None) != folder + '/__init__.py':
+        for one in [*sys.modules]:
+            if one.partition('.')[0] == {name!r}:
+                del sys.modules[one]
+        external = sys.modules['_frozen_importlib_external']
+        spec = external.spec_from_file_location(
+            {name!r}, folder + '/__init__.py', submodule_search_locations=[folder])
+        sys.modules['_frozen_importlib']._load(spec)
+    import {name}.{module}
+except OSError as error:
+    raise ImportError(f"No module named {name!r} that can be read: {{error}}") from None
+finally:
+    sys.pycache_prefix = prefix
+"""
 # Of the .pth and of `sitecustomize`. If a user removes the guard's files and not these, it prints a
 # warning, and Python still starts.
 _START_UP = """\
@@ -49,6 +69,11 @@ export PATH
 """
 
 
+def by_file(library: Path, module: str) -> str:
+    """Return statements that import `warpfront_guard.<module>` of this library and of no other."""
+    return _BY_FILE.format(folder=f"{library}/{NAME}", name=NAME, module=module)
+
+
 def environment_channels(places: Places) -> dict[str, str]:
     """Return the environment that an image sets. `PYTHONNOUSERSITE` prevents a torch in a
     user's home from hiding the image's.
@@ -72,8 +97,13 @@ def given_environment() -> dict[str, str]:
 
 def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
     """Return path -> text of every file channel, with a base's own. Raise `GuardError`."""
+    pip_conf = places.pip_configuration
+    try:
+        pip_text = with_constraint(_theirs(pip_conf), str(places.constraints))
+    except GuardError as error:
+        raise GuardError(f"{pip_conf}: {error}") from None
     files = {
-        places.pip_configuration: _pip_configuration(places),
+        pip_conf: pip_text,
         places.uv_configuration: _uv_configuration(policy, places.uv_configuration),
         **_own_files(policy, places),
     }
@@ -84,12 +114,22 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
 
 def _own_files(policy: Policy, places: Places) -> dict[Path, str]:
     """Return path -> text of the files that no base shares."""
+
+    def text(what: str, lines: list[str]) -> str:
+        head = f"# {what}, {policy.cell or policy.title}. Written by warpfront-guard;"
+        return f"{head} see its `explain`.\n" + "".join(f"{line}\n" for line in lines)
+
+    path = _PROFILE.format(programs=places.programs, interpreters=places.interpreters)
+    exports = (f'export {name}="{value}"' for name, value in environment_channels(places).items())
     return {
-        places.constraints: constraints_text(policy),
-        places.needs: needs_text(policy),
-        places.overrides: overrides_text(policy),
+        places.constraints: text("Constraints of this image", constraint_lines(policy)),
+        # For pip alone: with hashes uv refuses a constraint that is no `==`.
+        places.needs: text("What this image's torch needs of others", needs(policy)),
+        # Exact versions alone, for `uv pip install --override` with other demands.
+        places.overrides: text("Overrides that keep this image's torch", pins(policy)),
         places.pth: pth_text(places),
-        places.profile: profile_text(places),
+        # Read by login shells: PATH, and the environment that an image sets.
+        places.profile: path + "".join(f"{line}\n" for line in exports),
     }
 
 
@@ -115,13 +155,6 @@ def installing(places: Places) -> str:
         f"PYTHONPATH={places.library} {places.interpreters}/python3 -m warpfront_guard"
         f" install --policy {places.policy}"
     )
-
-
-def profile_text(places: Places) -> str:
-    """Return the file for login shells: PATH, and the environment that an image sets."""
-    path = _PROFILE.format(programs=places.programs, interpreters=places.interpreters)
-    exports = (f'export {name}="{text}"' for name, text in environment_channels(places).items())
-    return path + "".join(f"{line}\n" for line in exports)
 
 
 def channel_findings(
@@ -168,14 +201,6 @@ def _theirs(path: Path) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise GuardError(f"{path}: {error}") from error
-
-
-def _pip_configuration(places: Places) -> str:
-    path = places.pip_configuration
-    try:
-        return with_constraint(_theirs(path), str(places.constraints))
-    except GuardError as error:
-        raise GuardError(f"{path}: {error}") from None
 
 
 def _uv_block(policy: Policy) -> str:
@@ -311,30 +336,9 @@ def constraint_lines(policy: Policy) -> list[str]:
     return [*pins(policy), *forbidden]
 
 
-def constraints_text(policy: Policy) -> str:
-    return _constraints_file(policy, "Constraints of this image", constraint_lines(policy))
-
-
-def needs_text(policy: Policy) -> str:
-    """Return the needs, for pip alone: with hashes uv refuses a constraint that is no `==`."""
-    return _constraints_file(policy, "What this image's torch needs of others", needs(policy))
-
-
-def overrides_text(policy: Policy) -> str:
-    """Return exact versions alone, for `uv pip install --override` with other demands."""
-    return _constraints_file(policy, "Overrides that keep this image's torch", pins(policy))
-
-
 def uv_settings(policy: Policy) -> Mapping[str, list[str]]:
     """Return uv's settings. Builds are constrained too: another torch gives another ABI."""
     return {
         "constraint-dependencies": constraint_lines(policy),
         "build-constraint-dependencies": pins(policy),
     }
-
-
-def _constraints_file(policy: Policy, what: str, lines: list[str]) -> str:
-    head = (
-        f"# {what}, {policy.cell or policy.title}. Written by warpfront-guard; see its `explain`.\n"
-    )
-    return head + "".join(f"{line}\n" for line in lines)

@@ -85,11 +85,9 @@ def _is_file(real: str, size: int, sha256: str, since: int) -> bool:
         return True
     from .manifest import sha256_of  # noqa: PLC0415 - slow to load, and needed rarely
 
-    return (status.st_size == size and sha256_of(real) == sha256) or _is_packaged(real)
-
-
-def _is_packaged(real: str) -> bool:
-    """Return whether it is the file of an installed Debian package."""
+    if status.st_size == size and sha256_of(real) == sha256:
+        return True
+    # Whether it is the file of an installed Debian package.
     import hashlib  # noqa: PLC0415 - as above
     from pathlib import Path  # noqa: PLC0415
 

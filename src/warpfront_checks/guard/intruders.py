@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
-from .fast_path import CORE, GROUPS, groups_of, metadata_in, name_and_version
+from .fast_path import CORE, NAME, groups_of, metadata_in, name_and_version
 from .manifest import Manifest
 from .policy import Policy, Problems
 
@@ -72,7 +72,11 @@ def plugins(policy: Policy, manifest: Manifest) -> Iterator[tuple[str, str, str]
                     yield name, group, f"{folder}/{entry}"
 
 
-def is_loaded_by(group: str, package: str, environment: Mapping[str, str]) -> bool:
-    """Return whether importing `package` loads the group in this environment."""
-    is_off = package == "torch" and environment.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"
-    return GROUPS[group] == package and not is_off
+def other_guards(path: Iterable[str], ours: str) -> Iterator[str]:
+    """Return the path's packages or modules by the guard's name that are not in `ours`."""
+    finder = sys.modules["_frozen_importlib_external"].PathFinder
+    for entry in dict.fromkeys(path):
+        spec = finder.find_spec(NAME, [entry])
+        folder = os.path.dirname(os.path.realpath(spec.origin)) if spec and spec.origin else ""  # noqa: PTH120 - at every import of torch
+        if folder and folder != os.path.realpath(ours):
+            yield str(spec.origin)

@@ -44,7 +44,17 @@ def machinery_problems() -> "Iterator[str]":
     for name, kind in _CONTAINERS.items():
         if type(getattr(sys, name)) is not kind:
             yield f"sys.{name}"
-    yield from (f"sys.path_importer_cache[{folder!r}]" for folder in _changed_finders())
+    # One of another type shows by itself.
+    external = sys.modules["_frozen_importlib_external"]
+    supported = vars(external)["_get_supported_file_loaders"]()
+    loaders = [(suffix, kind) for kind, of in supported for suffix in of]
+    for folder, finder in [*sys.path_importer_cache.items()]:
+        if type(finder) is not external.FileFinder:
+            continue
+        has = vars(finder)
+        elsewhere = folder[:1] == "/" and has["path"] != folder  # a relative one is made absolute
+        if has.keys() - _FINDERS_OWN or has["_loaders"] != loaders or elsewhere:
+            yield f"sys.path_importer_cache[{str(folder)!r}]"
 
 
 def replaced_builtins() -> "list[str]":
@@ -106,17 +116,3 @@ def _is_same_function(current: FunctionType, original: FunctionType) -> bool:
     cells = zip(current.__closure__ or (), original.__closure__ or ())  # noqa: B905 - of one code
     # A class in a cell is `__class__`, and is looked at by its own name.
     return all(_is_same(cell.cell_contents, other.cell_contents) for cell, other in cells)
-
-
-def _changed_finders() -> "Iterator[str]":
-    """Folders whose finder has its own methods or loaders; one of another type shows by itself."""
-    external = sys.modules["_frozen_importlib_external"]
-    supported = vars(external)["_get_supported_file_loaders"]()
-    loaders = [(suffix, kind) for kind, of in supported for suffix in of]
-    for folder, finder in [*sys.path_importer_cache.items()]:
-        if type(finder) is not external.FileFinder:
-            continue
-        has = vars(finder)
-        elsewhere = folder[:1] == "/" and has["path"] != folder  # a relative one is made absolute
-        if has.keys() - _FINDERS_OWN or has["_loaders"] != loaders or elsewhere:
-            yield str(folder)

@@ -1,17 +1,22 @@
-"""Filling a manifest from what is installed, and all that differs from it now: by hashes."""
+"""Filling a manifest from what is installed, and all that differs from it now: by hashes, and by
+the needs of the sealed distributions. An install that brings a typing-extensions that torch cannot
+be imported with has changed torch, too.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 from .manifest import Doubted, Manifest, Measured, sha256_of, size_differences
-from .policy import GuardError, Problems, normalized
+from .policy import GuardError, Policy, Problems, normalized
+from .requires_dist import Requirement, UnreadableError, meets, read_requirement
 
 # The distributions of a folder by normalized name, with duplicates.
 Installed = Mapping[str, list[Distribution]]
@@ -87,24 +92,25 @@ def _measured(location: Path, paths: list[str]) -> dict[str, Measured]:
     """Hashing releases the interpreter's lock. In batches: most files are so small that to hand one
     over costs more than to hash it. Neighbours are alike, and go into different batches.
     """
+
+    def measured(batch: list[str]) -> dict[str, Measured]:
+        measures: dict[str, Measured] = {}
+        for path in batch:
+            file = f"{location}/{path}"
+            try:
+                size = os.path.getsize(file)  # noqa: PTH202 - ten thousands of files: Path costs more
+            except OSError as error:
+                raise GuardError(f"{file}: {error.strerror}") from error
+            measures[path] = size, sha256_of(file)
+            if not measures[path][1]:
+                raise GuardError(f"{file}: it cannot be read")
+        return measures
+
     with ThreadPoolExecutor() as pool:
         batches = [paths[start::_BATCHES] for start in range(_BATCHES)]
-        measures = pool.map(
-            lambda batch: {path: measured_file(f"{location}/{path}") for path in batch}, batches
-        )
+        measures = pool.map(measured, batches)
         together = {path: measure for batch in measures for path, measure in batch.items()}
     return {path: together[path] for path in paths}
-
-
-def measured_file(path: str) -> Measured:
-    try:
-        size = os.path.getsize(path)  # noqa: PTH202 - ten thousands of files: Path costs more
-    except OSError as error:
-        raise GuardError(f"{path}: {error.strerror}") from error
-    sha256 = sha256_of(path)
-    if not sha256:
-        raise GuardError(f"{path}: it cannot be read")
-    return size, sha256
 
 
 def measured_text(text: str) -> Measured:
@@ -127,3 +133,66 @@ def differences(
 
 def versions_of(distributions_: Installed, name: str) -> list[str]:
     return [distribution.version for distribution in distributions_.get(name, [])]
+
+
+def needs_of(there: Installed, names: Iterable[str]) -> dict[str, str]:
+    """Return name -> specifier: what `names` together accept of each that they ask for here."""
+    specifiers: dict[str, set[str]] = {}
+    for name in names:
+        for requirement in _requirements(there, name):
+            for operator, version in requirement.specifiers:
+                specifiers.setdefault(requirement.name, set()).add(operator + version)
+    return {name: ",".join(sorted(specifiers[name])) for name in sorted(specifiers)}
+
+
+def met_needs(policy: Policy, there: Installed) -> dict[str, str]:
+    """Return name -> installed version of the needs that it meets, to be known at an import."""
+    return {
+        name: version
+        for name, accepted in policy.needs.items()
+        for version in versions_of(there, name)[:1]
+        if meets(name + accepted, version, unknown=False)
+    }
+
+
+def need_problems(policy: Policy, there: Installed, names: Iterable[str]) -> Problems:
+    """Return (distribution, fault) for each that `names`, or their needs in turn, cannot work
+    with. A resolver with other instructions brought it, or it was removed.
+    """
+    sealed = set(names)
+    waiting = sorted(sealed)
+    seen = set(waiting)
+    for asker in waiting:  # grows
+        for need in _requirements(there, asker):
+            problem = _problem(need, there)
+            if problem and need.name not in sealed and not policy.is_relaxed(need.name):
+                versions = ",".join(operator + version for operator, version in need.specifiers)
+                yield need.name, f"{problem}; {asker} needs {need.name}{versions}"
+            if need.name not in seen:
+                seen.add(need.name)
+                waiting.append(need.name)
+
+
+def _requirements(there: Installed, name: str) -> Iterator[Requirement]:
+    """Return what applies here without extras. Unreadable lines count as nothing, as for pip."""
+    for distribution in there.get(name, [])[:1]:
+        for line in distribution.requires or ():
+            with contextlib.suppress(UnreadableError):
+                requirement = read_requirement(line)
+                if requirement.applies():
+                    yield requirement
+
+
+def _problem(requirement: Requirement, there: Installed) -> str:
+    """Return the fault of a need. Of several installed versions any may be the real one: an
+    installer of another kind, such as conda, overwrites the files and not the metadata.
+    """
+    versions = versions_of(there, requirement.name)
+    version = ""
+    try:
+        for version in versions:
+            if not requirement.accepts(version):
+                return f"{version} is installed"
+    except UnreadableError:
+        return f"{version} is installed, which is no version"
+    return "" if versions else "not installed"

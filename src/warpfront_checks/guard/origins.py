@@ -129,9 +129,6 @@ class Stack:
             return ""
         if prefix is None and status.st_ctime_ns < self.since and stat.S_ISREG(status.st_mode):
             return ""
-        return self._bytecode_problem(path, file, origin)
-
-    def _bytecode_problem(self, path: str, file: str, origin: str) -> str:
         if self._bytecode is None:
             self._bytecode = dict(read_sealed(self.folder / "bytecode.json"))
         beside = cached_beside(origin)

@@ -139,18 +139,24 @@ def policy_from(document: object) -> Policy:
     adopt, shims = _list(document, "adopt"), _list(document, "shims")
     if not all(isinstance(pattern, str) for pattern in adopt):
         raise GuardError("adopt must be a list of patterns")
-    fields: dict[str, Any] = {name: _text(document, name) for name in ("cell", "title", "index")}
+    fields: dict[str, Any] = {name: document.get(name, "") for name in ("cell", "title", "index")}
+    for name, value in fields.items():
+        if not _is_line(value):
+            raise GuardError(f"{name} must be one line of text")
     if not _INDEX.match(fields["index"]):
         raise GuardError("index must be a URL")
     fields |= {name: _texts(document, name, *form) for name, form in _FORMS.items()}
-    return Policy(**fields, adopt=tuple(adopt), shims=tuple(map(_shim, shims)))
-
-
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name, "")
-    if not _is_line(value):
-        raise GuardError(f"{name} must be one line of text")
-    return str(value)
+    listed: list[Shim] = []
+    for value in shims:
+        if not isinstance(value, dict) or set(value) != {"name", "version", "requires"}:
+            raise GuardError("a shim has name, version and requires")
+        versions = {"shims": {value["name"]: value["version"]}}
+        name, version = _texts(versions, "shims", *_FORMS["protected"]).popitem()
+        requires = value["requires"]
+        if not isinstance(requires, str) or not _EXACT.match(requires):
+            raise GuardError(f"shims: {name}: requires must be one exact version")
+        listed.append(Shim(name=name, version=version, requires=requires))
+    return Policy(**fields, adopt=tuple(adopt), shims=tuple(listed))
 
 
 def _is_line(value: object) -> bool:
@@ -180,14 +186,3 @@ def _texts(
         if form is not None and not form.match(text):
             raise GuardError(f"{name}: {key}: {text!r} is no {what}")
     return value
-
-
-def _shim(value: object) -> Shim:
-    if not isinstance(value, dict) or set(value) != {"name", "version", "requires"}:
-        raise GuardError("a shim has name, version and requires")
-    versions = {"shims": {value["name"]: value["version"]}}
-    name, version = _texts(versions, "shims", *_FORMS["protected"]).popitem()
-    requires = value["requires"]
-    if not isinstance(requires, str) or not _EXACT.match(requires):
-        raise GuardError(f"shims: {name}: requires must be one exact version")
-    return Shim(name=name, version=version, requires=requires)

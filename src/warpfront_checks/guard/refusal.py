@@ -66,7 +66,10 @@ def read_demands(
     for pattern in (_BY_PACKAGE, _BY_USER, _NOT_FOUND):
         for match in pattern.finditer(text):
             name = normalized(match["wanted"])
-            demand = _wanted(match)
+            bounds = re.sub(r"(?:,| and) ?(?=[<>=!~])", ",", match["how"] or "").rstrip(".")
+            file = (match.groupdict().get("file") or "").strip()
+            bare = f"{match['wanted']}{match['extras'] or ''}{bounds}"
+            demand = f"{bare} {file}" if file else bare
             if _is_ours(demand, policy):
                 demand = "" if name in policy.protected else match["wanted"]
             if name in policy.needed() and _overlap(demand, policy.needed()[name]):
@@ -84,12 +87,6 @@ def _is_ours(demand: str, policy: Policy) -> bool:
     """Return whether a constraint or an override of this image made this of a demand."""
     ours = {line.replace("===", "==") for line in constraint_lines(policy)}
     return demand.replace("===", "==") in ours
-
-
-def _wanted(match: re.Match[str]) -> str:
-    bounds = re.sub(r"(?:,| and) ?(?=[<>=!~])", ",", match["how"] or "").rstrip(".")
-    file = match.groupdict().get("file") or ""
-    return f"{match['wanted']}{match['extras'] or ''}{bounds}{' ' if file else ''}{file.strip()}"
 
 
 def _overlap(demand: str, needed: str) -> bool:

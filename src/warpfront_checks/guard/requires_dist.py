@@ -147,10 +147,6 @@ def _meets(version: str, operator: str, number: str) -> bool:
     if operator in {"==", "!="} and "+" in number:
         same = sort_key(version) == sort_key(number) and _local(version) == _local(number)
         return same is (operator == "==")
-    return _compares(version, operator, number)
-
-
-def _compares(version: str, operator: str, number: str) -> bool:
     key, bound = sort_key(version), sort_key(number)
     is_pre = bound[2] != (1, "", 0) or bound[4] != sys.maxsize
     is_post = key[3] != -1 and bound[3] == -1

@@ -5,6 +5,7 @@ visible way out.
 from __future__ import annotations
 
 import compileall
+import contextlib
 import json
 import os
 import py_compile
@@ -18,10 +19,9 @@ from pathlib import Path
 
 from .at_import import at_import, made_again
 from .bytecode import bytecode_text
-from .channels import channel_files
+from .channels import by_file, channel_files
 from .fast_path import metadata_in, mount_of
 from .interpreter import interpreter_facts
-from .loading import by_file
 from .manifest import Manifest, manifest_text, packages_text, read_manifest
 from .measuring import (
     Installed,
@@ -30,11 +30,12 @@ from .measuring import (
     is_sealed,
     measure,
     measured_text,
+    met_needs,
+    needs_of,
     recorded_paths,
     versions_of,
 )
 from .names import INSTALLER, shim_files, triton_shims
-from .needs import met_needs, needs_of
 from .places import Places
 from .policy import GuardError, Policy, normalized, policy_from, read_policy
 
@@ -60,10 +61,13 @@ def seal(
     """
     distributions = installed(places.site_packages)
     policy = _adopted(policy, distributions, places)
-    policy = replace(policy, needs=needs_of(distributions, policy.protected))
-    _compare(policy, distributions, places)
     shims = {path: text for shim in policy.shims for path, text in shim_files(shim).items()}
-    programs = program_files(places, python)
+    # The launcher explains the refusals of uv. Without uv there is none, so that `command -v uv`
+    # stays true to the image.
+    modules = {"warpfront-guard": "__main__"}
+    if shutil.which("uv") is not None:
+        modules["uv"] = "launcher"
+    programs = {places.programs / n: program_text(places, python, m) for n, m in modules.items()}
     in_place, layer_start = None, layer_began(places.site_packages)
     if manifest is None:
         in_place = manifest = measure(places.site_packages, policy.protected)
@@ -130,43 +134,26 @@ def policy_text(policy: Policy) -> str:
     return json.dumps(policy.document(), indent=1, sort_keys=True) + "\n"
 
 
-def policy_files(policy: Policy, places: Places) -> dict[Path, str | bytes]:
-    """Return path -> text for a policy that was changed after the seal. Without a manifest the
-    policy alone is written: an import names what is lost.
-    """
-    text = policy_text(policy)
-    try:
-        manifest = read_manifest(places.manifest)
-        texts = text, places.manifest.read_text("utf-8")
-        document = made_again(places.at_import, policy, manifest, texts)
-    except GuardError:
-        return {places.policy: text}
-    return {places.policy: text, places.at_import: document}
-
-
 def _adopted(policy: Policy, distributions: Installed, places: Places) -> Policy:
     """Return the policy with the image's distributions that match the patterns to adopt, at
-    their versions, and a shim if its triton has another name.
+    their versions, a shim if its triton has another name, and the needs of all. Raise `GuardError`
+    if the stack is not as it requires.
     """
-    if not policy.adopt:
-        return policy
-    adopted = {
-        name: releases[0].version
-        for name, releases in distributions.items()
-        if any(fnmatchcase(name, pattern) for pattern in policy.adopt)
-        and (releases[0].read_text("INSTALLER") or "").strip() != INSTALLER
-    }
-    if "torch" not in adopted:
-        raise GuardError(f"{places.site_packages} holds no torch: nothing to adopt")
-    return replace(
-        policy,
-        protected={**adopted, **policy.protected},
-        sentinels={name: why for name, why in policy.sentinels.items() if name not in adopted},
-        shims=policy.shims or triton_shims(adopted),
-    )
-
-
-def _compare(policy: Policy, distributions: Installed, places: Places) -> None:
+    if policy.adopt:
+        adopted = {
+            name: releases[0].version
+            for name, releases in distributions.items()
+            if any(fnmatchcase(name, pattern) for pattern in policy.adopt)
+            and (releases[0].read_text("INSTALLER") or "").strip() != INSTALLER
+        }
+        if "torch" not in adopted:
+            raise GuardError(f"{places.site_packages} holds no torch: nothing to adopt")
+        policy = replace(
+            policy,
+            protected={**adopted, **policy.protected},
+            sentinels={name: why for name, why in policy.sentinels.items() if name not in adopted},
+            shims=policy.shims or triton_shims(adopted),
+        )
     for name, version in policy.protected.items():
         versions = versions_of(distributions, name)
         if versions != [version]:
@@ -180,6 +167,7 @@ def _compare(policy: Policy, distributions: Installed, places: Places) -> None:
             raise GuardError(
                 f"{places.site_packages}: {shim.name} is there, in the place of {shim.requires}"
             )
+    return replace(policy, needs=needs_of(distributions, policy.protected))
 
 
 def _as_installed(
@@ -218,16 +206,6 @@ def _with_shims(manifest: Manifest, policy: Policy) -> Manifest:
     return replace(manifest, versions=versions, files={**manifest.files, **shims})
 
 
-def program_files(places: Places, python: str) -> dict[Path, str]:
-    """Return `warpfront-guard`, and a launcher for uv if the image has uv: it explains the
-    refusals of uv. Without uv there is none, so that `command -v uv` stays true to the image.
-    """
-    modules = {"warpfront-guard": "__main__"}
-    if shutil.which("uv") is not None:
-        modules["uv"] = "launcher"
-    return {places.programs / n: program_text(places, python, m) for n, m in modules.items()}
-
-
 def program_text(places: Places, python: str, module: str) -> str:
     return _PROGRAM.format(python=python, load=by_file(places.library, module), module=module)
 
@@ -252,7 +230,12 @@ def write_files(texts: Mapping[Path, str | bytes], *, programs: Container[Path] 
     try:
         for path, text in texts.items():
             target = targets[path]
-            folders += _make_folder(target.parent)
+            above = (target.parent, *target.parent.parents)
+            missing = [parent for parent in above if not parent.exists()][::-1]
+            for parent in missing:
+                parent.mkdir()
+                parent.chmod(_RUNNABLE)
+            folders += missing
             aside = target.with_name(f".{target.name}.new")
             asides[aside] = target
             aside.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -270,15 +253,6 @@ def write_files(texts: Mapping[Path, str | bytes], *, programs: Container[Path] 
                 folder.rmdir()
 
 
-def _make_folder(folder: Path) -> list[Path]:
-    """Return the folders that had to be made, outermost first."""
-    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()][::-1]
-    for parent in missing:
-        parent.mkdir()
-        parent.chmod(_RUNNABLE)
-    return missing
-
-
 def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
     """Record for each name why it may change, or why its demands on the stack may go unmet;
     returns what to tell. Raise `GuardError`, and has written nothing, without a reason or
@@ -292,8 +266,37 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
             command = f"warpfront-guard relax {name} --reason TEXT"
             raise GuardError(f"{name}: a reason is needed: {command}")
         policy = policy_from(policy.relax(name, reason).document())
-        told += _told(name, before, policy, places)
-    write_files({**policy_files(policy, places), **channel_files(policy, places)})
+        if name == "torch":
+            with_it = [name for name in before.pinned() if name != "torch"]
+            still = f"The labels of an image still say {before.holds()}"
+            told += [
+                "torch is no longer protected: pip and uv may bring, replace or remove it,",
+                f"and what goes with it: {', '.join(with_it) or 'nothing'}.",
+                f"{still}: a Dockerfile that does this adds",
+                f"  LABEL {LABELS}.relaxed=torch {LABELS}.torch=VERSION",
+            ]
+        elif policy.is_relaxed("torch"):
+            told.append(f"recorded: {name}. torch is relaxed, so nothing holds it here.")
+        elif name in {**before.pinned(), **before.forbidden(), **before.needed()}:
+            told += [
+                f"{name} is no longer protected: pip and uv may bring, replace or remove it.",
+                f"Still at their versions: {', '.join(policy.pinned()) or 'nothing'}.",
+            ]
+        else:
+            told += [
+                f"recorded: what {name} demands of {policy.holds()} may go unmet. To install it:",
+                f"  uv pip install --override {places.overrides} {name}",
+                "or, with pip, without what it depends on, and then what `pip check` misses:",
+                f"  pip install --no-deps {name}",
+            ]
+    text = policy_text(policy)
+    files: dict[Path, str | bytes] = {places.policy: text}
+    # Without a manifest the policy alone is written: an import names what is lost.
+    with contextlib.suppress(GuardError):
+        manifest = read_manifest(places.manifest)
+        texts = text, places.manifest.read_text("utf-8")
+        files[places.at_import] = made_again(places.at_import, policy, manifest, texts)
+    write_files({**files, **channel_files(policy, places)})
     return told
 
 
@@ -306,27 +309,3 @@ def read_reasons(path: Path) -> dict[str, str]:
     if not isinstance(reasons, dict) or not all(isinstance(why, str) for why in reasons.values()):
         raise GuardError(f"{path}: not names with their reasons")
     return reasons
-
-
-def _told(name: str, before: Policy, policy: Policy, places: Places) -> list[str]:
-    if name == "torch":
-        with_it = [name for name in before.pinned() if name != "torch"]
-        return [
-            "torch is no longer protected: pip and uv may bring, replace or remove it,",
-            f"and what goes with it: {', '.join(with_it) or 'nothing'}.",
-            f"The labels of an image still say {before.holds()}: a Dockerfile that does this adds",
-            f"  LABEL {LABELS}.relaxed=torch {LABELS}.torch=VERSION",
-        ]
-    if policy.is_relaxed("torch"):
-        return [f"recorded: {name}. torch is relaxed, so nothing holds it here."]
-    if name in {**before.pinned(), **before.forbidden(), **before.needed()}:
-        return [
-            f"{name} is no longer protected: pip and uv may bring, replace or remove it.",
-            f"Still at their versions: {', '.join(policy.pinned()) or 'nothing'}.",
-        ]
-    return [
-        f"recorded: what {name} demands of {policy.holds()} may go unmet. To install it:",
-        f"  uv pip install --override {places.overrides} {name}",
-        "or, with pip, without what it depends on, and then what `pip check` misses:",
-        f"  pip install --no-deps {name}",
-    ]

@@ -30,17 +30,13 @@ _OWN = __name__.rpartition(".")[0] + "."
 _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - as above
 
 
-def _packages() -> "frozenset[str]":
-    """Return the sealed packages, and those that must have the right version if they come."""
-    built_in = ("torch", "torchvision", "torchaudio", "triton", "habana_frameworks")
-    try:
-        with open(_HOME + "/guard/packages.txt", encoding="utf-8") as file:  # noqa: PTH123 - as above
-            return frozenset((*built_in, *file.read().split()))
-    except OSError:
-        return frozenset(built_in)
-
-
-WATCHED = _packages()
+# The sealed packages, and those that must have the right version if they come.
+_BUILT_IN = ("torch", "torchvision", "torchaudio", "triton", "habana_frameworks")
+try:
+    with open(_HOME + "/guard/packages.txt", encoding="utf-8") as _file:  # noqa: PTH123 - as above
+        WATCHED = frozenset((*_BUILT_IN, *_file.read().split()))
+except OSError:
+    WATCHED = frozenset(_BUILT_IN)
 # The module is there before any other.
 _EXTERNAL = sys.modules["_frozen_importlib_external"]
 # The variables as this process got them, for `verify`: they are put back before it can look.
@@ -88,10 +84,10 @@ class WatchedLoader(WrappedLoader):
         _executed.add(name)
         fast = _fast_path(name)
         if not fast.look_at(name, spec, _HOME, self._early):
-            _watch(name).look_at(name, spec, home=_HOME, early=self._early)
+            _part(name, "watch").look_at(name, spec, home=_HOME, early=self._early)
         self._real.exec_module(module)
         if not fast.look_after(name, _HOME):
-            _watch(name).look_after(name, home=_HOME)
+            _part(name, "watch").look_after(name, home=_HOME)
 
 
 class JudgedLoader(WrappedLoader):
@@ -102,7 +98,7 @@ class JudgedLoader(WrappedLoader):
     def _judge(self, spec: "Any") -> None:
         """Judge the package, and leave no trace. Raise `ImportError` if it is not as sealed."""
         spec.loader = self._real
-        _watch(spec.name).judge(spec, home=_HOME)
+        _part(spec.name, "watch").judge(spec, home=_HOME)
 
     def create_module(self, spec: "Any") -> "Any":
         self._judge(spec)
@@ -117,7 +113,7 @@ class JudgedLoader(WrappedLoader):
         """Reached by `python -m`."""
         if hasattr(self._real, "path"):
             spec = _EXTERNAL.spec_from_file_location(name, self._real.path, loader=self._real)
-            _watch(name).judge(spec, home=_HOME)
+            _part(name, "watch").judge(spec, home=_HOME)
         return self._real.get_code(name)
 
 
@@ -138,8 +134,10 @@ class Watcher:
                 spec.loader = JudgedLoader(spec.loader)
             return spec
         if name.startswith(_OWN):
-            return _own_module(name)
-        if name == _PIP:
+            file = _FOLDER + "/" + name[len(_OWN) :] + ".py"
+            if os.path.exists(file):  # noqa: PTH110 - as above
+                return _EXTERNAL.spec_from_file_location(name, file, loader=OwnLoader(name, file))
+        elif name == _PIP:
             _with_pip("listen_to_pip", _HOME + "/guard")
         elif name == _PIP_CANDIDATES:
             spec = self._found(name, path, target)
@@ -153,7 +151,7 @@ class Watcher:
         if spec is None and _fast_path(name).is_absent(name, _HOME):
             return None
         if spec is None or not hasattr(spec.loader, "exec_module"):
-            return _watch(name).instead_of(name, spec, home=_HOME)
+            return _part(name, "watch").instead_of(name, spec, home=_HOME)
         # Now: once it is in sys.modules, other threads may import what is below it.
         early = [module for module in [*sys.modules] if module.startswith(name + ".")]
         early += [name] if name in planted else []
@@ -181,13 +179,6 @@ class OwnLoader(_EXTERNAL.SourceFileLoader):  # type: ignore[name-defined,misc]
             sys.pycache_prefix = prefix
 
 
-def _own_module(name: str) -> "Any":
-    file = _FOLDER + "/" + name[len(_OWN) :] + ".py"
-    if not os.path.exists(file):  # noqa: PTH110 - as above
-        return None
-    return _EXTERNAL.spec_from_file_location(name, file, loader=OwnLoader(name, file))
-
-
 _fast: "Any" = None
 
 
@@ -197,11 +188,6 @@ def _fast_path(name: str) -> "Any":
     if _fast is None:
         _fast = _part(name, "fast_path")
     return _fast
-
-
-def _watch(name: str) -> "Any":
-    """Return the module `watch`, for what `fast_path` does not vouch for."""
-    return _part(name, "watch")
 
 
 def _part(name: str, part: str) -> "Any":
@@ -257,16 +243,11 @@ def start(packages: str = "") -> None:
     finders: list[object] = [*sys.meta_path]
     foreign = [finder for finder in finders if not isinstance(finder, Watcher)]
     sys.meta_path[:] = [Watcher(), *foreign]  # type: ignore[list-item]
-    _provide_for_user()
-
-
-def _provide_for_user() -> None:
-    """Provide a home for the user. An error with it does not stop the watch."""
     try:
         from .user_environment import provide  # noqa: PLC0415
 
         sentence = provide(os.environ, os.getuid())
-    except Exception as error:  # noqa: BLE001 - as the docstring has it
+    except Exception as error:  # noqa: BLE001 - it does not stop the watch
         sentence = f"no home for uid {os.getuid()}: {error}"
     if sentence and sys.stderr is not None:
         print(f"warpfront guard: {sentence}", file=sys.stderr)

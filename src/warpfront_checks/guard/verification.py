@@ -7,7 +7,7 @@ import re
 import site
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -19,8 +19,7 @@ from .channels import channel_findings
 from .fast_path import NAME, mapped
 from .imports import Start, import_findings
 from .interpreter import interpreter_problems
-from .intruders import plugins, shadows
-from .loading import other_guards
+from .intruders import other_guards, plugins, shadows
 from .manifest import (
     SUFFIXES,
     Manifest,
@@ -30,8 +29,7 @@ from .manifest import (
     strays,
     written_since,
 )
-from .measuring import Installed, differences, installed, recorded_paths, versions_of
-from .needs import need_problems
+from .measuring import Installed, differences, installed, need_problems, recorded_paths, versions_of
 from .places import Places
 from .policy import GuardError, Policy, Problems, read_policy
 from .sealing import program_text
@@ -168,19 +166,17 @@ def _shadow_problems(policy: Policy, manifest: Manifest) -> Problems:
     """
     location = os.path.realpath(manifest.location)
     user = os.path.realpath(site.getusersitepackages())
-    for place in dict.fromkeys((*_before(location), user)):
+    before: list[str] = []
+    for entry in (os.getcwd(), *sys.path):  # noqa: PTH109 - as the path has it
+        place = os.path.realpath(entry or ".")
+        if place == location and entry in sys.path:
+            break
+        before.append(place)
+    for place in dict.fromkeys((*before, user)):
         for package, name in sorted(manifest.packages().items()):
             if not policy.is_relaxed(name) and _holds(place, package):
                 where = "is a user's folder" if place == user else "is on the path too"
                 yield f"{place}/{package}", f"{place} {where}"
-
-
-def _before(location: str) -> Iterator[str]:
-    for entry in (os.getcwd(), *sys.path):  # noqa: PTH109 - as the path has it
-        place = os.path.realpath(entry or ".")
-        if place == location and entry in sys.path:
-            return
-        yield place
 
 
 def _holds(place: str, package: str) -> bool:
@@ -251,25 +247,22 @@ def traced_shadows(
     loader = next((path for path in mapped() if "/ld-" in path or "/ld.so" in path), None)
     for path in manifest.files.get("torch", ()):
         if loader and path.startswith("torch/_C.") and path.endswith(".so"):
-            loaded = _traced(loader, f"{manifest.location}/{path}", environment)
+            try:
+                completed = subprocess.run(
+                    [loader, f"{manifest.location}/{path}"],
+                    env={**environment, "LD_TRACE_LOADED_OBJECTS": "1"},
+                    capture_output=True,
+                    text=True,
+                    errors="surrogateescape",
+                    timeout=_SECONDS,
+                    check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired):
+                continue
+            loaded = [
+                os.path.realpath(match["path"]) for match in _TRACED.finditer(completed.stdout)
+            ]
             yield from shadows(sealed, loaded, environment) if loaded else ()
-
-
-def _traced(loader: str, library: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the files that the dynamic loader would map for a library; nothing if it fails."""
-    try:
-        completed = subprocess.run(
-            [loader, library],
-            env={**environment, "LD_TRACE_LOADED_OBJECTS": "1"},
-            capture_output=True,
-            text=True,
-            errors="surrogateescape",
-            timeout=_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [os.path.realpath(match["path"]) for match in _TRACED.finditer(completed.stdout)]
 
 
 def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Problems:
@@ -297,22 +290,18 @@ def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Problems
         sealed = program_text(places, first.removeprefix("#!"), module).encode()
         if content != sealed and not (content is None and name == "uv"):
             yield str(program), "not the program that the seal wrote"
-    yield from _code_problems(folder)
-
-
-def _code_problems(folder: Path) -> Problems:
-    """Return the files that Python could load and that are neither a source nor its byte code."""
-    for path in sorted(folder.rglob("*")):
-        cached = path.parent.name == "__pycache__"
-        source = path.parent.parent / f"{path.name.partition('.')[0]}.py"
-        level = level_of(path.name) if cached else None
-        if path.is_symlink() or (path.is_dir() and path != folder / "__pycache__"):
-            yield str(path), "added to the guard"
+    # Files that Python could load and that are neither a source nor its byte code.
+    for file in sorted(folder.rglob("*")):
+        cached = file.parent.name == "__pycache__"
+        source = file.parent.parent / f"{file.name.partition('.')[0]}.py"
+        level = level_of(file.name) if cached else None
+        if file.is_symlink() or (file.is_dir() and file != folder / "__pycache__"):
+            yield str(file), "added to the guard"
         elif level is not None and source.is_file():
-            if is_foreign(str(path), str(source), "", level):
-                yield str(path), "byte code of another source"
-        elif path.name.endswith(SUFFIXES) and not path.name.endswith(".py") and not cached:
-            yield str(path), "added to the guard"
+            if is_foreign(str(file), str(source), "", level):
+                yield str(file), "byte code of another source"
+        elif file.name.endswith(SUFFIXES) and not file.name.endswith(".py") and not cached:
+            yield str(file), "added to the guard"
 
 
 def _bytes(path: Path) -> bytes | None:

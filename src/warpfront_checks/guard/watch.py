@@ -12,10 +12,9 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from . import startup
-from .fast_path import NAME, imported, mapped, metadata_in, name_and_version, vouched
+from .fast_path import GROUPS, NAME, imported, mapped, metadata_in, name_and_version, vouched
 from .interpreter import interpreter_problems
-from .intruders import is_loaded_by, plugins, shadows
-from .loading import other_guards
+from .intruders import other_guards, plugins, shadows
 from .machinery import machinery_problems, replaced_builtins
 from .manifest import Manifest
 from .origins import Stack, read_stack
@@ -147,7 +146,16 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
     policy, manifest = stack.policy, stack.manifest
     building = spec is not None and _ISOLATED in (spec.origin or "")
     if _is_elsewhere(manifest) and not building:
-        _tell_of_another(name, spec, policy, manifest)
+        # A torch of a user's own environment is the user's to have: reported, and not refused.
+        sealed = manifest.versions.get(manifest.packages().get(name, ""))
+        if spec is None or not spec.origin or sealed is None or policy.is_relaxed(name):
+            return ""
+        version = _version_beside(name, spec.origin)
+        if version != sealed:
+            _say(
+                f"{name} {version} of {sys.prefix} is not this image's {name} {sealed}"
+                f" in {manifest.location}, which this environment does not see"
+            )
         return ""
     problems = list(import_problems(name, spec, stack))
     if not policy.is_relaxed(name):
@@ -170,21 +178,6 @@ def _is_elsewhere(manifest: Manifest) -> bool:
     """Return whether this is a user's own environment, which does not see the image's packages."""
     location = os.path.realpath(manifest.location)
     return all(os.path.realpath(entry) != location for entry in sys.path)
-
-
-def _tell_of_another(
-    name: str, spec: ModuleSpec | None, policy: Policy, manifest: Manifest
-) -> None:
-    """Report a torch of a user's own environment, which is the user's to have: not refused."""
-    sealed = manifest.versions.get(manifest.packages().get(name, ""))
-    if spec is None or not spec.origin or sealed is None or policy.is_relaxed(name):
-        return
-    version = _version_beside(name, spec.origin)
-    if version != sealed:
-        _say(
-            f"{name} {version} of {sys.prefix} is not this image's {name} {sealed}"
-            f" in {manifest.location}, which this environment does not see"
-        )
 
 
 def _version_beside(name: str, origin: str) -> str:
@@ -222,8 +215,18 @@ def import_problems(name: str, spec: ModuleSpec | None, stack: Stack) -> Iterato
     elif problem:
         yield problem
     yield from _version_problems(stack)
-    yield from _file_problems(packages[name], stack)
-    yield from _intruder_problems(name, policy, manifest)
+    names = {*stack.names()} - _seen | {packages[name]}
+    changed = list(stack.file_problems(names))
+    if not changed:
+        _seen.update(names)
+    yield from _shortened(changed)
+    is_off = name == "torch" and os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"
+    for distribution, group, folder in plugins(policy, manifest):
+        if GROUPS[group] == name and not is_off:
+            yield (
+                f"{distribution} has it load its own code ({group} in {folder}): if that is meant,"
+                f" `warpfront-guard relax {distribution} --reason TEXT`"
+            )
     yield from _interpreter_problems(stack)
 
 
@@ -242,24 +245,6 @@ def _interpreter_problems(stack: Stack) -> Iterator[str]:
         _say(f"{', '.join(late)} was replaced since Python started")
     if not problems:
         _seen.add("interpreter")
-
-
-def _intruder_problems(name: str, policy: Policy, manifest: Manifest) -> Iterator[str]:
-    """Yield code of others that would run as part of the package, which loads it by itself."""
-    for distribution, group, folder in plugins(policy, manifest):
-        if is_loaded_by(group, name, os.environ):
-            yield (
-                f"{distribution} has it load its own code ({group} in {folder}): if that is meant,"
-                f" `warpfront-guard relax {distribution} --reason TEXT`"
-            )
-
-
-def _file_problems(distribution: str, stack: Stack) -> Iterator[str]:
-    names = {*stack.names()} - _seen | {distribution}
-    changed = list(stack.file_problems(names))
-    if not changed:
-        _seen.update(names)
-    yield from _shortened(changed)
 
 
 def _shortened(lines: list[str]) -> list[str]:

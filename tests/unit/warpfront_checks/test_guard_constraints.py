@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from guarded import cpu_policy, rocm_policy
+from guarded import cpu_policy, places_below, rocm_policy
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront_checks.guard.channels import (
+    channel_files,
     constraint_lines,
-    constraints_text,
-    overrides_text,
     requirement,
     uv_settings,
 )
@@ -52,15 +53,18 @@ def test_a_relaxed_name_is_left_out(name: str) -> None:
     assert len(left) == len(constraint_lines(rocm_policy())) - 1
 
 
-def test_every_line_is_a_requirement_without_a_hash() -> None:
-    text = constraints_text(rocm_policy())
+def test_every_line_is_a_requirement_without_a_hash(tmp_path: Path) -> None:
+    places = places_below(tmp_path)
+    text = channel_files(rocm_policy(), places)[places.constraints]
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert [str(Requirement(line)) for line in lines] == lines
     assert "--hash" not in text
 
 
-def test_overrides_hold_pins_alone() -> None:
-    assert [line for line in overrides_text(cpu_policy()).splitlines() if line[0] != "#"] == [
+def test_overrides_hold_pins_alone(tmp_path: Path) -> None:
+    places = places_below(tmp_path)
+    text = channel_files(cpu_policy(), places)[places.overrides]
+    assert [line for line in text.splitlines() if line[0] != "#"] == [
         "torch==2.13.0+cpu",
         "torchaudio==2.11.0+cpu",
         "torchvision==0.28.0+cpu",

@@ -11,7 +11,7 @@ import pytest
 from guarded import TORCH, VISION, cpu_policy, findings, install, places_below, remove
 from packaging.requirements import Requirement
 
-from warpfront_checks.guard.channels import constraint_lines, needs_text
+from warpfront_checks.guard.channels import constraint_lines
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import read_policy
 from warpfront_checks.guard.sealing import relax, seal
@@ -58,7 +58,7 @@ def test_what_the_stack_needs_is_held_within_what_it_accepts(places: Places) -> 
         "typing-extensions": ">=4.10.0",
         "wheel": ">=0.40",
     }
-    lines = needs_text(policy).splitlines()[1:]
+    lines = places.needs.read_text().splitlines()[1:]
     assert "wheel>=0.40" not in lines
     assert {"pillow!=8.3,>=5.3", "sympy>=1.13.3", "typing-extensions>=4.10.0"} <= set(lines)
     assert [str(Requirement(line)) for line in lines] == lines
