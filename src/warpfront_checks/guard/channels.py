@@ -102,9 +102,18 @@ def channel_files(policy: Policy, places: Places) -> dict[Path, str]:
         pip_text = with_constraint(_theirs(pip_conf), str(places.constraints))
     except GuardError as error:
         raise GuardError(f"{pip_conf}: {error}") from None
+    uv_conf = places.uv_configuration
+    theirs = _without_block(_theirs(uv_conf))
+    for key in uv_settings(policy):
+        if any(line.split("=")[0].strip(" \t\"'") == key for line in theirs.splitlines()):
+            raise GuardError(
+                f"{uv_conf} already sets {key}, which TOML allows once: take it out of the base,"
+                " and keep its lines in a file of constraints that UV_CONSTRAINT names"
+            )
     files = {
         pip_conf: pip_text,
-        places.uv_configuration: _uv_configuration(policy, places.uv_configuration),
+        # Ours first: keys of TOML's root table come before all tables.
+        uv_conf: _uv_block(policy) + theirs,
         **_own_files(policy, places),
     }
     if places.sitecustomize:
@@ -208,18 +217,6 @@ def _uv_block(policy: Policy) -> str:
         f"{name} = {json.dumps(values, indent=4)}\n" for name, values in uv_settings(policy).items()
     )
     return f"{_BEGIN}\n{settings}{_END}\n"
-
-
-def _uv_configuration(policy: Policy, path: Path) -> str:
-    """Ours first: keys of TOML's root table come before all tables."""
-    theirs = _without_block(_theirs(path))
-    for key in uv_settings(policy):
-        if any(line.split("=")[0].strip(" \t\"'") == key for line in theirs.splitlines()):
-            raise GuardError(
-                f"{path} already sets {key}, which TOML allows once: take it out of the base, and"
-                " keep its lines in a file of constraints that UV_CONSTRAINT names"
-            )
-    return _uv_block(policy) + theirs
 
 
 def _without_block(text: str) -> str:

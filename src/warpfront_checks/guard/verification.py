@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import site
@@ -60,10 +61,19 @@ def verify(
         changed = size_differences(manifest, names)
     else:
         changed = differences(manifest, names, doubted=written_since(since))
+    plugged = (
+        (name, f"{group} in {folder}: an import loads it")
+        for name, group, folder in plugins(policy, manifest)
+    )
+    forbidden = (
+        (name, f"{version} is installed, and must not be ({why})")
+        for name, why in policy.forbidden().items()
+        for version in versions_of(distributions, name)
+    )
     examined: list[tuple[str, Iterable[tuple[str, str]]]] = [
         ("channel", channel_findings(policy, places, environment)),
         ("distribution", _version_problems(policy, manifest, distributions)),
-        ("forbidden", _forbidden_problems(policy, distributions)),
+        ("forbidden", forbidden),
         ("needs", need_problems(policy, distributions, names)),
         ("file", changed),
         ("distribution", relaxed_problems(policy, distributions, manifest.location)),
@@ -71,21 +81,15 @@ def verify(
         ("guard", own_problems(places, policy, manifest)),
         ("interpreter", _interpreter_problems(places)),
         ("library", traced_shadows(manifest, names, environment)),
-        (
-            "plugin",
-            (
-                (name, f"{group} in {folder}: an import loads it")
-                for name, group, folder in plugins(policy, manifest)
-            ),
-        ),
+        ("plugin", plugged),
     ]
     if start is not None:
         examined.append(("import", import_findings(start, manifest.packages())))
     if depth != "quick":
-        owners = _other_owners(manifest, distributions)
+        stray, owner = _foreign_files(names, manifest, distributions)
         examined += [
-            ("stray", _stray_problems(names, manifest, owners)),
-            ("owner", _owner_problems(names, manifest, owners)),
+            ("stray", stray),
+            ("owner", owner),
             ("file", bytecode_findings(manifest, places.bytecode, since)),
         ]
     return [
@@ -115,48 +119,35 @@ def _version_problems(policy: Policy, manifest: Manifest, distributions: Install
                 yield name, f"{version} is installed; with {policy.holds()} goes {fitting}"
 
 
-def _forbidden_problems(policy: Policy, distributions: Installed) -> Problems:
-    for name, why in policy.forbidden().items():
-        for version in versions_of(distributions, name):
-            yield name, f"{version} is installed, and must not be ({why})"
-
-
-def _stray_problems(
-    names: Iterable[str], manifest: Manifest, owners: Mapping[str, str]
-) -> Problems:
+def _foreign_files(
+    names: Iterable[str], manifest: Manifest, there: Installed
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return (path, fault) of files next to the sealed ones, and (distribution, fault) of those
+    whose removal would delete sealed files. Owners are unprotected, and list a file in RECORD.
+    """
+    owners: dict[str, str] = {}
+    for name, distributions in there.items():
+        for distribution in distributions:
+            if manifest.versions.get(name) != distribution.version:
+                # Without a readable RECORD its files are unknown, so they count as strays.
+                with contextlib.suppress(GuardError):
+                    paths = recorded_paths(distribution, manifest.location)
+                    owners |= dict.fromkeys(paths, f"{name} {distribution.version}")
+    stray: list[tuple[str, str]] = []
     folders = manifest.folders().items()
     shared = tuple(f"{folder}/" for folder, owning in folders if len(owning) > 1)
     for path in strays(manifest, names):
         if path not in owners or not path.startswith(shared):
             file = manifest.location / path
             link = f", a link to {file.readlink()}" if file.is_symlink() else ""
-            yield path, f"added by {owners.get(path, 'nobody')}{link}"
-
-
-def _owner_problems(
-    names: Iterable[str], manifest: Manifest, owners: Mapping[str, str]
-) -> Problems:
-    """Yield distributions whose removal would delete sealed files."""
+            stray.append((path, f"added by {owners.get(path, 'nobody')}{link}"))
     owned: dict[str, list[str]] = {}
     for path in sorted({path for name in names for path in manifest.files[name]} & {*owners}):
         owned.setdefault(owners[path], []).append(path)
-    for owner, paths in sorted(owned.items()):
-        yield owner, f"owns {len(paths)} of the sealed files too, {paths[0]} among them"
-
-
-def _other_owners(manifest: Manifest, there: Installed) -> dict[str, str]:
-    """Return path -> the unprotected distribution (`name version`) whose RECORD lists it."""
-    owners: dict[str, str] = {}
-    for name, distributions in there.items():
-        for distribution in distributions:
-            if manifest.versions.get(name) == distribution.version:
-                continue
-            try:
-                paths = recorded_paths(distribution, manifest.location)
-            except GuardError:  # its files are unknown, so they count as strays
-                continue
-            owners |= dict.fromkeys(paths, f"{name} {distribution.version}")
-    return owners
+    return stray, [
+        (owner, f"owns {len(paths)} of the sealed files too, {paths[0]} among them")
+        for owner, paths in sorted(owned.items())
+    ]
 
 
 def _shadow_problems(policy: Policy, manifest: Manifest) -> Problems:

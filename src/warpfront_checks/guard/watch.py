@@ -164,7 +164,19 @@ def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequenc
         _libraries.update(stack.document["libraries"])
         if _is_guarded(name, stack):
             _guarded[name] = stack
-    _tell_of_needs(stack)
+    # Most of torch runs without sympy, so needs that the stack cannot work with are only reported.
+    needed, met = stack.policy.needed(), stack.document["met"]
+    # One may be there twice: conda does not remove the metadata of files that it overwrites.
+    folders = metadata_in(str(stack.manifest.location))
+    for need, version in map(name_and_version, folders):
+        if need not in needed or met.get(need) == version:
+            continue
+        from .requires_dist import meets  # noqa: PLC0415 - slow to load
+
+        words = f"{need} {version} was installed; {policy.holds()} needs {need}{needed[need]}"
+        if words not in _told and not meets(need + needed[need], version, unknown=True):
+            _told.add(words)
+            _say(words)
     return _refusal(name, problems, policy.holds()) if problems else ""
 
 
@@ -250,22 +262,6 @@ def _interpreter_problems(stack: Stack) -> Iterator[str]:
 def _shortened(lines: list[str]) -> list[str]:
     more = len(lines) - _SHOWN
     return [*lines[:_SHOWN], *([f"and {more} more files"] if more > 0 else [])]
-
-
-def _tell_of_needs(stack: Stack) -> None:
-    """Report needs that the stack cannot work with; most of torch runs without sympy."""
-    policy, needed, met = stack.policy, stack.policy.needed(), stack.document["met"]
-    # One may be there twice: conda does not remove the metadata of files that it overwrites.
-    folders = metadata_in(str(stack.manifest.location))
-    for name, version in map(name_and_version, folders):
-        if name not in needed or met.get(name) == version:
-            continue
-        from .requires_dist import meets  # noqa: PLC0415 - slow to load
-
-        words = f"{name} {version} was installed; {policy.holds()} needs {name}{needed[name]}"
-        if words not in _told and not meets(name + needed[name], version, unknown=True):
-            _told.add(words)
-            _say(words)
 
 
 def _external_problems(name: str, policy: Policy) -> Iterator[str]:
