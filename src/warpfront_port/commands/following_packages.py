@@ -75,15 +75,25 @@ class Following(ProjectLines):
         return replace(followed, unknown=unknown, notes=tuple(notes))
 
     def _breaches(self) -> StackBreaches:
-        offered, unknown = self._with_candidates(self.rehearsed())
+        # Without the lines that no source has a version for.
+        lines = self.rehearsed()
+        outside = [line for line in lines if _name(line) not in self.stack.stack.versions]
+
+        def why(line: str) -> str:
+            return why_no_candidate(Requirement(line), self.index.versions(_name(line)))
+
+        with ThreadPoolExecutor(MOST_REQUESTS) as pool:
+            reasons = dict(zip(outside, pool.map(why, outside), strict=True))
+        offered = tuple(line for line in lines if not reasons.get(line))
+        unknown = [f"{self._left_out(line)}: {text}" for line, text in reasons.items() if text]
         # No installer keeps a vendor's pre-release in a base: the stack is excluded at once.
         versions = map(Version, self.stack.stack.versions.values())
         is_in_base = any(version.is_prerelease for version in versions)
         outcome = self._tried(offered) if not is_in_base else Contradiction(explanation="")
         left_out: Lines = ()
         if isinstance(outcome, Contradiction):
-            left_out, reasons = self._culprits_of(offered)
-            unknown += reasons
+            left_out, contradictions = self._culprits_of(offered)
+            unknown += contradictions
             offered = tuple(line for line in offered if line not in left_out)
             if left_out and not is_in_base:
                 outcome = self._tried(offered)
@@ -126,18 +136,6 @@ class Following(ProjectLines):
             index_url=self.index.url,
             cache=self.index.cache,
         )
-
-    def _with_candidates(self, lines: Lines) -> tuple[Lines, list[str]]:
-        """Return the lines without those that no source has a version for, and why not."""
-        outside = [line for line in lines if _name(line) not in self.stack.stack.versions]
-
-        def why(line: str) -> str:
-            return why_no_candidate(Requirement(line), self.index.versions(_name(line)))
-
-        with ThreadPoolExecutor(MOST_REQUESTS) as pool:
-            reasons = dict(zip(outside, pool.map(why, outside), strict=True))
-        accepted = tuple(line for line in lines if not reasons.get(line))
-        return accepted, [f"{self._left_out(line)}: {why}" for line, why in reasons.items() if why]
 
     def _culprits_of(self, lines: Lines) -> tuple[Lines, list[str]]:
         """Return the lines that keep the rest from being met without the stack, and why."""

@@ -27,13 +27,12 @@ from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront_port.commands.following_packages import Following, fitting_texts
 from warpfront_port.commands.project_files import read_files, read_source
 from warpfront_port.preflight import findings
-from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements, Parts, chosen
+from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements, Part, chosen
 from warpfront_port.preflight.effects import breach_of, joint_breaches, line_to_write
 from warpfront_port.preflight.findings import Breach, Found, LineBreach, Preflight
+from warpfront_port.preflight.following import StackBreaches
 from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.preflight.stacks import CellStack, stacks_of
-
-_WHOLE = Parts()
 
 
 def preflight(
@@ -43,7 +42,7 @@ def preflight(
     *,
     repo: Path,
     files: tuple[str, ...] = (),
-    parts: Parts = _WHOLE,
+    parts: tuple[tuple[Part, str], ...] = (),
     offline: bool = False,
 ) -> Preflight:
     """Return the requirements in `files` of `repo` that some of the selected cells do not meet.
@@ -138,14 +137,7 @@ def examine(
             with ThreadPoolExecutor(3) as pool:
                 results = pool.map(lambda stack: each(stack=stack).breaches(), stacks)
             followed = dict(zip((stack.title for stack in stacks), results, strict=True))
-        titles_by_text = defaultdict[str, list[str]](list)
-        for title, followed_packages in followed.items():
-            for text in followed_packages.unknown:
-                titles_by_text[text].append(title)
-        unknown += [
-            text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
-            for text, titles in titles_by_text.items()
-        ]
+        unknown += _unfollowed(followed, stacks)
         notes += [text for packages in followed.values() for text in packages.notes]
         for stack in stacks:
             for requirement, breach in followed[stack.title].breaches:
@@ -163,6 +155,18 @@ def examine(
 def stacks_in(inputs: CellInputs) -> tuple[CellStack, ...]:
     """Return the torch stacks of the selected cells, with the versions in their locks."""
     return stacks_of(inputs.cells, inputs.locks, compat.packaged())
+
+
+def _unfollowed(followed: Mapping[str, StackBreaches], stacks: tuple[CellStack, ...]) -> list[str]:
+    """Return the reasons for packages that were not followed, each with its stacks."""
+    titles_by_text = defaultdict[str, list[str]](list)
+    for title, followed_packages in followed.items():
+        for text in followed_packages.unknown:
+            titles_by_text[text].append(title)
+    return [
+        text if len(titles) == len(stacks) else f"{text} [{'; '.join(titles)}]"
+        for text, titles in titles_by_text.items()
+    ]
 
 
 def _findings(breaches: Found, stacks: tuple[CellStack, ...]) -> Iterator[LineBreach]:

@@ -50,14 +50,8 @@ _WORTH_SAYING = 500
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _FileResult:
-    """A file that was scanned, or the reason why it was not."""
-
-    path: str
-    lines: int = 0
-    judged: Judged | None = None
-    unread: UnreadFile | None = None
+_FileResult = tuple[str, Judged | UnreadFile]
+"""The path of a file, and its findings or the reason why it was not scanned."""
 
 
 class _TookTooLongError(Exception):
@@ -94,15 +88,16 @@ def scan_tree(
         context=context,
         before=str(before.absolute()) if before else "",
     )
-    results = sorted(_results(root, files, scope, processes, progress), key=lambda r: r.path)
-    judged = [result.judged for result in results if result.judged is not None]
+    results = dict(sorted(_results(root, files, scope, processes, progress), key=lambda r: r[0]))
+    judged = {path: result for path, result in results.items() if isinstance(result, Judged)}
+    unread = [result for result in results.values() if isinstance(result, UnreadFile)]
     return Scan(
         target=target.name,
-        findings=tuple(finding for result in judged for finding in result.findings),
-        unread=tuple(sorted((*tree.unread, *(r.unread for r in results if r.unread is not None)))),
+        findings=tuple(finding for result in judged.values() for finding in result.findings),
+        unread=tuple(sorted((*tree.unread, *unread))),
         files=len(judged),
-        lines=sum(result.lines for result in results),
-        suppressed=sum(result.suppressed for result in judged),
+        lines=sum(texts.get(path, "").count("\n") + 1 for path in judged),
+        suppressed=sum(result.suppressed for result in judged.values()),
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
@@ -196,7 +191,8 @@ def _over_processes(
             try:
                 yield pool.submit(_scan_chunk, root, [file]).result()
             except BrokenProcessPool:
-                yield [_unread_result(file, "its scan ended the process that did it")]
+                reason = "its scan ended the process that did it"
+                yield [(file.path, UnreadFile(path=file.path, reason=reason))]
 
 
 def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
@@ -240,7 +236,7 @@ def _scan_chunk(root: Path, files: Iterable[TreeFile]) -> list[_FileResult]:
 def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
     text = read_text(root, file)
     if isinstance(text, UnreadFile):
-        return _FileResult(path=file.path, unread=text)
+        return file.path, text
     source = SourceText(path=PurePosixPath(file.path), text=text)
     before = None
     if scope.before and (Path(scope.before) / file.path).is_file():
@@ -249,14 +245,10 @@ def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:
             before = SourceText(path=source.path, text=earlier)
     try:
         with _limited(SECONDS_PER_FILE):
-            judged = scan_source(source, scope, before)
+            return file.path, scan_source(source, scope, before)
     except _TookTooLongError:
-        return _unread_result(file, f"its scan took longer than {SECONDS_PER_FILE:.0f} s")
-    return _FileResult(path=file.path, lines=text.count("\n") + 1, judged=judged)
-
-
-def _unread_result(file: TreeFile, reason: str) -> _FileResult:
-    return _FileResult(path=file.path, unread=UnreadFile(path=file.path, reason=reason))
+        reason = f"its scan took longer than {SECONDS_PER_FILE:.0f} s"
+        return file.path, UnreadFile(path=file.path, reason=reason)
 
 
 @contextmanager

@@ -67,8 +67,18 @@ def with_compiler(
     if not units or request.where == "none" or not request.target.startswith("gfx"):
         return scan
     document = None
-    if request.where in ("auto", "host"):
-        document = _on_host(units, scan, request, watch)
+    # No other clang++ could know HIP.
+    has_hip = shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()
+    if has_hip and request.where in ("auto", "host"):
+        root, cache = str(request.root.resolve()), str(cache_folder() / "syntax")
+        with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
+            job, results = Path(folder) / "job.json", Path(folder) / "results.json"
+            write_json(job, _job(units, scan, request, root, cache))
+            argv = (sys.executable, str(syntax_job.__file__), str(job), str(results))
+            watch.step("compile", f"{counted(len(units), 'source')} on this machine")
+            stream(Command(argv=argv), lambda line: watch.step("compile", line))
+            watch.step("compile", "")
+            document = _read(results, root)
     if document is None and request.where in ("auto", "matrix") and workspace is not None:
         place = _place_of(request, workspace, watch)
         if place is not None:
@@ -113,24 +123,6 @@ def _job(
         "seconds": request.seconds,
         "cache": cache,
     }
-
-
-def _on_host(
-    units: list[str], scan: Scan, request: SyntaxRequest, watch: Watch
-) -> dict[str, object] | None:
-    """Run the passes on this machine; None where it has no clang++ that could know HIP."""
-    if not (shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()):
-        return None
-    root = str(request.root.resolve())
-    cache = str(cache_folder() / "syntax")
-    with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
-        job, results = Path(folder) / "job.json", Path(folder) / "results.json"
-        write_json(job, _job(units, scan, request, root, cache))
-        argv = (sys.executable, str(syntax_job.__file__), str(job), str(results))
-        watch.step("compile", f"{counted(len(units), 'source')} on this machine")
-        stream(Command(argv=argv), lambda line: watch.step("compile", line))
-        watch.step("compile", "")
-        return _read(results, root)
 
 
 def _read(results: Path, root: str) -> dict[str, object] | None:

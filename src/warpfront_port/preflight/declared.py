@@ -161,20 +161,9 @@ def check_text(text: str, *, path: str) -> None:
             raise InputError(f"{path}:{number}: a NUL character: this is not a text file")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The extras and groups that the user asks for."""
-
-    extras: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-
-    @property
-    def named(self) -> tuple[tuple[Part, str], ...]:
-        extras = ((Part.EXTRA, name) for name in self.extras)
-        return (*extras, *((Part.GROUP, name) for name in self.groups))
-
-
-def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequirements, ...]:
+def chosen(
+    files: Iterable[FileRequirements], parts: tuple[tuple[Part, str], ...]
+) -> tuple[FileRequirements, ...]:
     """Return the files with the lines of these parts as installed, and of the parts that they
     include. Raise `InputError` for a name that the project does not have.
     """
@@ -182,7 +171,7 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
     declared = (line for file in files for line in file.declared if line.group)
     groups = {(line.part, line.group) for line in declared}
     groups |= {place[:2] for file in files for place in file.nested}
-    for part, name in parts.named:
+    for part, name in parts:
         if _key((part, name)) not in map(_key, groups):
             names = ", ".join(sorted(name for of, name in groups if of is part)) or "none"
             message = f"{part} {name}: the project has none of this name"
@@ -190,7 +179,7 @@ def chosen(files: Iterable[FileRequirements], parts: Parts) -> tuple[FileRequire
     with_parts: list[FileRequirements] = []
     for file in files:
         # A line that is always installed may demand an extra of the project itself: `name[extra]`.
-        keys = {_key(place) for place in (*parts.named, *file.asked_for, (Part.EXTRA, ""))}
+        keys = {_key(place) for place in (*parts, *file.asked_for, (Part.EXTRA, ""))}
         grows = True
         while grows:
             more = {_key(n[2:]) for n in file.nested if _key(n[:2]) in keys}

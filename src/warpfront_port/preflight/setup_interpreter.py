@@ -270,7 +270,10 @@ class SetupInterpreter:
 
     def _do_try(self, node: ast.Try) -> None:
         handlers = [handler.body for handler in node.handlers]
-        if any(map(_may_fail, node.body)):
+        names = [a.name for n in node.body if isinstance(n, ast.Import) for a in n.names]
+        names += [n.module or "" for n in node.body if isinstance(n, ast.ImportFrom)]
+        # A module of these may be missing when setup.py runs.
+        if any(name.partition(".")[0] not in _THERE for name in names):
             self._both(node.lineno, [*node.body, *node.orelse], *handlers)
         else:
             self._block([*node.body, *node.orelse])
@@ -501,16 +504,16 @@ class SetupInterpreter:
     def _of_call(self, node: ast.Call) -> Any:
         name = self._dotted(node.func)
         if name.rpartition(".")[2] == "setup":
-            call: dict[str, tuple[Any, int]] = {}
+            setup: dict[str, tuple[Any, int]] = {}
             for keyword in node.keywords:
                 value, line = self._of(keyword.value), keyword.value.lineno
                 if keyword.arg is not None:
-                    call[keyword.arg] = value, line
+                    setup[keyword.arg] = value, line
                 elif isinstance(value, dict) and UNKNOWN not in value:
-                    call |= {str(name): (argument, line) for name, argument in value.items()}
+                    setup |= {str(name): (argument, line) for name, argument in value.items()}
                 else:
-                    call["**"] = UNKNOWN, line
-            self.calls.append(call)
+                    setup["**"] = UNKNOWN, line
+            self.calls.append(setup)
             return None
         arguments = self._of_list(ast.List(elts=node.args))
         keywords = {keyword.arg or "**": self._of(keyword.value) for keyword in node.keywords}
@@ -609,13 +612,6 @@ class SetupInterpreter:
             self._names, self._conditions = caller, conditions
         is_generator = any(isinstance(child, ast.Yield | ast.YieldFrom) for child in ast.walk(node))
         return local["yield"] if is_generator else None
-
-
-def _may_fail(node: ast.stmt) -> bool:
-    """Return whether a statement imports a module that may be missing when setup.py runs."""
-    names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
-    names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-    return any(name.partition(".")[0] not in _THERE for name in names)
 
 
 def _poison(value: Any) -> None:

@@ -95,7 +95,7 @@ def preflight(
     """
     from warpfront.system.store import write_text
     from warpfront_port.commands.preflighting import preflight as examine_project
-    from warpfront_port.preflight.declared import Parts
+    from warpfront_port.preflight.declared import Part
     from warpfront_port.preflight.report import counted_breaches, preflight_sarif, preflight_text
 
     result = examine_project(
@@ -104,7 +104,7 @@ def preflight(
         display,
         repo=Path(repo),
         files=tuple(requirements),
-        parts=Parts(extras=tuple(extra), groups=tuple(group)),
+        parts=(*((Part.EXTRA, name) for name in extra), *((Part.GROUP, name) for name in group)),
         offline=offline,
     )
     if sarif and not dry_run:
@@ -306,9 +306,9 @@ def scan(
     if verdict.reaches(fail_on):
         raise FindingsError(verdict.line)
     if verdict.answer == "not determined":
-        unread = "--allow-undetermined accepts what is not read"
+        accepts = "--allow-undetermined accepts what is not read"
         answers = "a compiler answers: `compilers:` of matrix.yaml, or hipcc on this machine"
-        hint = answers if result.uncompiled else unread
+        hint = answers if result.uncompiled else accepts
         require_determined(verdict.reasons, allow_undetermined=allow_undetermined, hint=hint)
 
 

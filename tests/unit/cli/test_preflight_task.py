@@ -13,7 +13,7 @@ from warpfront.cli.tasks import namespace
 from warpfront.errors import FindingsError, InputError, UndeterminedError
 from warpfront_port.commands import preflighting
 from warpfront_port.preflight import findings
-from warpfront_port.preflight.declared import Parts
+from warpfront_port.preflight.declared import Part
 from warpfront_port.preflight.findings import LineBreach, Preflight
 
 ROOT = Path(__file__).parents[3]
@@ -97,7 +97,7 @@ def test_extras_and_groups_are_repeatable(
     words = ("--extra", "a", "--extra", "b", "--group", "dev", "--json")
     code, given = ran(monkeypatch, *words)
     assert code == 0
-    assert given["parts"] == Parts(extras=("a", "b"), groups=("dev",))
+    assert given["parts"] == ((Part.EXTRA, "a"), (Part.EXTRA, "b"), (Part.GROUP, "dev"))
     assert json.loads(capsys.readouterr().out)["unknown"] == []
 
 

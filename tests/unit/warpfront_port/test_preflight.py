@@ -20,7 +20,7 @@ from warpfront_port.preflight.declared import (
     DeclaredRequirement,
     FileRequirements,
     Kind,
-    Parts,
+    Part,
     chosen,
 )
 from warpfront_port.preflight.effects import breach_of, torch_index
@@ -690,20 +690,20 @@ torch = [{index = "x", extra = "gpu"}]
 """
 
 
-def deciding(text: str, parts: Parts, stack: CellStack = ROCM) -> list[int]:
+def deciding(text: str, parts: tuple[tuple[Part, str], ...], stack: CellStack = ROCM) -> list[int]:
     read = chosen((read_pyproject(text, path="pyproject.toml"),), parts)
     found = examine(read, (stack,), Nobody(), offline=True)
     return [one.line for one in found.findings if one.decides]
 
 
 def test_what_is_not_installed_by_default_decides_nothing_unless_it_is_chosen() -> None:
-    assert deciding(OPTIONAL, Parts()) == []
-    assert deciding(OPTIONAL, Parts(extras=("gpu",))) == [5]
-    assert deciding(OPTIONAL, Parts(extras=("all",))) == [5], "by the extra that it includes"
-    assert deciding(OPTIONAL, Parts(groups=("lint",))) == [9]
-    assert deciding(OPTIONAL, Parts(groups=("dev",))) == [8, 9]
+    assert deciding(OPTIONAL, ()) == []
+    assert deciding(OPTIONAL, ((Part.EXTRA, "gpu"),)) == [5]
+    assert deciding(OPTIONAL, ((Part.EXTRA, "all"),)) == [5], "by the extra that it includes"
+    assert deciding(OPTIONAL, ((Part.GROUP, "lint"),)) == [9]
+    assert deciding(OPTIONAL, ((Part.GROUP, "dev"),)) == [8, 9]
     with pytest.raises(InputError) as caught:
-        deciding(OPTIONAL, Parts(extras=("gpus",)))
+        deciding(OPTIONAL, ((Part.EXTRA, "gpus"),))
     assert caught.value.message == "--extra gpus: the project has none of this name"
     assert "gpu" in caught.value.hint
 
@@ -721,15 +721,15 @@ def test_what_decides_nothing_is_shown_apart() -> None:
 
 def test_poetry_s_extras_choose_their_optional_dependencies() -> None:
     text = POETRY + '[tool.poetry.extras]\nvision = ["torchvision"]\n'
-    assert deciding(text, Parts(), CPU) == []
-    assert deciding(text, Parts(extras=("vision",)), CPU) == [4]
-    assert deciding(text, Parts(groups=("dev",)), CPU) == []
+    assert deciding(text, (), CPU) == []
+    assert deciding(text, ((Part.EXTRA, "vision"),), CPU) == [4]
+    assert deciding(text, ((Part.GROUP, "dev"),), CPU) == []
 
 
 def test_an_extra_that_a_requirements_file_installs_is_chosen(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(OPTIONAL)
     (tmp_path / "requirements.txt").write_text("-e .[gpu]\n")
-    read = chosen(read_files(tmp_path, ()), Parts())
+    read = chosen(read_files(tmp_path, ()), ())
     found = examine(read, (ROCM,), Nobody(), offline=True)
     assert [one.line for one in found.findings if one.decides] == [5]
 
@@ -1092,7 +1092,7 @@ def test_other_files_of_requirements_are_read(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     (tmp_path / "more.txt").write_text("z\n")
-    read = chosen(read_files(tmp_path, (str(tmp_path / name),)), Parts())
+    read = chosen(read_files(tmp_path, (str(tmp_path / name),)), ())
     assert [(one.line, one.text, one.is_installed) for f in read for one in f.declared] == wanted
     unknown = [text for file in read for text in file.unknown]
     assert unknown == (["pylock.toml:7: local is in a folder"] if name == "pylock.toml" else [])
