@@ -34,7 +34,7 @@ from warpfront.wheels.site import read_site
 from warpfront.wheels.uv_program import uv_binary
 from warpfront_port.commands.preflighting import examine, knowing_themselves
 from warpfront_port.commands.project_files import read_files
-from warpfront_port.preflight.declared import Parts, chosen
+from warpfront_port.preflight.declared import chosen
 from warpfront_port.preflight.stacks import CellStack
 
 TORCHES = ("2.13.0+cpu", "2.9.1+rocm6.4")
@@ -143,7 +143,7 @@ def answers(project: Path, stacks: tuple[CellStack, ...], rows: dict[str, Any]) 
     """One examination of all stacks, as a user makes it, and its answer for each of them."""
     started = time.monotonic()
     try:
-        found = examine(chosen(read_files(project, ()), Parts()), stacks, Silence())
+        found = examine(chosen(read_files(project, ()), ()), stacks, Silence())
     except InputError as error:
         wrong = {"answer": "error", "why": [str(error)]}
         return {one.torch: {**rows.get(one.torch, {}), **wrong} for one in stacks}
