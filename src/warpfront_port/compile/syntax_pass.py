@@ -202,9 +202,7 @@ def _is_refuted(finding: ScanFinding, result: SyntaxResult) -> bool:
     that it is not compiled.
     """
     lines = result.read.get(finding.path)
-    taken = lines is not None and (
-        result.configured or lines.issuperset((finding.line, *finding.uses))
-    )
+    taken = lines is not None and (result.configured or lines >= {finding.line, *finding.uses})
     return taken and _is_claim(finding)
 
 
