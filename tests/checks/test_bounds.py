@@ -51,7 +51,7 @@ def test_a_bound_without_roundings_is_its_slack() -> None:
 
 @pytest.mark.parametrize(
     ("value", "units"),
-    [(1.0, 1), (1.99, 1), (2.0, 2), (-4.0, 4), (0.5, 0.5), (0.0, SMALL), (INF, 1), (NAN, 1)],
+    [(1.0, 1), (1.99, 1), (2.0, 2), (-4.0, 4), (0.5, 0.5), (0.0, SMALL), (INF, 2.0**127), (NAN, 1)],
 )
 def test_the_spacing_is_one_unit_in_the_last_place(value: float, units: float) -> None:
     assert float(spacing(doubles(value), torch.float32)) == units * EPS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
 import subprocess
 import sys
@@ -30,8 +31,8 @@ from warpfront_checks.cases.axes import (  # noqa: E402
     in_domain,
     laid_out,
 )
-from warpfront_checks.cases.bounds import Bound, judge  # noqa: E402
-from warpfront_checks.cases.case import Argument, Case  # noqa: E402
+from warpfront_checks.cases.bounds import Bound, Verdict, judge  # noqa: E402
+from warpfront_checks.cases.case import Argument, Case, fed_as  # noqa: E402
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.operation import Operation  # noqa: E402
@@ -440,7 +441,7 @@ def test_a_record_may_have_no_gradients_in_16_bits() -> None:
 
 def test_float64_and_operands_of_one_memory_are_drawn_seldom() -> None:
     for name in ("addcmul", "conv2d"):
-        drawn = [one for seed in range(4) for one in assignments_of(CATALOGUE[name], DTYPES, seed)]
+        drawn = [one for seed in range(8) for one in assignments_of(CATALOGUE[name], DTYPES, seed)]
         few = len(drawn) // 4
         assert 0 < sum(one["dtype"] == "float64" for one in drawn) < few
         assert sum(one["dtype"] == "float32" for one in drawn) > few
@@ -673,3 +674,70 @@ def test_an_expanded_operand_is_repeated_along_one_axis_or_all_but_one(
 ) -> None:
     operand = Argument(name="a", shape=shape, drawn=shape, values="small")
     assert laid_out(operand, "expanded").drawn == drawn
+
+
+@pytest.mark.parametrize(
+    ("layout", "shape", "strides"),
+    [("last", (2, 3, 4), (12, 1, 3)), ("last", (4,), (1,)), ("expanded", (2, 1, 4), (4, 0, 1))],
+)
+def test_the_gradient_of_a_result_has_forms_of_memory(
+    layout: str, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    fed, found = torch.rand(shape), torch.zeros(2, 3, 4) if len(shape) > 1 else torch.zeros(4)
+    laid = eval(fed_as(layout, "fed", "found"), {"fed": fed, "found": found})
+    assert laid.stride() == strides
+    assert torch.equal(laid, fed.expand_as(found))
+
+
+def test_a_gradient_that_is_repeated_is_that_of_the_oracle_too() -> None:
+    operation = CATALOGUE["log_softmax"]
+    drawn = [build(operation, one, "cpu") for one in assignments_of(operation, DTYPES, 0)]
+    repeated = [case for case in drawn if case.layout == "expanded" and case.leaves]
+    assert repeated
+    fed = [reference_of(case).drawn["fed"].numel() for case in repeated]
+    assert fed != [math.prod(case.arguments[0].shape) for case in repeated]
+    assert not [each.fault for case in repeated for each in run_case(case) if each.fault]
+
+
+def test_a_batch_may_have_no_element_where_that_was_seen_to_be_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operation = CATALOGUE["softplus"]
+    empty = [one for one in assignments_of(operation, DTYPES, 0) if 0 in one["lengths"].values()]
+    assert len(empty) == 2
+    drawn = [build(operation, one, "cpu") for one in empty]
+    assert not [each.fault for case in drawn for each in run_case(case) if each.fault]
+    judged: list[Case] = []
+
+    def counting(case: Case, *_: Any) -> list[Any]:
+        judged.append(case)
+        return [Verdict()]
+
+    monkeypatch.setattr(session, "verdicts_of", counting)
+    monkeypatch.setattr(session, "EMPTY_ON", ())
+    judge_operation(operation, "cpu", WHOLE)
+    assert len(judged) == operation.cases
+    assert all(math.prod(argument.shape) for case in judged for argument in case.arguments)
+
+
+def test_a_call_that_refuses_to_have_no_element_lacks_a_kernel() -> None:
+    refusing = Operation(name="odd", code="a + 1 // a.numel()", definition="a + 1", shapes="n")
+    one = next(assignments_of(refusing, ("float32",), 0)) | {"lengths": {"n": 0}}
+    with pytest.raises(LackingError, match="zero"):
+        list(run_case(build(refusing, one, "cpu")))
+
+
+def test_a_long_sum_in_16_bits_leaves_what_they_count() -> None:
+    for seed in range(3):
+        drawn = assignments_of(CATALOGUE["mm"], DTYPES, seed)
+        long = [one for one in drawn if one["lengths"]["k"] > 1024 and "16" in one["dtype"]]
+        assert any(one["values"] == "ones" for one in long), seed
+
+
+def test_most_calls_share_the_oracle_of_the_call_before() -> None:
+    for name in ("norm of 2", "bitwise_and", "add"):
+        operation = CATALOGUE[name]
+        drawn = [build(operation, one, "cpu") for one in assignments_of(operation, DTYPES, 1)]
+        pairs = itertools.pairwise(drawn)
+        shared = sum(one.statements() == other.statements() for one, other in pairs)
+        assert shared > 0.4 * len(drawn), name

@@ -30,7 +30,6 @@ from warpfront_checks.cases.operation import HALF_SIZE, HALVES, WORK, Operation
 SIZES: Mapping[str, tuple[int, int]] = {
     "usual": (3, 9),
     "one": (1, 1),
-    "zero": (0, 0),
     "below a wave": (10, 63),
     "tile": (64, 256),
     "past a wave": (65, 127),
@@ -57,6 +56,8 @@ FORMS = (
 )
 # Of operands of 16 bits the call names float32 as the dtype of its result.
 NAMED = "dtype"
+WIDE = ("float32", "float64")
+FLOATS = (*HALVES, *WIDE)
 HALF_NUMBERS = 4000
 # Numbers of more bits than 16-bit types have.
 LONG_VALUES = ("wide", "sparse", "distinct", "rising", "falling")
@@ -76,6 +77,8 @@ FEW_NUMBERS, LONG_STEP = 8000, 4
 LONG = "past a grid"
 # Lines that a kernel takes in one wave, one block, several of them, or several passes of a grid.
 SCALES = (64, 256, 2048, 10**9)
+# No size of another class is like it: it is drawn by itself.
+NONE = "zero"
 # The class of the longest size, its numbers, and the share of operations that have it in a seed.
 LONGEST, MOST_NUMBERS, LONGEST_SHARE = "past many grids", 1_200_000, 0.125
 # The share of long sizes along which an operation with an axis works.
@@ -89,7 +92,7 @@ QUICK_CASES = 3
 # Values of an axis that other choices demand.
 RECONCILED: Mapping[str, Iterable[str]] = {"gradient": ["none"], "values": VALUES}
 # Keys of an assignment that are no axis, and those that are but follow from sizes.
-UNCROSSED = ("lengths", "seed", "wide")
+UNCROSSED = ("lengths", "seed", "wide", "rounded")
 UNLABELLED = (*UNCROSSED, "scale")
 # Axes of which each two are crossed with every third one.
 DECIDING = ("values", "dtype", "mixed", "gradient", "option ", "memory a", "absent")
@@ -158,23 +161,26 @@ def assignments_of(
     # In a sum of products a rounded operand shows only by the longest numbers.
     first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
     first_choices = {axis: axes[axis][0] for axis in first_axes}
+    tried = count * 5 // 18
     middling = {a: [c for c in v if c in MIDDLING] for a, v in axes.items() if a[:5] == "size "}
     remaining = count + operation.cases * spare
     for number in itertools.count():
         fixed, numbers = {}, operation.numbers
         # More than half of the oracles, of which each has two calls.
-        if number < count * 5 // 18 and number < len(sized):
+        if number < tried and number < len(sized):
             fixed = {**first_choices, **_of_long_lines(operation, axes, sized[number], draw)}
             alone = {LONG, LONGEST}.intersection(sized[number].values())
             if number % 2 and "values" not in first_axes and not alone:
                 del fixed["dtype"]
             numbers = MOST_NUMBERS if LONGEST in sized[number].values() else numbers
+        elif number == tried and not quick:
+            fixed = _without_rows(operation)
         elif number % LONG_STEP:
             numbers = min(numbers, FEW_NUMBERS)
             longer = {size: draw.choice(classes) for size, classes in middling.items() if classes}
-            if longer and number % 2:
-                size = draw.choice(list(longer))
-                fixed = _of_long_lines(operation, axes, {size: longer[size]}, draw)
+            fixed = _of_one(operation, axes, longer, draw) if number % 2 else {}
+            if number % LONG_STEP == 1 and "values" in first_choices:
+                fixed = _of_one_sign(operation, axes, draw) or fixed
         chosen = _chosen(operation, axes, fixed, met, draw, numbers)
         chosen |= {"seed": draw.randrange(2**31), "wide": number}
         met.add(chosen)
@@ -185,6 +191,36 @@ def assignments_of(
         met.add(again)
         if not remaining:
             return
+
+
+def _without_rows(operation: Operation) -> Assignment:
+    """Return the first operand's first size as 0, as that of a batch may be."""
+    first = operation.arguments()[0][1][:1]
+    named = first and not first[0].isdigit() and operation.least_size == 1
+    return {"rank": 0, f"size {first[0]}": NONE} if named else {}
+
+
+def _of_one(
+    operation: Operation, axes: Mapping[str, list[Any]], sized: Assignment, draw: random.Random
+) -> Assignment:
+    """Return one of several sizes to try, if there are any."""
+    size = draw.choice(list(sized)) if sized else ""
+    return _of_long_lines(operation, axes, {size: sized[size]}, draw) if sized else {}
+
+
+def _of_one_sign(
+    operation: Operation, axes: Mapping[str, list[Any]], draw: random.Random
+) -> Assignment:
+    """Return a long sum of products that leaves the range in which 16 bits count, if there is one:
+    of ones in such a dtype.
+    """
+    short = [name for name in HALVES if name in axes["dtype"]]
+    shared = [f"size {name}" for name in sorted(_shared(operation, 0))]
+    sizes = [axis for axis in shared if MIDDLING[-1] in axes.get(axis, ())]
+    if not (short and sizes and "ones" in axes["values"]):
+        return {}
+    long = _of_long_lines(operation, axes, {draw.choice(sizes): MIDDLING[-1]}, draw)
+    return {**long, "dtype": draw.choice(short), "values": "ones"}
 
 
 def _of_long_lines(
@@ -219,12 +255,15 @@ def _called_again(
     most = SIZES[LONG][1] if moves else operation.half_size
     narrow = (
         max(lengths.values(), default=0) <= most
+        and not (operation.exact and "expanded" in assignment.values())
         and (operation.exact or _bearable(operation, assignment["rank"], lengths, HALF_NUMBERS))
         and _narrowed(operation, assignment).get("values", values) == values
     )
-    same = (*(HALVES if narrow else ()), "float32", "float64") if not assignment["mixed"] else ()
+    same = (*(HALVES if narrow else ()), *WIDE) if not assignment["mixed"] else ()
     varied = {axis: [v for v in axes[axis] if v != "expanded"] for axis in axes}
     varied["dtype"] = [v for v in axes["dtype"] if v in same] or [assignment["dtype"]]
+    if assignment["memory a"] == "expanded":
+        varied["destination"] = [v for v in axes["destination"] if v != "in place"]
     fixed = {
         axis: value
         for axis, value in assignment.items()
@@ -234,7 +273,15 @@ def _called_again(
         or (axis == "gradient" and value != "all")
     }
     again = _reconciled(operation, _candidate(operation, varied, fixed, met, draw, 0.0), draw)
-    return again if again != assignment else {}
+    if again == assignment:
+        return {}
+    if again["dtype"] == assignment["dtype"]:
+        again["values"] = values
+    elif again["dtype"] in WIDE and assignment["dtype"] in FLOATS and values != "far":
+        # Both calls have the numbers of the narrower dtype.
+        rounded = min(again["dtype"], assignment["dtype"], key=FLOATS.index)
+        again["rounded"] = assignment["rounded"] = rounded
+    return again
 
 
 def _chosen(
@@ -393,7 +440,8 @@ def _candidate(
     def place(axis: str) -> tuple[bool, bool, float]:
         return axis not in fixed, axis != "rank", len(axes[axis]) * draw.uniform(1, 2)
 
-    longest = max((SIZES[v][0] for axis, v in fixed.items() if axis.startswith("size ")), default=0)
+    sizes = (v for axis, v in fixed.items() if axis.startswith("size ") and v != NONE)
+    longest = max((SIZES[v][0] for v in sizes), default=0)
     if longest:
         crossed |= met.bit(("scale", str(next(most for most in SCALES if longest <= most))))
     for axis in sorted((axis for axis in axes if not axis.startswith("size ")), key=place):
@@ -567,8 +615,8 @@ def _smaller(
 
 
 def _length(operation: Operation, name: str, kind: str, draw: random.Random) -> int:
-    if kind == "usual":
-        return _usual(operation, name, draw)
+    if kind in {"usual", NONE}:
+        return _usual(operation, name, draw) if kind != NONE else 0
     low, high = SIZES[kind]
     low, high = max(low, operation.least_size), min(high, operation.most.get(name, high))
     if kind == "tile" and high >= low:
@@ -637,7 +685,6 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
     for name, (mark, words) in zip(NAMES, operands, strict=False):
         if name in absent:
             continue
-        leaf = not mark and assignment["gradient"] in {"all", name}
         arguments.append(
             laid_out(
                 Argument(
@@ -648,7 +695,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
                     like="a" if partly_equal and name in alike[1:] else "",
                     fit=operation.fit,
                     floating=mark in {"", "!"},
-                    leaf=leaf,
+                    leaf=not mark and assignment["gradient"] in {"all", name},
                     dtype=dtypes.get(name, ""),
                 ),
                 assignment[f"memory {name}"],
@@ -665,10 +712,11 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         dtype=_result_dtype(arguments, assignment),
         device=device,
         seed=assignment["seed"],
+        rounded=assignment.get("rounded", ""),
         destination=assignment["destination"],
         interleaved=alike if assignment.get("operands") == "interleaved" else (),
         layout=_layout(assignment),
-        fed="few" if operation.exact else "quarters",
+        fed=_fed(operation, assignment),
         changes=operation.changes,
         ulps=operation.ulps,
         roundings=_roundings(operation, assignment, arguments),
@@ -733,9 +781,20 @@ def _literal(value: Any) -> str:
     return f"float({str(value)!r})" if infinite else repr(value)
 
 
+def _fed(operation: Operation, assignment: Assignment) -> str:
+    """Return the values of the gradient: of numbers that are mostly 0 one alone is none."""
+    alone = "signs" if _layout(assignment) == "expanded" else "few"
+    return alone if operation.exact else "quarters"
+
+
 def _layout(assignment: Assignment) -> str:
     alone = assignment["layout"] == "empty" and assignment["destination"] != "out"
-    return "contiguous" if alone else str(assignment["layout"])
+    # Where all terms of a gradient are equal, it cancels, rounds to one side, or leaves the range
+    # in which 16 bits count.
+    equal = any(value == "expanded" for axis, value in assignment.items() if axis != "layout")
+    equal |= assignment["dtype"] in HALVES or assignment["values"] == "equal"
+    alike = assignment["layout"] == "expanded" and equal
+    return "contiguous" if alone or alike else str(assignment["layout"])
 
 
 def laid_out(argument: Argument, form: str) -> Argument:

@@ -109,8 +109,9 @@ def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
     the last place.
     """
     info = torch.finfo(dtype)
-    powers = values.abs().clamp_(min=info.smallest_normal).view(torch.int64) & POWERS_OF_TWO
-    return powers.view(torch.float64).nan_to_num_(1.0, 1.0).mul_(info.eps)
+    sizes = values.abs().clamp_(info.smallest_normal, info.max)
+    sizes.view(torch.int64).bitwise_and_(POWERS_OF_TWO)
+    return sizes.nan_to_num_(1.0, 1.0).mul_(info.eps)
 
 
 def _real(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
@@ -174,13 +175,12 @@ def errors_and_bounds(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[T
     narrow = actual.dtype
     values, rounded = actual.double(), expected.to(narrow).double()
     largest = float(torch.finfo(narrow).max)
-    allowed = bound.ulps * spacing(rounded.clamp(-largest, largest), narrow) + bound.allowed(
-        expected
-    )
+    allowed = bound.allowed(expected)
     if bound.ulps:
         # Results may be flushed to zero below the normal numbers; float16's are large.
         half = narrow == torch.float16
-        allowed = allowed + (4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal)
+        least = 4 * floor_of(narrow) if half else torch.finfo(narrow).smallest_normal
+        allowed = spacing(rounded, narrow).mul_(bound.ulps).add_(allowed + least)
     off = (values - rounded).abs_()
     if not off.numel() or math.isfinite(float(off.max())):
         return off, allowed.expand_as(values)

@@ -168,9 +168,9 @@ class Case:
     """A call. `destination` is "" (a new result), "in place" or "out". `out` and `fed` are the
     layouts of the output tensor and of the output's gradient. Arguments that are `interleaved` are
     slices of one memory. `setup` are statements before all others; `made` has the names that they
-    make, where its provider executed them. A `by_matrix` call
-    decomposes matrices. The bound is `ulps` units in the last
-    place, and `roundings` of the largest number and of `least`. `definition` is the reference.
+    make, where its provider executed them. A `by_matrix` call decomposes matrices. Numbers are of
+    the case's dtype, or `rounded` to another. The bound is `ulps` units in the last place, and
+    `roundings` of the largest number and of `least`. `definition` is the reference.
     """
 
     operation: str
@@ -191,6 +191,7 @@ class Case:
     relative: bool = False
     labels: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     by_matrix: bool = False
+    rounded: str = ""
     setup: tuple[str, ...] = ()
     made: Mapping[str, object] = field(default_factory=dict, compare=False)
 
@@ -202,7 +203,8 @@ class Case:
         """Return the statements that draw the numbers."""
         lines = [f"g = torch.Generator().manual_seed({self.seed})"]
         return lines + [
-            f"{argument.name} = {argument.draw(self.dtype)}" for argument in self.arguments
+            f"{argument.name} = {argument.draw(self.rounded or self.dtype)}"
+            for argument in self.arguments
         ]
 
     def oracle(self) -> list[str]:
@@ -212,7 +214,8 @@ class Case:
 
     def statements(self) -> list[str]:
         """Return what decides the numbers and results of the reference, but for its leaves."""
-        return [*self.setup, *self.inputs(), self.definition, self.fed, str(self.dtype in COMPLEX)]
+        fed = f"{self.fed}, {self.layout == 'expanded'}, {self.dtype in COMPLEX}"
+        return [*self.setup, *self.inputs(), self.definition, fed]
 
     def again(self) -> list[str]:
         """Return the same for a gradient that is `fed` already."""
@@ -256,7 +259,6 @@ class Case:
     def _outs(self) -> str:
         """Return the memory that results are put into; it is laid out like an argument."""
         lay = {
-            "contiguous": "torch.ones_like({x}, dtype={kind}, device={device!r})",
             "empty": "torch.empty(0, dtype={kind}, device={device!r})",
             "gaps": "torch.ones(({x}.numel() * 2,), dtype={kind}, device={device!r})"
             ".view(*{x}.shape, 2)[..., 0]",
@@ -264,12 +266,15 @@ class Case:
             ".view({x}.shape)",
             "transposed": "torch.ones(({x}.numel(),), dtype={kind}, device={device!r})"
             ".view({x}.shape[::-1]).permute(tuple(range({x}.dim()))[::-1])",
-        }[self.layout]
+            "last": "torch.ones_like(({x}).movedim({second}, -1), dtype={kind}, device={device!r},"
+            " memory_format=torch.contiguous_format).movedim(-1, {second})",
+        }.get(self.layout, "torch.ones_like({x}, dtype={kind}, device={device!r})")
         # A dtype that the code names is the result's.
         narrowed = {a: b for a, b in self.narrowed.items() if f"torch.{a}" not in self.code}
         kind = f"{{{', '.join(f'torch.{a}: torch.{b}' for a, b in narrowed.items())}}}"
         kind = f"{kind}.get(x.dtype, x.dtype)"
-        expression = lay.format(x="x", kind=kind, device=self.device)
+        second = SECOND.format(x="x")
+        expression = lay.format(x="x", kind=kind, device=self.device, second=second)
         several = "[right] if isinstance(right, torch.Tensor) else right"
         return f"[{expression} for x in ({several})]; out = out[0] if len(out) == 1 else tuple(out)"
 
@@ -279,13 +284,17 @@ class Case:
         leaves = ", ".join(leave.name for leave in self.leaves)
         lines = []
         if not send:
-            expression = VALUES[self.fed].format(
-                shape="tuple(right.shape)", dtype=self.dtype, numel=""
-            )
+            shape = "tuple(right.shape)"
+            if self.layout == "expanded":
+                # All alike, as below a sum, or along one axis alone.
+                whole = f"i != {self.seed // 2} % right.dim()" if self.seed % 2 else "False"
+                shape = f"tuple(n if {whole} else 1 for i, n in enumerate(right.shape))"
+            expression = VALUES[self.fed].format(shape=shape, dtype=self.dtype, numel="")
             lines = [f"fed = {expression}"]
             if self.dtype in COMPLEX:
                 lines = [f"fed = ({expression}) * (1 + 2j if right.is_complex() else 1)"]
-        back = fed_as(self.layout, f"fed{send}") if send else "fed"
+        layout = self.layout if send or self.layout == "expanded" else "contiguous"
+        back = fed_as(layout, f"fed{send}", name)
         grad = f"torch.autograd.grad({name}, [{leaves}], {back}, allow_unused=True)"
         return [*lines, f"{results} = {grad}"]
 
@@ -312,13 +321,17 @@ _FED = {
     "offset": "torch.cat([{x}.new_zeros(3), {x}.flatten()])[3:].view(fed.shape)",
     "transposed": "{x}.permute(tuple(range(fed.dim()))[::-1]).contiguous()"
     ".permute(tuple(range(fed.dim()))[::-1])",
+    "last": "{x}.movedim({second}, -1).contiguous().movedim(-1, {second})",
+    "expanded": "{x}.expand_as({result})",
 }
 LAYOUTS = tuple(_FED)
+# The second axis, or the only one.
+SECOND = "min(1, {x}.dim() - 1)"
 
 
-def fed_as(layout: str, sent: str) -> str:
-    """Return the expression of the output's gradient in a layout; `sent` is that on the device."""
-    return _FED[layout].format(x=sent)
+def fed_as(layout: str, sent: str, result: str = "") -> str:
+    """Return the expression of a result's gradient in a layout; `sent` is that on the device."""
+    return _FED[layout].format(x=sent, second=SECOND.format(x="fed"), result=result)
 
 
 _SHOWN = (

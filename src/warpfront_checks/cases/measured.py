@@ -20,14 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from warpfront_checks.cases.bounds import (
-    Bound,
-    Verdict,
-    agrees,
-    floor_of,
-    judge,
-    rounding_unit,
-)
+from warpfront_checks.cases.bounds import Bound, Verdict, agrees, floor_of, judge, rounding_unit
 from warpfront_checks.cases.case import COMPLEX, Case
 from warpfront_checks.cases.run import REFUSALS, Bounds, execute, listed, names_of
 from warpfront_checks.executing import DispatchMode, converted

@@ -7,8 +7,8 @@ A kernel returns NotImplemented for arguments that it does not cover.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -104,13 +104,9 @@ def _with_place(function: Callable[..., Any], place: Callable[..., Any]) -> Call
             return function(x)
         index = _place(place)(x, dim, True)
         result = np.take_along_axis(x, index, dim) if x.ndim else x
-        return (
-            (result, index)
-            if keepdim
-            else (result.squeeze(dim), index.squeeze(dim))
-            if x.ndim
-            else (x, index)
-        )
+        if keepdim or not x.ndim:
+            return result, index
+        return result.squeeze(dim), index.squeeze(dim)
 
     return call
 
@@ -204,21 +200,22 @@ def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> A
     return x[_along(x, dim, index)] if x.ndim and index.ndim else NotImplemented
 
 
-def _scatter(x: Array, dim: int, index: Array, value: Any) -> Any:
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    scatter = x.copy()
-    part = value[tuple(slice(n) for n in index.shape)] if isinstance(value, np.ndarray) else value
-    scatter[_along(x, dim, index)] = part
-    return scatter
+def _put(places_of: Callable[..., Any], change: Callable[..., Any] | None = None) -> Any:
+    """Return a kernel that puts numbers at indices of a copy, or changes those that are there."""
 
+    def call(x: Array, dim: int, index: Array, value: Any) -> Any:
+        if not x.ndim or not index.ndim:
+            return NotImplemented
+        copy, places = x.copy(), places_of(x, dim, index)
+        if places_of is _along and isinstance(value, np.ndarray):
+            value = value[tuple(slice(n) for n in index.shape)]
+        if change is None:
+            copy[places] = value
+        else:
+            change(copy, places, value)
+        return copy
 
-def _scatter_add(x: Array, dim: int, index: Array, value: Array) -> Any:
-    if not x.ndim or not index.ndim:
-        return NotImplemented
-    result = x.copy()
-    np.add.at(result, _along(x, dim, index), value[tuple(slice(n) for n in index.shape)])
-    return result
+    return call
 
 
 def _of_axis(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
@@ -256,18 +253,6 @@ def _reduced_at(places_of: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _index_copy(x: Array, dim: int, index: Array, source: Array) -> Any:
-    copy = x.copy()
-    copy[_of_axis(x, dim, index)] = source
-    return copy
-
-
-def _index_fill(x: Array, dim: int, index: Array, value: Any) -> Any:
-    fill = x.copy()
-    fill[_of_axis(x, dim, index)] = value
-    return fill
-
-
 def _embedding_grad(
     grad: Array, index: Array, count: int, padding: int, scaled: bool = False
 ) -> Any:
@@ -301,23 +286,34 @@ def _windows(
     return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
 
 
-def _columns(
-    x: Array,
-    kernel: Sequence[int],
-    out: Sequence[int],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Array:
+class Geometry(NamedTuple):
+    """The settings of a convolution, one for each axis of its images."""
+
+    stride: Sequence[int]
+    padding: Sequence[int]
+    dilation: Sequence[int]
+    groups: int
+
+    @classmethod
+    def of(cls, dims: int, groups: int, *settings: Any) -> Geometry:
+        stride, padding, dilation = (list(each) * (dims // len(each)) for each in settings)
+        return cls(stride, padding, dilation, groups)
+
+    def along(self, *numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Yield numbers of each axis with its stride, padding and dilation."""
+        return zip(*numbers, self.stride, self.padding, self.dilation, strict=True)
+
+
+def _columns(x: Array, kernel: Sequence[int], out: Sequence[int], of: Geometry) -> Array:
     """Return the numbers of every window, a row for each: groups, batch and places, the rest."""
-    x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)])
+    x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in of.padding)])
     taken: Any = (..., *map(slice, out), *map(slice, kernel))
-    windows = _windows(x, kernel, stride, dilation)[taken]
+    windows = _windows(x, kernel, of.stride, of.dilation)[taken]
     batch, channels, dims = *x.shape[:2], len(kernel)
-    parts: Array = windows.reshape(batch, groups, channels // groups, *out, *kernel)
+    parts: Array = windows.reshape(batch, of.groups, channels // of.groups, *out, *kernel)
     parts = np.moveaxis(parts, (1, 0, *range(3, 3 + dims)), range(2 + dims))
-    return parts.reshape(groups, batch * math.prod(out), channels // groups * math.prod(kernel))
+    rows, each = batch * math.prod(out), channels // of.groups * math.prod(kernel)
+    return parts.reshape(of.groups, rows, each)
 
 
 def _rows(grad: Array, groups: int) -> Array:
@@ -327,106 +323,70 @@ def _rows(grad: Array, groups: int) -> Array:
     return parts.reshape(groups, batch * places, each)
 
 
-def _forward(x: Array, w: Array, stride: Any, padding: Any, dilation: Any, groups: int) -> Array:
-    kernel, each = w.shape[2:], w.shape[0] // groups
-    out = [
-        (n + 2 * p - d * (k - 1) - 1) // s + 1
-        for n, k, s, p, d in zip(x.shape[2:], kernel, stride, padding, dilation, strict=True)
-    ]
-    columns = _columns(x, kernel, out, stride, padding, dilation, groups)
-    rows = columns @ w.reshape(groups, each, -1).transpose(0, 2, 1)
-    rows = rows.reshape(groups, x.shape[0], math.prod(out), each).transpose(1, 0, 3, 2)
+def _forward(x: Array, w: Array, of: Geometry) -> Array:
+    kernel, each = w.shape[2:], w.shape[0] // of.groups
+    numbers = of.along(x.shape[2:], kernel)
+    out = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in numbers]
+    taps = w.reshape(of.groups, each, math.prod(w.shape[1:])).transpose(0, 2, 1)
+    rows = _columns(x, kernel, out, of) @ taps
+    rows = rows.reshape(of.groups, x.shape[0], math.prod(out), each).transpose(1, 0, 3, 2)
     return rows.reshape(x.shape[0], w.shape[0], *out)
 
 
-def _to_input(
-    grad: Array,
-    w: Array,
-    shape: Sequence[int],
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Array:
+def _to_input(grad: Array, w: Array, shape: Sequence[int], of: Geometry) -> Array:
     """Return the gradient of a convolution's input, which is also a transposed convolution."""
-    batch, each, kernel = shape[0], shape[1] // groups, w.shape[2:]
-    wide = [n + 2 * p for n, p in zip(shape[2:], padding, strict=True)]
-    result = np.zeros((batch, groups, each, *wide))
-    added = _rows(grad, groups) @ w.reshape(groups, w.shape[0] // groups, -1)
-    added = added.reshape(groups, batch, *grad.shape[2:], each, *kernel)
+    batch, each, kernel = shape[0], shape[1] // of.groups, w.shape[2:]
+    wide = [n + 2 * p for n, p in zip(shape[2:], of.padding, strict=True)]
+    result = np.zeros((batch, of.groups, each, *wide))
+    taps = w.reshape(of.groups, w.shape[0] // of.groups, math.prod(w.shape[1:]))
+    added = (_rows(grad, of.groups) @ taps).reshape(
+        of.groups, batch, *grad.shape[2:], each, *kernel
+    )
     for place in np.ndindex(*kernel):
-        cut: Any = tuple(
-            slice(start * d, start * d + (n - 1) * s + 1, s)
-            for start, d, n, s in zip(place, dilation, grad.shape[2:], stride, strict=True)
-        )
+        numbers = of.along(place, grad.shape[2:])
+        cut: Any = tuple(slice(at * d, at * d + (n - 1) * s + 1, s) for at, n, s, _, d in numbers)
         result[(..., *cut)] += np.moveaxis(added[(Ellipsis, *place)], (1, 0, -1), (0, 1, 2))
-    inner: Any = tuple(slice(p, p + n) for p, n in zip(padding, shape[2:], strict=True))
+    inner: Any = tuple(slice(p, p + n) for p, n in zip(of.padding, shape[2:], strict=True))
     return result.reshape(*shape[:2], *wide)[(..., *inner)]
 
 
-def _to_weight(x: Array, grad: Array, shape: Sequence[int], *geometry: Any) -> Array:
-    columns = _columns(x, shape[2:], grad.shape[2:], *geometry)
-    return (_rows(grad, geometry[-1]).transpose(0, 2, 1) @ columns).reshape(shape)
+def _to_weight(x: Array, grad: Array, shape: Sequence[int], of: Geometry) -> Array:
+    columns = _columns(x, shape[2:], grad.shape[2:], of)
+    return (_rows(grad, of.groups).transpose(0, 2, 1) @ columns).reshape(shape)
 
 
 def _convolution(
-    x: Array,
-    w: Array,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    extra: Any,
-    groups: int,
+    x: Array, w: Array, bias: Any, stride: Any, padding: Any, dilation: Any, *rest: Any
 ) -> Any:
+    transposed, extra, groups = rest
     if x.ndim != w.ndim:
         return NotImplemented
     dims = w.ndim - 2
-    stride, padding, dilation, extra = (
-        list(setting) * (dims // len(setting)) for setting in (stride, padding, dilation, extra)
-    )
+    of = Geometry.of(dims, groups, stride, padding, dilation)
     if transposed:
-        grown = [
-            (n - 1) * s - 2 * p + d * (k - 1) + 1 + e
-            for n, s, p, d, k, e in zip(
-                x.shape[2:], stride, padding, dilation, w.shape[2:], extra, strict=True
-            )
-        ]
+        numbers = of.along(x.shape[2:], w.shape[2:], list(extra) * (dims // len(extra)))
+        grown = [(n - 1) * s - 2 * p + d * (k - 1) + 1 + e for n, k, e, s, p, d in numbers]
         if min(grown) < 1:
             raise ValueError(f"nothing is left of {x.shape}")
-        shape = (x.shape[0], w.shape[1] * groups, *grown)
-        result = _to_input(x, w, shape, stride, padding, dilation, groups)
+        result = _to_input(x, w, (x.shape[0], w.shape[1] * groups, *grown), of)
     else:
-        result = _forward(x, w, stride, padding, dilation, groups)
+        result = _forward(x, w, of)
     return result if bias is None else result + bias.reshape(1, -1, *[1] * dims)
 
 
 def _convolution_backward(
-    grad: Array,
-    x: Array,
-    w: Array,
-    biases: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    extra: Any,
-    groups: int,
-    mask: Any,
+    grad: Array, x: Array, w: Array, _: Any, stride: Any, padding: Any, dilation: Any, *rest: Any
 ) -> Any:
+    transposed, _, groups, mask = rest
     if x.ndim != w.ndim:
         return NotImplemented
-    dims = w.ndim - 2
-    stride, padding, dilation = (list(o) * (dims // len(o)) for o in (stride, padding, dilation))
-    geometry = (stride, padding, dilation, groups)
+    of = Geometry.of(w.ndim - 2, groups, stride, padding, dilation)
     if transposed:
-        first = _forward(grad, w, *geometry) if mask[0] else None
-        first = first if first is None else first[tuple(slice(n) for n in x.shape)]
-        second = _to_weight(grad, x, w.shape, *geometry) if mask[1] else None
+        first = _forward(grad, w, of)[tuple(slice(n) for n in x.shape)] if mask[0] else None
+        second = _to_weight(grad, x, w.shape, of) if mask[1] else None
     else:
-        first = _to_input(grad, w, x.shape, *geometry) if mask[0] else None
-        second = _to_weight(x, grad, w.shape, *geometry) if mask[1] else None
+        first = _to_input(grad, w, x.shape, of) if mask[0] else None
+        second = _to_weight(x, grad, w.shape, of) if mask[1] else None
     third = grad.sum(axis=(0, *range(2, grad.ndim))) if mask[2] else None
     return first, second, third
 
@@ -472,10 +432,6 @@ def _arange(*arrays: Any, dtype: Any = None) -> Any:
 
 def _cat(tensors: Sequence[Array], dim: int = 0) -> Any:
     return np.concatenate([x for x in tensors if x.shape != (0,)] or tensors[:1], dim)
-
-
-def _pow(x: Any, y: Any) -> Any:
-    return np.power(*_together(x, y))
 
 
 def _searched(
@@ -557,7 +513,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "sub": _binary(np.subtract),
     "mul": _binary(np.multiply),
     "div": _div,
-    "pow": _pow,
+    "pow": lambda x, y: np.power(*_together(x, y)),
     **{name: _binary(getattr(np, name)) for name in SAME_OF_TWO.split()},
     **{name: _binary(getattr(np, twin)) for name, twin in TWINS.items()},
     "where": lambda c, x, y: np.where(c, *_together(x, y)),
@@ -588,12 +544,12 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "index": _index,
     "index_put": _index_put,
     "gather": _gather,
-    "scatter": _scatter,
-    "scatter_add": _scatter_add,
+    "scatter": _put(_along),
+    "scatter_add": _put(_along, np.add.at),
     "scatter_reduce": _reduced_at(_along),
     "index_reduce": _reduced_at(_of_axis),
-    "index_copy": _index_copy,
-    "index_fill": _index_fill,
+    "index_copy": _put(_of_axis),
+    "index_fill": _put(_of_axis),
     "embedding_dense_backward": _embedding_grad,
     "cat": _cat,
     "flip": lambda x, dims: np.flip(x, tuple(dims)),

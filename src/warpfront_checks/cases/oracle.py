@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from warpfront_checks.cases.numpy_kernels import NUMPY
-from warpfront_checks.executing import DispatchMode, converted, tensors_in
+from warpfront_checks.executing import DispatchMode, converted
 
 # Operators that only describe memory, or that hand it on.
 _VIEWED = (
@@ -51,25 +51,26 @@ class Independent(DispatchMode):
         self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        name = operator._schema.name.removeprefix("aten::").removeprefix("prims::")
-        if name in VIEWS or not self._replaces(name) or not _is_plain(args):
+        name, kernel, changing = _known(operator)
+        replaces = name not in VIEWS and (self._replaced is None or name in self._replaced)
+        if not replaces or not _is_plain(args):
             return operator(*args, **kwargs)
-        changing = name.endswith("_") and name[:-1] in NUMPY
-        kernel = NUMPY.get(name[:-1] if changing else name)
         out = args[0] if changing else kwargs.get("out")
-        inputs = {key: value for key, value in kwargs.items() if key != "out"}
-        dispatch = NotImplemented if kernel is None else _by_numpy(kernel, args, inputs)
+        dispatch = NotImplemented
+        if kernel is not None:
+            named = {key: value for key, value in kwargs.items() if key not in _PLACES}
+            dispatch = kernel(*converted(args, _array), **converted(named, _array))
         if dispatch is NotImplemented:
             dispatch = self._decomposed(operator, name, args, kwargs)
-        elif isinstance(out, Tensor):
-            return _copied(out, dispatch)
+        else:
+            dispatch = _tensors(dispatch)
+            if isinstance(out, Tensor):
+                np.copyto(out.detach().numpy(), dispatch.numpy(), casting="unsafe")
+                return out
         if dispatch is not NotImplemented:
             return dispatch
         self.kernels.add(name)
         return operator(*args, **kwargs)
-
-    def _replaces(self, name: str) -> bool:
-        return self._replaced is None or name in self._replaced
 
     def _decomposed(self, operator: Any, name: str, args: Any, kwargs: Any) -> Any:
         """Return an operator's result by others, or NotImplemented."""
@@ -92,7 +93,7 @@ def oracle_for(device: str) -> Iterator[Independent]:
     """Compute a device's oracle: mostly by the CPU's kernels where it is another device."""
     # A fused attention's derivative takes intermediates of its own forward.
     replaced = None if device == "cpu" else TRANSFORMS
-    with sdpa_kernel(SDPBackend.MATH), Independent(replaced) as mode:
+    with np.errstate(all="ignore"), sdpa_kernel(SDPBackend.MATH), Independent(replaced) as mode:
         yield mode
 
 
@@ -102,28 +103,32 @@ def _decompositions() -> dict[Any, Callable[..., Any]]:
     return decompositions
 
 
+@cache
+def _known(operator: Any) -> tuple[str, Callable[..., Any] | None, bool]:
+    """Return an operator's name, its numpy kernel, and whether it changes its first argument."""
+    name = operator._schema.name.removeprefix("aten::").removeprefix("prims::")
+    changing = name.endswith("_") and name[:-1] in NUMPY
+    return name, NUMPY.get(name[:-1] if changing else name), changing
+
+
 def _is_plain(args: Any) -> bool:
     """Return whether all tensors are dense ones of the CPU that numpy has a dtype for."""
-    narrow = (torch.bfloat16, torch.float16)
-    return all(
-        x.layout == torch.strided and x.device.type == "cpu" and x.dtype not in narrow
-        for x in tensors_in(args)
-    )
+    for x in args:
+        if isinstance(x, Tensor):
+            if x.layout != torch.strided or not x.is_cpu or x.dtype in _NARROW:
+                return False
+        elif isinstance(x, (list, tuple)) and not _is_plain(x):
+            return False
+    return True
 
 
-def _by_numpy(kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call a numpy kernel; it returns NotImplemented for unsupported arguments."""
-    named = {key: value for key, value in kwargs.items() if key not in _PLACES}
-    with np.errstate(all="ignore"):
-        actual = kernel(*converted(args, _array), **converted(named, _array))
-    return actual if actual is NotImplemented else _tensors(actual)
-
-
-_PLACES = {"layout", "device", "pin_memory", "memory_format", "non_blocking"}
+_NARROW = frozenset([torch.bfloat16, torch.float16])
+# Keywords that change no number.
+_PLACES = {"out", "layout", "device", "pin_memory", "memory_format", "non_blocking"}
 
 
 def _array(x: Tensor) -> Any:
-    return x.detach().resolve_conj().resolve_neg().numpy()
+    return x.numpy(force=True)
 
 
 def _tensors(x: Any) -> Any:
@@ -132,10 +137,5 @@ def _tensors(x: Any) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
         # numpy's result may be a view of an argument, or broadcast.
         own = isinstance(x, np.ndarray) and x.flags.owndata and x.flags.c_contiguous
-        return torch.from_numpy(x if own else np.array(x, order="C")).reshape(np.shape(x))
+        return torch.from_numpy(x if own else np.array(x, order="C"))
     return x
-
-
-def _copied(target: Tensor, actual: Tensor) -> Tensor:
-    np.copyto(target.detach().numpy(), actual.numpy(), casting="unsafe")
-    return target

@@ -18,7 +18,15 @@ from warpfront_checks.cases.bounds import Bound, Verdict, judge
 from warpfront_checks.cases.case import COMPLEX, Case
 from warpfront_checks.cases.oracle import oracle_for
 
-REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError)
+REFUSALS = (
+    RuntimeError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+)
 Oracle = AbstractContextManager[object]
 
 
@@ -67,6 +75,10 @@ def has_context(device: str) -> bool:
         return int(torch.ones(2, device=device).sum()) == 2
     except RuntimeError:
         return False
+
+
+def refuses(error: Exception) -> bool:
+    return lacks_kernel(error) or bool(REFUSED.search(str(error)))
 
 
 def lacks_kernel(error: Exception) -> bool:
@@ -174,9 +186,9 @@ def reference_of(case: Case, oracle: Oracle | None = None) -> Reference:
     names = names_of(case)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        execute(case.inputs(), names)
-        inputs = {argument.name: names[argument.name].clone() for argument in case.arguments}
         try:
+            execute(case.inputs(), names)
+            inputs = {argument.name: names[argument.name].clone() for argument in case.arguments}
             with oracle or oracle_for(case.device):
                 execute(case.oracle(), names)
         except REFUSALS as error:
@@ -220,8 +232,10 @@ def results_of(
             call = replace(case, code=f"function({arguments})")
         try:
             execute(call.call(), names)
-        except (RuntimeError, NotImplementedError) as error:
-            if lacks_kernel(error) or REFUSED.search(str(error)):
+        except REFUSALS as error:
+            # Without any number a refusal is loud, too.
+            empty = not all(math.prod(argument.shape) for argument in case.arguments)
+            if empty or (isinstance(error, RuntimeError) and refuses(error)):
                 raise LackingError(str(error).strip().splitlines()[0]) from error
             raise
     return CaseResults(
@@ -265,9 +279,12 @@ def compared(results: CaseResults, bounds: Bounds) -> Iterator[Verdict]:
 
 def _overflows(exact: Tensor, dtype: torch.dtype) -> bool:
     """Return whether a finite result is infinite in the judged dtype, where it has no slope."""
-    if not (dtype.is_floating_point and exact.is_floating_point()):
+    if not (dtype.is_floating_point and exact.is_floating_point() and exact.numel()):
         return False
-    return bool((exact.isfinite() & (exact.abs() > torch.finfo(dtype).max)).any())
+    most, (low, high) = torch.finfo(dtype).max, torch.aminmax(exact.detach())
+    if -most <= low and high <= most:
+        return False
+    return bool((exact.isfinite() & (exact.abs() > most)).any())
 
 
 def _equal(x: Tensor, y: Tensor) -> bool:

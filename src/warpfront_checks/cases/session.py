@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from warpfront_checks.cases.axes import QUICK_CASES, Assignment, assignments_of, build
+from warpfront_checks.cases.axes import NONE, QUICK_CASES, Assignment, assignments_of, build
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
@@ -34,14 +34,7 @@ from warpfront_checks.precision import (
     require_full_precision,
     tested_dtypes,
 )
-from warpfront_checks.results import (
-    UNDETERMINED,
-    Check,
-    CheckFinding,
-    Recorder,
-    failed,
-    judged,
-)
+from warpfront_checks.results import UNDETERMINED, Check, CheckFinding, Recorder, failed, judged
 
 # The kinds of device on which right kernels passed a topic's cases with fresh seeds. The others
 # are not claimed: a bound that no right device has confirmed could refuse right ones.
@@ -67,6 +60,8 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     "optimizers": ("cpu", "cuda"),
     "bidirectional": ("cpu", "cuda"),
 }
+# Kinds of device on which right kernels passed cases without elements.
+EMPTY_ON = ("cpu",)
 QUICK_DTYPES = ("float32", "bfloat16")
 SUFFIX = ", cases"
 SHOWN = 5
@@ -153,6 +148,8 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
         for assignment in assignments_of(operation, dtypes, seed, quick=effort.quick, spare=True):
             if tally.cases == wanted:
                 break
+            if NONE in assignment.values() and kind_of(device) not in EMPTY_ON:
+                continue
             _judge(operation, assignment, device, tally, recent)
     return tally
 

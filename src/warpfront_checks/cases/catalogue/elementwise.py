@@ -14,19 +14,8 @@ EACH = "m n | m | a k b | a b c d e | "
 TWO = "m n, m n | m, m | a k b, a k b | a k b, a 1 b | m n, n | m n, m 1 | m n,  | b c y x, c 1 1"
 NUMBERS = ("eighths", "normal", "non-finite", "zeros")
 # By library documentation fewer than 16 units in the last place.
-_function = partial(
-    rounded,
-    cases=FEW_CASES,
-    values=NUMBERS,
-    ulps=16.0,
-    roundings=16.0,
-    walk=0.0,
-)
-_choice = partial(
-    moved,
-    cases=FEW_CASES,
-    values=("eighths", "non-finite", "zeros", "equal"),
-)
+_function = partial(rounded, cases=FEW_CASES, values=NUMBERS, ulps=16.0, roundings=16.0, walk=0.0)
+_choice = partial(moved, cases=FEW_CASES, values=("eighths", "non-finite", "zeros", "equal"))
 POSITIVE = "{x}.abs() + 0.5"
 
 EXACT = "abs ceil floor round trunc neg sign sgn square frac logical_not nan_to_num"
@@ -62,12 +51,12 @@ UNARY = (
         for name in names.split()
     ),
     *(
-        _choice(name, f"torch.{name}(a)", EACH, backward=False, values=("eighths",))
-        for name in ("signbit", "isposinf", "isneginf")
-    ),
-    *(
-        _choice(name, f"torch.{name}(a)", EACH, backward=False)
-        for name in ("isnan", "isinf", "isfinite")
+        _choice(name, f"torch.{name}(a)", EACH, backward=False, **fields)
+        for names, fields in (
+            ("signbit isposinf isneginf", {"values": ("eighths",)}),
+            ("isnan isinf isfinite", {}),
+        )
+        for name in names.split()
     ),
 )
 COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor"
@@ -97,11 +86,11 @@ BINARY = (
     _integer("gcd", "torch.gcd(a >> 1, b >> 1)"),
     _integer("lcm", "torch.lcm(a & 7, b & 15)"),
     *(
-        _integer(f"{n} of integers", f"torch.{n}(a, b.abs() | 1)")
-        for n in ("remainder", "fmod", "floor_divide")
-    ),
-    *(
-        _integer(f"{n} by a number", f"torch.{n}(a, 7)", EACH)
+        _integer(f"{n} {of}", f"torch.{n}({operands})", shapes)
+        for of, operands, shapes in (
+            ("of integers", "a, b.abs() | 1", TWO),
+            ("by a number", "a, 7", EACH),
+        )
         for n in ("remainder", "fmod", "floor_divide")
     ),
     _integer(
@@ -125,12 +114,7 @@ BINARY = (
     _chosen("mul", "torch.mul(a, b)", values=NUMBERS, kinds=INTEGERS),
     _of_two("mul of leaves", "torch.mul(a, b)", TWO, ulps=2.0, kinds=tuple(COMPLEX)),
     *(
-        _of_two(
-            f"{n} of a number",
-            f"torch.{n}(a, 3, alpha={{alpha}})",
-            EACH,
-            alpha=(1, -2.5),
-        )
+        _of_two(f"{n} of a number", f"torch.{n}(a, 3, alpha={{alpha}})", EACH, alpha=(1, -2.5))
         for n in ("add", "sub")
     ),
     _of_two("rsub", "torch.rsub(a, 3, alpha={alpha})", EACH, alpha=(1, -2.5)),
@@ -222,11 +206,7 @@ TERNARY = (
     moved(
         "where", "torch.where(a, b, c)", "?m n, m n, m n | ?m 1, m n, n | ?n, m n, ", promotes=True
     ),
-    moved(
-        "masked_fill",
-        "torch.masked_fill(a, b, 5.0)",
-        "m n, ?m n | m n, ?m 1 | m n, ?n",
-    ),
+    moved("masked_fill", "torch.masked_fill(a, b, 5.0)", "m n, ?m n | m n, ?m 1 | m n, ?n"),
 )
 # A leaf may not be changed in place, so it is multiplied by 1 before.
 _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
@@ -253,11 +233,7 @@ _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
 PASSING = {"relu", "relu6", "hardtanh", "threshold"}
 KINKED = {"relu", "relu6", "hardtanh", "threshold", "hardshrink", "softshrink", "hardsigmoid"}
 _activation = partial(
-    rounded,
-    shapes=EACH,
-    values=("eighths", "zeros", "normal"),
-    roundings=16.0,
-    walk=0.0,
+    rounded, shapes=EACH, values=("eighths", "zeros", "normal"), roundings=16.0, walk=0.0
 )
 ACTIVATIONS = (
     *(
@@ -348,26 +324,22 @@ FAR = (
     *(_far(f"{n}, far", f"torch.{n}(a, b)", TWO) for n in ("hypot", "atan2", "mul")),
     # CUDA squares numbers of 16 bits in their own dtype.
     _far(
-        "pow, far",
-        "torch.pow(a, {power})",
-        EACH,
-        fit="{x}.abs()",
-        power=POWERS,
-        unseen=("cuda",),
+        "pow, far", "torch.pow(a, {power})", EACH, fit="{x}.abs()", power=POWERS, unseen=("cuda",)
     ),
     _far("logaddexp, far", "torch.logaddexp(a, b)", TWO, roundings=16.0),
     _far("div, far", "torch.div(a, b)", TWO, fit="torch.where({x} == 0, 3.0, {x})"),
 )
 # Parts of a product cancel: its bound is of the largest number.
 _complex = partial(_function, floats=False, kinds=tuple(COMPLEX), values=("eighths", "normal"))
+_LARGE = "a.real.sign() * a.real.abs().clamp(1, {})"
 COMPLEX_CALLS = (
     *(
-        _complex(f"complex {n}", f"torch.{n}(a)", EACH)
-        for n in ["exp", "sin", "cos", "tanh", "square", "neg", "sgn"]
-    ),
-    *(
-        _complex(f"complex {n}", f"torch.{n}(a)", EACH, fit=POSITIVE)
-        for n in ["log", "sqrt", "reciprocal", "abs", "angle", "rsqrt"]
+        _complex(f"complex {n}", f"torch.{n}(a)", EACH, fit=fit)
+        for fit, names in (
+            ("{x}", "exp sin cos tanh square neg sgn"),
+            (POSITIVE, "log sqrt reciprocal abs angle rsqrt"),
+        )
+        for n in names.split()
     ),
     _complex("complex quotient", "torch.div(a, b)", TWO, fit=POSITIVE, walk=1 / 64),
     _complex("conjugate product", "a.conj() * b", TWO, walk=1 / 64),
@@ -394,22 +366,10 @@ COMPLEX_CALLS = (
             ("sqrt", "a"),
             ("log", "torch.where((a.abs() - 1).abs() < 0.5, 3 * a, a)"),
             ("exp", "torch.complex(a.real.clamp(-60, 60), a.imag.clamp(-2, 2))"),
-            (
-                "tanh",
-                "torch.complex(a.real.sign() * a.real.abs().clamp(1, 200), a.imag.clamp(-2, 2))",
-            ),
-            (
-                "tan",
-                "torch.complex(a.imag.clamp(-2, 2), a.real.sign() * a.real.abs().clamp(1, 200))",
-            ),
-            (
-                "cosh",
-                "torch.complex(a.real.sign() * a.real.abs().clamp(1, 89), a.imag.clamp(-2, 2))",
-            ),
-            (
-                "sinh",
-                "torch.complex(a.real.sign() * a.real.abs().clamp(1, 89), a.imag.clamp(-2, 2))",
-            ),
+            ("tanh", f"torch.complex({_LARGE.format(200)}, a.imag.clamp(-2, 2))"),
+            ("tan", f"torch.complex(a.imag.clamp(-2, 2), {_LARGE.format(200)})"),
+            ("cosh", f"torch.complex({_LARGE.format(89)}, a.imag.clamp(-2, 2))"),
+            ("sinh", f"torch.complex({_LARGE.format(89)}, a.imag.clamp(-2, 2))"),
         )
     ),
     # That of complex128 overflows in squares.
@@ -427,13 +387,7 @@ COMPLEX_CALLS = (
 SIGNED = "round trunc ceil floor neg abs sin tan tanh atan asinh expm1"
 SIGNS = (
     *(
-        _choice(
-            f"sign of {n}",
-            f"torch.{n}(a).signbit()",
-            EACH,
-            values=("signed",),
-            backward=False,
-        )
+        _choice(f"sign of {n}", f"torch.{n}(a).signbit()", EACH, values=("signed",), backward=False)
         for n in SIGNED.split()
     ),
     _function("atan2 of zeros", "torch.atan2(a * 0, b)", TWO, values=("signed",)),
@@ -566,13 +520,5 @@ EIGHT_BITS = (
     ),
 )
 ELEMENTWISE: tuple[Operation, ...] = (
-    *UNARY,
-    *BINARY,
-    *TERNARY,
-    *ACTIVATIONS,
-    *FAR,
-    *COMPLEX_CALLS,
-    *CAST,
-    *SIGNS,
-    *EIGHT_BITS,
+    *(*UNARY, *BINARY, *TERNARY, *ACTIVATIONS, *FAR, *COMPLEX_CALLS, *CAST, *SIGNS, *EIGHT_BITS),
 )

@@ -56,9 +56,7 @@ _OF_LISTS = (
 LISTS: tuple[Operation, ...] = (
     *(
         _listed(
-            f"_foreach_{n}",
-            f"torch._foreach_{n}({_X})",
-            definition=f"[torch.{n}(x) for x in {_X}]",
+            f"_foreach_{n}", f"torch._foreach_{n}({_X})", definition=f"[torch.{n}(x) for x in {_X}]"
         )
         for n in _UNARY.split()
     ),

@@ -28,11 +28,7 @@ INDEXED: tuple[Operation, ...] = (
     moved("take_along_dim", "torch.take_along_dim(a, b, 1)", "a k b, @k a n b | m n, @n m k"),
     moved("take", "torch.take(a, b % a.numel())", "a k, @k n | m n, @n a b"),
     moved("index_select", "torch.index_select(a, 0, b)", "k b, &k n | k, &k n | k a b, &k n"),
-    moved(
-        "index_select of the last",
-        "torch.index_select(a, -1, b)",
-        "b k, &k n | a b k, &k n",
-    ),
+    moved("index_select of the last", "torch.index_select(a, -1, b)", "b k, &k n | a b k, &k n"),
     moved("indices", "a[b]", "k b, @k n | k a b, @k n m | k, @k n"),
     moved("indices of the second axis", "a[:, b]", "a k b, @k n | a k, @k n m"),
     moved("two indices", "a[b, c]", "k m, @k n, @m n | k m b, @k n, @m n | k m, @k n 1, @m d"),
@@ -48,26 +44,16 @@ INDEXED: tuple[Operation, ...] = (
         # By a power of 2 a sum in 16 bits stays as exact.
         alpha=(1, 2),
     ),
-    _added(
-        "index_add to the last",
-        "torch.index_add(a, -1, b, c)",
-        "b k, &k n, b n",
-    ),
+    _added("index_add to the last", "torch.index_add(a, -1, b, c)", "b k, &k n, b n"),
     _added(
         "scatter_add",
         "torch.scatter_add(a, {dim}, b, c)",
         "k b, @k n b, n b | k, @k n, n | k 7, @k n 5, n 6",
         dim=(0,),
     ),
+    _added("scatter_add to the last", "torch.scatter_add(a, -1, b, c)", "b k, @k b n, b n"),
     _added(
-        "scatter_add to the last",
-        "torch.scatter_add(a, -1, b, c)",
-        "b k, @k b n, b n",
-    ),
-    _added(
-        "index_put of sums",
-        "a.index_put((b,), c, accumulate=True)",
-        "k b, @k n, n b | k, @k n, n",
+        "index_put of sums", "a.index_put((b,), c, accumulate=True)", "k b, @k n, n b | k, @k n, n"
     ),
     # Equal numbers add up: long ones, or many in 16 bits, beyond what the dtype represents.
     _added(
@@ -104,26 +90,12 @@ INDEXED: tuple[Operation, ...] = (
         for reduction in f"{reductions}prod amax amin mean".split()
     ),
     # Each place once: of two that are put to one place either may win.
-    moved(
-        "scatter",
-        "torch.scatter(a, {dim}, b, c)",
-        "m n, %m n, m n | n, %n, n",
-        dim=(-1,),
-    ),
-    moved(
-        "scatter of a number",
-        "torch.scatter(a, {dim}, b, 7)",
-        "m n, %m n | n, %n",
-        dim=(-1,),
-    ),
+    moved("scatter", "torch.scatter(a, {dim}, b, c)", "m n, %m n, m n | n, %n, n", dim=(-1,)),
+    moved("scatter of a number", "torch.scatter(a, {dim}, b, 7)", "m n, %m n | n, %n", dim=(-1,)),
     moved("index_copy", "torch.index_copy(a, -1, b, c)", "m n, %n, m n | n, %n, n"),
     moved("index_copy of rows", "torch.index_copy(a, 0, b, c)", "n m, %n, n m | n a b, %n, n a b"),
     moved(
-        "index_fill",
-        "torch.index_fill(a, {dim}, b, 7)",
-        "n n, @n m | n, @n m",
-        dim=DIM,
-        n=(9, 600),
+        "index_fill", "torch.index_fill(a, {dim}, b, 7)", "n n, @n m | n, @n m", dim=DIM, n=(9, 600)
     ),
     moved("index_put", "a.index_put((b,), c)", "n m, %n, n m | n, %n, n | n a b, %n, n a b"),
     moved("put", "torch.put(a, b, c)", "n, %n, n | 1 n, %n, n"),
@@ -274,12 +246,7 @@ JOINED: tuple[Operation, ...] = (
         domain="shape[dim] >= window",
     ),
     *(
-        moved(
-            n,
-            f"torch.{n}(a, {{diagonal}})",
-            "m n | b m n",
-            diagonal=(-2, 0, 3),
-        )
+        moved(n, f"torch.{n}(a, {{diagonal}})", "m n | b m n", diagonal=(-2, 0, 3))
         for n in ("tril", "triu")
     ),
     moved(

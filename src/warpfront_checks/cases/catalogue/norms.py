@@ -15,6 +15,10 @@ from warpfront_checks.cases.operation import Operation
 EPS: Mapping[str, Any] = {"eps": (0.125, 1e-2)}
 _norm: Make = partial(rounded, values=("quarters", "normal"), roundings=48.0, **EPS)
 # Of more than 2^16 rows the gradient of weights with two axes is written past its memory.
+# A weight without rows ends the process.
+WITHOUT_ROWS = KnownDefect(
+    thread="pytorch#128695", device="cpu", where={"size m": ("zero",)}, unsafe=True
+)
 WEIGHTS_OF_MANY_ROWS = KnownDefect(
     thread="pytorch#193016", device="cuda", where={"size n": ("past a grid",)}, unsafe=True
 )
@@ -164,6 +168,7 @@ NORMS: tuple[Operation, ...] = (
             eps=(0,),
             doubles=False,
             fit="{x}.abs() + 0.125",
+            defects=(WITHOUT_ROWS,),
         )
         for name, shapes, dim in (
             ("weight_norm", "m n, m 1", 0),

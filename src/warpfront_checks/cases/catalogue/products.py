@@ -21,10 +21,7 @@ _product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES, defects=(CUB
 MATRICES: tuple[Operation, ...] = (
     _product("mm", "torch.mm(a, b)", "m k, k n"),
     _product(
-        "linear",
-        "F.linear(a, b, c)",
-        "m k, n k, n | b m k, n k, n | k, n k, n",
-        absent=("c",),
+        "linear", "F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n", absent=("c",)
     ),
     _product("linear without bias", "F.linear(a, b)", "m k, n k | b m k, n k"),
     _product("bmm", "torch.bmm(a, b)", "b m k, b k n"),
@@ -55,18 +52,8 @@ MATRICES: tuple[Operation, ...] = (
         **BETA,
     ),
     _product("mv", "torch.mv(a, b)", "m k, k"),
-    _product(
-        "addmv",
-        "torch.addmv(a, b, c, beta={beta}, alpha={alpha})",
-        "m, m k, k",
-        **BETA,
-    ),
-    _product(
-        "addr",
-        "torch.addr(a, b, c, beta={beta}, alpha={alpha})",
-        "m n, m, n",
-        **BETA,
-    ),
+    _product("addmv", "torch.addmv(a, b, c, beta={beta}, alpha={alpha})", "m, m k, k", **BETA),
+    _product("addr", "torch.addr(a, b, c, beta={beta}, alpha={alpha})", "m n, m, n", **BETA),
     _product("dot", "torch.dot(a, b)", "k, k"),
     _product("vdot", "torch.vdot(a, b)", "k, k"),
     _product(
@@ -193,11 +180,7 @@ CONVOLUTIONS: tuple[Operation, ...] = (
             dilation=steps(dims, 1, 2),
             defects=FAR_PLACE if dims == 3 else (),
         )
-        for dims, places, taps in (
-            (1, "x", "3"),
-            (2, "y x", "3 3"),
-            (3, "z y x", "2 3 1"),
-        )
+        for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 1"))
     ),
     _windows("conv1d of long filters", _convolved(1), "b c x, o c t, o", **STEPS, groups=(1,)),
     _windows("conv2d of long filters", _convolved(2), "b c y x, o c s t, o", **STEPS, groups=(1,)),
@@ -226,10 +209,7 @@ CONVOLUTIONS: tuple[Operation, ...] = (
             g=3,
             stride=(1, 2),
         )
-        for dims, padding, shapes in (
-            (1, 2, "b g c x, g o c 3"),
-            (2, 1, "b g c y x, g o c 3 3"),
-        )
+        for dims, padding, shapes in ((1, 2, "b g c x, g o c 3"), (2, 1, "b g c y x, g o c 3 3"))
     ),
     _biased(
         "conv2d, depthwise",

@@ -65,12 +65,7 @@ _square = "{x}.abs() + 0.125"
 # Each factor is exact in float32, and each product rounds once: half an eps a factor. The product
 # of 500,000 equal ones stays within its range.
 _multiplied = partial(
-    _nearly,
-    fit="1 + {x} / 2 ** 14",
-    unseen=("cuda",),
-    values=("quarters",),
-    walk=0.5,
-    halves="cpu",
+    _nearly, fit="1 + {x} / 2 ** 14", unseen=("cuda",), values=("quarters",), walk=0.5, halves="cpu"
 )
 _distance = partial(rounded, halves="cpu", d=(3, 67))
 REDUCTIONS: tuple[Operation, ...] = (
@@ -313,8 +308,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     _placed("argsort", "torch.argsort(a, {dim}, {down})", down=(False, True)),
     _order("kthvalue", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[0]", dim=DIM),
     _placed(
-        "kthvalue's index",
-        "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim}, keepdim=True)[1]",
+        "kthvalue's index", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim}, keepdim=True)[1]"
     ),
     _order("topk's values", f"{TOPK}[0]", dim=DIM, values=WITH_NAN, **TAKEN),
     _placed("topk's indices", f"{TOPK}[1]", **TAKEN),

@@ -67,11 +67,7 @@ LINES = (
     _waves("hfft", "torch.fft.hfft(torch.fft.ihfft(a), a.shape[-1])", "m n"),
     *(
         _planes(
-            name,
-            f"{PARTS}(torch.fft.{name}({x}, norm={{norm}}))",
-            shapes,
-            norm=NORM,
-            first=(0, 1),
+            name, f"{PARTS}(torch.fft.{name}({x}, norm={{norm}}))", shapes, norm=NORM, first=(0, 1)
         )
         for name, x, shapes in (
             ("fft2", _SIGNAL, "b y x, b y x | b c y x, b c y x"),

@@ -11,14 +11,7 @@ import torch
 from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.cases.special.rows import (
-    FLOATS,
-    CaseContext,
-    Table,
-    array,
-    rows,
-    verdict_of,
-)
+from warpfront_checks.cases.special.rows import FLOATS, CaseContext, Table, array, rows, verdict_of
 
 
 def _drops(ground: CaseContext) -> Iterator[Verdict]:

@@ -9,14 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.cases.special.rows import (
-    TRUE,
-    CaseContext,
-    Row,
-    Table,
-    array,
-    verdict_of,
-)
+from warpfront_checks.cases.special.rows import TRUE, CaseContext, Row, Table, array, verdict_of
 
 EDGE = 2**31
 COUNT = EDGE + 4099
@@ -60,10 +53,7 @@ def _elements(ground: CaseContext) -> Iterator[Verdict]:
     ):
         result = actual()
         yield verdict_of(
-            label,
-            _at(result).cpu().double(),
-            array(expected),
-            slack=1e-2 * (label == "exp2"),
+            label, _at(result).cpu().double(), array(expected), slack=1e-2 * (label == "exp2")
         )
         del result
 
@@ -153,20 +143,12 @@ def _products(ground: CaseContext) -> Iterator[Verdict]:
     yield verdict_of("softmax", chosen[-5:, 7], array(torch.ones(5)))
     del chosen
     normal = functional.layer_norm(wide, (columns,))
-    yield verdict_of(
-        "layer_norm",
-        (normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100),
-        TRUE,
-    )
+    yield verdict_of("layer_norm", (normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100), TRUE)
 
 
 def _drawn(ground: CaseContext) -> Iterator[Verdict]:
     x = torch.zeros(COUNT, device=ground.device, dtype=torch.float16).uniform_(1, 2)
-    yield verdict_of(
-        "all of it",
-        (x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all(),
-        TRUE,
-    )
+    yield verdict_of("all of it", (x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all(), TRUE)
     beyond = (x[:4000] == x[EDGE : EDGE + 4000]).float().mean() < 0.1
     yield verdict_of("not the beginning again", beyond, TRUE)
     x.fill_(3)

@@ -37,6 +37,7 @@ DEVICE_STEP_BYTES = 512
 PROCESS_STEP_BYTES = 2**20
 STATM = Path("/proc/self/statm")
 PAGE_BYTES = 4096
+MALLINFO2 = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
 SLIGHT = 1e-6
 LONG = "past many blocks"
 Function = Callable[..., Any]
@@ -110,7 +111,8 @@ def check_gradients(
     defects: list[str] = []
     count = 0
     for operation in chosen:
-        if not operation.backward or operation.changes or not _in_float64(operation):
+        double = axes_of(operation, ("float64",))["dtype"][:1] == ["float64"]
+        if not operation.backward or operation.changes or not double:
             continue
         # What detaches a number has another gradient than its values' slope.
         if ".detach()" in operation.code + operation.definition:
@@ -137,10 +139,6 @@ def check_gradients(
             continue
         count += 1
     return PropertyReport(faults=tuple(faults), defects=tuple(defects), tried=count)
-
-
-def _in_float64(operation: Operation) -> bool:
-    return axes_of(operation, ("float64",))["dtype"][:1] == ["float64"]
 
 
 def _call(case: Case, names: dict[str, Any], *leaves: Tensor) -> Any:
@@ -197,11 +195,7 @@ def _seeded(run: Run) -> Results:
 
 
 def _runs(
-    chosen: Sequence[Operation],
-    device: str,
-    alter: Callable[[Run], Run],
-    *,
-    long: bool = False,
+    chosen: Sequence[Operation], device: str, alter: Callable[[Run], Run], *, long: bool = False
 ) -> Iterator[tuple[str, Run]]:
     """Yield the runs of the operations that the device has in float32: of usual sizes, or with one
     that is `long`.
@@ -327,21 +321,7 @@ def _resident_bytes() -> int:
 class _Mallinfo2(ctypes.Structure):
     """glibc's struct of that name (malloc.h, from 2.33): bytes, but for the counts of chunks."""
 
-    _fields_: ClassVar[Sequence[Any]] = [
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena",
-            "ordblks",
-            "smblks",
-            "hblks",
-            "hblkhd",
-            "usmblks",
-            "fsmblks",
-            "uordblks",
-            "fordblks",
-            "keepcost",
-        )
-    ]
+    _fields_: ClassVar[Sequence[Any]] = [(name, ctypes.c_size_t) for name in MALLINFO2.split()]
 
 
 def _malloc_bytes() -> int:

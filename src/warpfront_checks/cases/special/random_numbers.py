@@ -77,9 +77,7 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Verdict]:
     _seeded(ground)
     again = _drawn(code, ground)
     yield verdict_of(
-        "the same seed",
-        again,
-        array(first.cpu().double() if first.is_floating_point() else first),
+        "the same seed", again, array(first.cpu().double() if first.is_floating_point() else first)
     )
     _seeded(ground, 1)
     other = _drawn(code, ground)
@@ -97,9 +95,7 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Verdict]:
     )
     if len(np.unique(a[:4096])) > 3000:
         yield verdict_of(
-            "numbers that come again",
-            torch.tensor(np.isin(b[:4096], a).mean() < 0.5),
-            TRUE,
+            "numbers that come again", torch.tensor(np.isin(b[:4096], a).mean() < 0.5), TRUE
         )
     standard = [(x - mean) / math.sqrt(variance) for x in (a, b, c)]
     yield from _independent(standard, coarse / math.sqrt(variance))
@@ -337,6 +333,19 @@ def _spread_out(ground: CaseContext) -> Iterator[Verdict]:
             axis = int(where == "rows")
             several = samples.std(axis, correction=0) > 0
             yield verdict_of(f"{name} of {where}", several, np.ones(4, dtype=bool))
+    # Chances of 0 and 1 leave nothing to chance, in any memory.
+    certain = ground.send(torch.tensor([0.0, 1.0, 1.0, 0.0]).double())
+    table = certain.expand(4096, 4)
+    for where, chances in {
+        "a row": certain,
+        "rows": certain[:, None],
+        "expanded rows": table.mT,
+        "turned rows": table.contiguous().mT,
+    }.items():
+        shape = (4096, 4) if where == "a row" else (4, 4096)
+        drawn = torch.full(shape, 7.0, device=ground.device, dtype=ground.dtype)
+        expected = array(chances.expand(shape).double().cpu())
+        yield verdict_of(f"bernoulli_ of {where}", drawn.bernoulli_(chances), expected)
 
 
 def _states(ground: CaseContext) -> Iterator[Verdict]:
@@ -352,9 +361,7 @@ def _states(ground: CaseContext) -> Iterator[Verdict]:
     first = torch.rand(1000, device=ground.device)
     give(state)
     yield verdict_of(
-        "given back",
-        torch.rand(1000, device=ground.device),
-        array(first.cpu().double()),
+        "given back", torch.rand(1000, device=ground.device), array(first.cpu().double())
     )
     generator = torch.Generator(device=ground.device).manual_seed(ground.seed)
     alone = torch.rand(1000, device=ground.device, generator=generator)
@@ -372,9 +379,7 @@ def _states(ground: CaseContext) -> Iterator[Verdict]:
     give(state)
     parts = torch.cat([torch.rand(500, device=ground.device) for _ in range(2)])
     yield verdict_of(
-        "all different",
-        (parts.unique().numel() > 990 and torch.tensor(1)) or torch.tensor(0),
-        1,
+        "all different", (parts.unique().numel() > 990 and torch.tensor(1)) or torch.tensor(0), 1
     )
 
 
@@ -401,7 +406,7 @@ RANDOM_NUMBERS = Table(
                 "into views": _into_views,
                 "spread out": _spread_out,
                 "states": _states,
-            },
+            }
         ),
     ),
 )

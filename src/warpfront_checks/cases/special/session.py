@@ -20,11 +20,7 @@ from warpfront_checks.cases.special.tables import FIND_TABLE, claimed_tables, fi
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
-from warpfront_checks.precision import (
-    computes_float64,
-    precision_settings,
-    require_full_precision,
-)
+from warpfront_checks.precision import computes_float64, precision_settings, require_full_precision
 from warpfront_checks.results import Check, CheckFinding, Recorder, judged
 
 # cuBLAS has deterministic algorithms only with one of two workspace sizes, set before its start.
