@@ -22,6 +22,7 @@ from kernels.kernel import WrongKernel, seeded  # noqa: E402
 
 from warpfront_checks.cases import session  # noqa: E402
 from warpfront_checks.cases.axes import (  # noqa: E402
+    EQUAL_TERMS,
     SCALES,
     assignments_of,
     axes_of,
@@ -741,3 +742,17 @@ def test_most_calls_share_the_oracle_of_the_call_before() -> None:
         pairs = itertools.pairwise(drawn)
         shared = sum(one.statements() == other.statements() for one, other in pairs)
         assert shared > 0.4 * len(drawn), name
+
+
+def test_a_sum_of_equal_gradients_may_round_to_one_side() -> None:
+    """Its bound is that of its number of terms; another gradient's is that of their root."""
+    drawn = [
+        case
+        for seed in range(4)
+        for case in cases_of(CATALOGUE["instance_norm"], ("float32",), "cpu", seed)
+    ]
+    bounds = {
+        alike: {case.roundings for case in drawn if (case.layout == "expanded") is alike}
+        for alike in (True, False)
+    }
+    assert bounds[True] == {EQUAL_TERMS * one for one in bounds[False]}

@@ -84,9 +84,14 @@ _CALLS: tuple[tuple[str, str, str, str, Mapping[str, Any]], ...] = (
             matrix,
             "(lambda q, r: torch.cat([q @ r, q.mH @ q], -1))(*torch.linalg.qr(h))",
             f"torch.cat([h, {_SAME}], -1)",
-            {},
+            {"unseen": unseen},
         )
-        for kind, matrix in (("pivoted", DOMINANT), ("deficient", DEFICIENT))
+        # cuSOLVER's reflector of a column that is all but 0 is not orthonormal: once in 60 matrices
+        # of equal rows, on an H200.
+        for kind, matrix, unseen in (
+            ("pivoted", DOMINANT, ()),
+            ("deficient", DEFICIENT, ("cuda",)),
+        )
     ),
     *(
         (
