@@ -74,7 +74,14 @@ class Builders:
         if existing is not None:
             return engine, existing.id
         folder = self.folders.store.folder / f".{_NAME}" / digest
-        write_text(folder / "context" / DOCKERFILE, self._dockerfile(reference, apt))
+        template = ImageFile(content=_TEMPLATE.encode())
+        images = read_tree(self.folders.root / IMAGES_FOLDER)
+        sources = {**images, f"{_NAME}/Dockerfile.j2": template}
+        variables = {"from_reference": reference, "apt": apt}
+        (text,) = render_templates(sources, [RenderRequest(folder=_NAME, variables=variables)])
+        if not isinstance(text, str):
+            raise text
+        write_text(folder / "context" / DOCKERFILE, text)
         layouts = folder / "layouts"
         try:
             contexts = {reference: local_context(engine, reference, layouts)} if local else {}
@@ -131,13 +138,3 @@ class Builders:
         if baked.error or image is None:
             raise CommandFailedError(f"{refusal}: {baked.error}", hint=f"see {log}")
         return image.id
-
-    def _dockerfile(self, reference: str, apt: tuple[str, ...]) -> str:
-        template = ImageFile(content=_TEMPLATE.encode())
-        images = read_tree(self.folders.root / IMAGES_FOLDER)
-        sources = {**images, f"{_NAME}/Dockerfile.j2": template}
-        variables = {"from_reference": reference, "apt": apt}
-        (text,) = render_templates(sources, [RenderRequest(folder=_NAME, variables=variables)])
-        if not isinstance(text, str):
-            raise text
-        return text

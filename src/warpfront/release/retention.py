@@ -22,7 +22,15 @@ def not_needed(
     """Return the images that may be deleted, and why: old ones of `channel` only ("": none)."""
     stocks = tuple(stocks)
     limit = datetime.fromisoformat(now) - timedelta(days=days)
-    ways_back = _ways_back(stocks)
+    # If one of them is withdrawn itself, the digest before that counts, too.
+    by_digest = {stock.digest: stock for stock in stocks}
+    ways_back: set[str] = set()
+    ahead = [before for stock in by_digest.values() if stock.aliases for before in stock.befores]
+    while ahead:
+        digest = ahead.pop()
+        if digest not in ways_back and digest in by_digest and by_digest[digest].yanked:
+            ahead += by_digest[digest].befores
+        ways_back.add(digest)
     removable = []
     for stock in stocks:
         public = [tag for tag in stock.tags if not tag.startswith(CANDIDATE_PREFIX)]
@@ -53,21 +61,6 @@ def named_at(stock: Stock) -> datetime | None:
     named = [_time_of_run(run) for run in (*stock.runs, *stock.tags)]
     times = [time for time in named if time is not None]
     return max(times) if times else _read_time(stock.labels.get(CREATED, ""))
-
-
-def _ways_back(stocks: Iterable[Stock]) -> set[str]:
-    """Return the digests to which an alias moves when its image is withdrawn. If one of them is
-    withdrawn itself, the digest before that counts, too.
-    """
-    by_digest = {stock.digest: stock for stock in stocks}
-    back: set[str] = set()
-    ahead = [before for stock in by_digest.values() if stock.aliases for before in stock.befores]
-    while ahead:
-        digest = ahead.pop()
-        if digest not in back and digest in by_digest and by_digest[digest].yanked:
-            ahead += by_digest[digest].befores
-        back.add(digest)
-    return back
 
 
 def _is_before(moment: datetime | None, limit: datetime) -> bool:

@@ -181,7 +181,17 @@ def _release(
         metadata = _metadata(name, version, file, transport) if file else None
         if metadata is not None:
             pythons = plain.python or (f"3.{newest}",)
-            requires[machine] = _telling(metadata.requires, pythons, machine)
+            environments = [
+                {**marker_environment(python, machine), "extra": ""} for python in pythons
+            ]
+            demands = set()
+            for demand in filter(None, map(readable_requirement, metadata.requires)):
+                marker = demand.marker
+                applies = marker is None or any(marker_holds(marker, each) for each in environments)
+                if applies and _RELEVANT.fullmatch(canonicalize_name(demand.name)):
+                    demand.marker = None
+                    demands.add(str(demand))
+            requires[machine] = tuple(sorted(demands))
             extras = (extra for extra in metadata.extras if extra.startswith(f"{_DEVICE}gfx"))
             devices.update(extra.removeprefix(_DEVICE) for extra in extras)
     return replace(plain, requires=requires, devices=tuple(sorted(devices)))
@@ -263,16 +273,3 @@ def _beside(link: Link, transport: Transport) -> str | None:
     if digest and hashlib.sha256(answer[2].encode()).hexdigest() != digest[1]:
         raise _UnusableIndexError(f"{link.filename}: its METADATA has another hash than its page")
     return answer[2]
-
-
-def _telling(requires: Iterable[str], pythons: Iterable[str], machine: str) -> tuple[str, ...]:
-    """Return the demands on a torch stack that apply to one of these Pythons, without markers."""
-    environments = [{**marker_environment(python, machine), "extra": ""} for python in pythons]
-    demands = set()
-    for demand in filter(None, map(readable_requirement, requires)):
-        marker = demand.marker
-        applies = marker is None or any(marker_holds(marker, each) for each in environments)
-        if applies and _RELEVANT.fullmatch(canonicalize_name(demand.name)):
-            demand.marker = None
-            demands.add(str(demand))
-    return tuple(sorted(demands))

@@ -144,36 +144,34 @@ def _read_address(url: str, *, name: str, extras: tuple[str, ...], where: str) -
     facts = {key: values[-1] for key, values in parse_qs(fragment).items()}
     name = name or canonicalize_name(facts.get("egg", ""))
     if bare.startswith("git+"):
-        return _read_git(bare, facts, name=name, extras=extras, where=where)
+        location, separator, commit = bare.removeprefix("git+").rpartition("@")
+        if not separator or not _COMMIT.match(commit):
+            raise LockError(
+                f"{where}: {bare} names no commit",
+                hint="branches and tags move: write @ and the 40 digits of the commit",
+            )
+        if not location.startswith(("https://", "file:///")):
+            raise LockError(
+                f"{where}: {bare}: only git+https:// is fetched", hint="use its address"
+            )
+        subdirectory = facts.get("subdirectory", "")
+        if subdirectory and (
+            ".." in PurePosixPath(subdirectory).parts or subdirectory.startswith("/")
+        ):
+            raise LockError(f"{where}: subdirectory {subdirectory} is outside its repository")
+        return Source(
+            kind="git",
+            location=location,
+            name=name,
+            extras=extras,
+            subdirectory=subdirectory,
+            pin=commit,
+        )
     if bare.startswith(("https://", "http://", "file://")) and bare.endswith(".whl"):
         return _read_wheel_address(bare, facts, extras=extras, where=where)
     raise LockError(
         f"{where}: {without_query(url)} is neither a wheel nor a git repository",
         hint="write a path (./package), git+https://...@<commit>, or https://....whl#sha256=...",
-    )
-
-
-def _read_git(
-    url: str, facts: dict[str, str], *, name: str, extras: tuple[str, ...], where: str
-) -> Source:
-    location, separator, commit = url.removeprefix("git+").rpartition("@")
-    if not separator or not _COMMIT.match(commit):
-        raise LockError(
-            f"{where}: {url} names no commit",
-            hint="branches and tags move: write @ and the 40 digits of the commit",
-        )
-    if not location.startswith(("https://", "file:///")):
-        raise LockError(f"{where}: {url}: only git+https:// is fetched", hint="use its address")
-    subdirectory = facts.get("subdirectory", "")
-    if subdirectory and (".." in PurePosixPath(subdirectory).parts or subdirectory.startswith("/")):
-        raise LockError(f"{where}: subdirectory {subdirectory} is outside its repository")
-    return Source(
-        kind="git",
-        location=location,
-        name=name,
-        extras=extras,
-        subdirectory=subdirectory,
-        pin=commit,
     )
 
 

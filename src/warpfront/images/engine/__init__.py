@@ -7,35 +7,20 @@ from pathlib import Path
 
 from warpfront.errors import EngineError
 from warpfront.images.engine.protocol import (
-    DEAD_MAN_SECONDS as DEAD_MAN_SECONDS,
+    DEAD_MAN_SECONDS,
+    DEFAULT_HOST,
+    RUN_LABEL,
+    Bind,
+    Engine,
+    Features,
+    Progress,
+    RunRequest,
+    RunResult,
+    StoredImage,
 )
-from warpfront.images.engine.protocol import (
-    DEFAULT_HOST as DEFAULT_HOST,
-)
-from warpfront.images.engine.protocol import (
-    RUN_LABEL as RUN_LABEL,
-)
-from warpfront.images.engine.protocol import (
-    Bind as Bind,
-)
-from warpfront.images.engine.protocol import (
-    Engine as Engine,
-)
-from warpfront.images.engine.protocol import (
-    Features as Features,
-)
-from warpfront.images.engine.protocol import (
-    Progress as Progress,
-)
-from warpfront.images.engine.protocol import (
-    RunRequest as RunRequest,
-)
-from warpfront.images.engine.protocol import (
-    RunResult as RunResult,
-)
-from warpfront.images.engine.protocol import (
-    StoredImage as StoredImage,
-)
+
+__all__ = ["DEAD_MAN_SECONDS", "DEFAULT_HOST", "RUN_LABEL", "Bind", "Engine", "Features"]
+__all__ += ["Progress", "RunRequest", "RunResult", "StoredImage"]
 
 
 def connect(environment: Mapping[str, str]) -> Engine:
@@ -43,7 +28,11 @@ def connect(environment: Mapping[str, str]) -> Engine:
     from warpfront.images.engine import embedded  # noqa: PLC0415 - it imports this module
 
     engine_place = embedded.EnginePlace(state=embedded.folders(environment)[1])
-    if not _may_be_somewhere(environment) and not engine_place.socket.exists():
+    configuration = environment.get("DOCKER_CONFIG") or Path.home() / ".docker"
+    # Any source of docker's own configuration: the SDK reads it.
+    is_named = environment.get("DOCKER_HOST") or environment.get("DOCKER_CONTEXT")
+    places = (Path(configuration, "config.json"), Path(DEFAULT_HOST.removeprefix("unix://")))
+    if not is_named and not any(path.exists() for path in (*places, engine_place.socket)):
         # The SDK and its HTTP take longer to load than a plan without an engine to make.
         raise nowhere(engine_place.host)
     from warpfront.images.engine import docker  # noqa: PLC0415 - see above
@@ -56,14 +45,4 @@ def nowhere(own_host: str) -> EngineError:
         f"no container engine: DOCKER_HOST is not set, no docker context is chosen, and neither "
         f"{DEFAULT_HOST} nor {own_host} exists",
         hint="warpfront engine start",
-    )
-
-
-def _may_be_somewhere(environment: Mapping[str, str]) -> bool:
-    """Return true if any source of docker's own configuration exists; the SDK reads it."""
-    configuration = environment.get("DOCKER_CONFIG") or Path.home() / ".docker"
-    return (
-        bool(environment.get("DOCKER_HOST") or environment.get("DOCKER_CONTEXT"))
-        or Path(configuration, "config.json").exists()
-        or Path(DEFAULT_HOST.removeprefix("unix://")).exists()
     )

@@ -294,24 +294,21 @@ class ProgressReader:
             self._write("", line)
             return
         for vertex in event.get("vertexes") or ():
-            self._read_vertex(vertex)
+            digest, name = str(vertex.get("digest", "")), str(vertex.get("name", ""))
+            self._names[digest] = name
+            state = _state(vertex)
+            if state and (digest, state) not in self._told:
+                self._told.add((digest, state))
+                self._tell(digest, state)
+                self._finish_line(digest)
+                self._write(digest, f"{state}: {name}")
+            if vertex.get("error"):
+                self._write(digest, f"error: {vertex['error']}")
+                self.failure = self.failure or self._failure(digest, str(vertex["error"]))
         for status in event.get("statuses") or ():
             self._read_status(status)
         for log in event.get("logs") or ():
             self._read_log(str(log.get("vertex", "")), _decoded(str(log.get("data", ""))))
-
-    def _read_vertex(self, vertex: Mapping[str, Any]) -> None:
-        digest, name = str(vertex.get("digest", "")), str(vertex.get("name", ""))
-        self._names[digest] = name
-        state = _state(vertex)
-        if state and (digest, state) not in self._told:
-            self._told.add((digest, state))
-            self._tell(digest, state)
-            self._finish_line(digest)
-            self._write(digest, f"{state}: {name}")
-        if vertex.get("error"):
-            self._write(digest, f"error: {vertex['error']}")
-            self.failure = self.failure or self._failure(digest, str(vertex["error"]))
 
     def _tell(self, digest: str, state: str, line: str = "") -> None:
         name = self._names.get(digest, "")

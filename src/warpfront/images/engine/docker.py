@@ -136,7 +136,25 @@ class DockerEngine:
 
     @functools.cached_property
     def buildx(self) -> tuple[str, ...]:
-        return _find_buildx(self.build_environment, self._cache)
+        # `docker buildx` if that answers, else a docker-buildx: the user's or ours.
+        package_tree = packages.unpacked("engine", self._cache)
+        for argv in (
+            ("docker", "buildx"),
+            ("docker-buildx",),
+            (str(package_tree.buildx),) if package_tree else (),
+        ):
+            if not argv or shutil.which(argv[0]) is None:
+                continue
+            command = Command(
+                argv=(*argv, "version"), environment=self.build_environment, timeout_seconds=20.0
+            )
+            with contextlib.suppress(CommandFailedError):
+                if process.run(command).returncode == 0:
+                    return argv
+        raise EngineError(
+            "docker buildx is missing",
+            hint="install docker-buildx (or docker-buildx-plugin), or `warpfront engine start`",
+        )
 
     @property
     def machine(self) -> str:
@@ -168,14 +186,14 @@ class DockerEngine:
         )
 
     def _info(self) -> Mapping[str, Any]:
-        with self._translated():
+        with _names_host(self.name):
             info: Mapping[str, Any] = self._client.info()
         return info
 
     def images(self, label: str) -> tuple[StoredImage, ...]:
         """Return images as every engine does, with retries: one may be removed meanwhile."""
         rows: Sequence[Mapping[str, Any]] = ()
-        with self._translated():
+        with _names_host(self.name):
             for attempt in reversed(range(_LISTINGS)):
                 try:
                     rows = self._client.api.images(filters={"label": label})
@@ -189,7 +207,7 @@ class DockerEngine:
         return tuple(image for image in map(_listed_image, rows) if name in image.labels)
 
     def image(self, reference: str) -> StoredImage | None:
-        with self._translated():
+        with _names_host(self.name):
             try:
                 row = self._client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
                 layers = self._client.api.history(row["Id"])  # type: ignore[no-untyped-call]
@@ -208,11 +226,11 @@ class DockerEngine:
 
     def tag(self, image_id: str, reference: str) -> None:
         repository, _, name = reference.rpartition(":")
-        with self._translated():
+        with _names_host(self.name):
             self._client.api.tag(image_id, repository, name)
 
     def remove(self, reference: str) -> None:
-        with self._translated(), contextlib.suppress(docker.errors.ImageNotFound):
+        with _names_host(self.name), contextlib.suppress(docker.errors.ImageNotFound):
             self._client.api.remove_image(reference)
 
     def import_rootfs(
@@ -231,7 +249,7 @@ class DockerEngine:
 
     def _load(self, body: Any, source: Path) -> None:
         api = self._client.api
-        with self._translated():
+        with _names_host(self.name):
             answer = api.post(
                 f"{api.base_url}/v{api.api_version}/images/load",
                 data=body,
@@ -246,7 +264,7 @@ class DockerEngine:
 
     def save(self, references: Iterable[str], archive: Path) -> None:
         api = self._client.api
-        with storing(archive), gzip.open(archive, "wb", 1) as into, self._translated():
+        with storing(archive), gzip.open(archive, "wb", 1) as into, _names_host(self.name):
             answer = api.get(
                 f"{api.base_url}/v{api.api_version}/images/get",
                 params={"names": list(references)},
@@ -280,7 +298,7 @@ class DockerEngine:
         aside = folder.with_suffix(".tar")
         with storing(aside):
             folder.mkdir(parents=True)
-            with self._translated(), aside.open("wb") as file:
+            with _names_host(self.name), aside.open("wb") as file:
                 file.writelines(self._client.images.get(reference).save())
             with tarfile.open(aside) as saved:
                 saved.extractall(folder)  # noqa: S202 - the engine's own, which has root anyway
@@ -309,7 +327,7 @@ class DockerEngine:
         """Return the bytes moved over a separate connection: closed, it ends a transfer that still
         runs. A silence is cut by its timeout, and one that is filled with words by `Transfer`.
         """
-        with self._translated():
+        with _names_host(self.name):
             try:
                 with contextlib.closing(self._again()) as client:
                     client.api.timeout = STALL_SECONDS
@@ -343,14 +361,33 @@ class DockerEngine:
         run_id = uuid.uuid4().hex[:12]
         name = f"warpfront-run-{run_id}"
         try:
-            self._create(request, name, run_id)
+            api = self._client.api
+            inside = f"{request.time_limit_seconds + DEAD_MAN_SECONDS:g}"
+            with _names_host(self.name):
+                user, namespace = user_inside(request.user, self._client.info())
+                client = liveness.identity(os.getpid())
+                assert client is not None
+                named = {f"{RUN_LABEL}.{key}": value for key, value in client.as_mapping().items()}
+                api.create_container(
+                    request.image,
+                    ["timeout", "--signal=KILL", inside, *request.command],
+                    name=name,
+                    entrypoint=[],
+                    user=user or None,
+                    working_dir=request.workdir or None,
+                    environment={**request.environment, **request.devices.environment},
+                    labels={RUN_LABEL: run_id, **named},
+                    host_config=api.create_host_config(
+                        **_host_settings(request), userns_mode=namespace or None
+                    ),
+                )
             return self._followed(name, request, on_line)
         finally:
             self._discard(name)
 
     def reap(self) -> tuple[str, ...]:
         removed = []
-        with self._translated():
+        with _names_host(self.name):
             for row in self._client.api.containers(all=True, filters={"label": RUN_LABEL}):
                 labels = {
                     key.removeprefix(f"{RUN_LABEL}."): value for key, value in row["Labels"].items()
@@ -361,31 +398,9 @@ class DockerEngine:
                     removed.append(row["Names"][0].removeprefix("/"))
         return tuple(removed)
 
-    def _create(self, request: RunRequest, name: str, run_id: str) -> None:
-        api = self._client.api
-        inside = f"{request.time_limit_seconds + DEAD_MAN_SECONDS:g}"
-        with self._translated():
-            user, namespace = user_inside(request.user, self._client.info())
-            client = liveness.identity(os.getpid())
-            assert client is not None
-            named = {f"{RUN_LABEL}.{key}": value for key, value in client.as_mapping().items()}
-            api.create_container(
-                request.image,
-                ["timeout", "--signal=KILL", inside, *request.command],
-                name=name,
-                entrypoint=[],
-                user=user or None,
-                working_dir=request.workdir or None,
-                environment={**request.environment, **request.devices.environment},
-                labels={RUN_LABEL: run_id, **named},
-                host_config=api.create_host_config(
-                    **_host_settings(request), userns_mode=namespace or None
-                ),
-            )
-
     def _followed(self, name: str, request: RunRequest, on_line: Line) -> RunResult:
         """Start, pass on every line, stop at the limit, and tell how it ended."""
-        with self._translated():
+        with _names_host(self.name):
             stream = self._client.api.attach_socket(name)
         # The stream shares its socket with the SDK's response, which keeps it open until both are
         # closed.
@@ -397,16 +412,20 @@ class DockerEngine:
                 for line in self._lines(name, stream, watchdog):
                     on_line(line)
                 seconds_left = started + request.time_limit_seconds - time.monotonic()
-                with self._translated():
+                with _names_host(self.name):
                     patience = math.ceil(max(seconds_left, 0.0) + _END_SECONDS)
                     code = int(self._client.api.wait(name, timeout=patience)["StatusCode"])
             finally:
                 watchdog.stop()
         seconds = time.monotonic() - started
-        with self._translated():
+        with _names_host(self.name):
             oom_killed = bool(self._client.api.inspect_container(name)["State"]["OOMKilled"])
             if code in _KILLED and not watchdog.expired and not oom_killed:
-                self._require_alive()
+                # A daemon that is ending kills its containers first and answers a little longer:
+                # their 137 must not pass for their own failure.
+                for _ in range(6):
+                    self._client.ping()
+                    time.sleep(0.5)
         return RunResult(
             exit_code=code,
             timed_out=watchdog.expired,
@@ -418,20 +437,12 @@ class DockerEngine:
         """Start the container and its watchdog; every line of its output. What the caller does with
         a line happens outside: its errors are not the engine's."""
         splitter = LineSplitter()
-        with self._translated():
+        with _names_host(self.name):
             self._client.api.start(name)
             watchdog.start()
             for _, chunk in frames_iter(stream, tty=False):  # type: ignore[no-untyped-call]
                 yield from splitter.feed(chunk)
         yield from splitter.feed(b"", final=True)
-
-    def _require_alive(self) -> None:
-        """Raise `EngineError` if the daemon is ending: it kills its containers first and
-        answers a little longer, and their 137 must not pass for their own failure.
-        """
-        for _ in range(6):
-            self._client.ping()
-            time.sleep(0.5)
 
     def _kill(self, name: str) -> None:
         """Called on the watchdog's thread, so with a connection of its own."""
@@ -441,7 +452,7 @@ class DockerEngine:
 
     def _discard(self, name: str) -> None:
         """Remove a container, running or not. That it is gone already is what was wanted."""
-        with self._translated(), contextlib.suppress(docker.errors.NotFound):
+        with _names_host(self.name), contextlib.suppress(docker.errors.NotFound):
             try:
                 self._client.api.remove_container(name, force=True, v=True)
             except docker.errors.APIError as error:
@@ -461,9 +472,6 @@ class DockerEngine:
                 timeout_seconds=60.0,
             )
             return process.run(command).returncode == 0
-
-    def _translated(self) -> contextlib.AbstractContextManager[None]:
-        return _names_host(self.name)
 
 
 class _Watchdog:
@@ -657,23 +665,3 @@ def link_blobs(blobs: Iterable[Path], folder: Path, *, mounted: Path) -> None:
     argv = ("unshare", "--mount", "sh", "-c", _LINKS, str(mounted), str(folder))
     with contextlib.suppress(CommandFailedError):  # no such program
         process.run(Command(argv=(*argv, *map(str, blobs))))
-
-
-def _find_buildx(environment: Mapping[str, str], cache: Path) -> tuple[str, ...]:
-    """Return `docker buildx` if that answers, else a docker-buildx: the user's or ours."""
-    package_tree = packages.unpacked("engine", cache)
-    for argv in (
-        ("docker", "buildx"),
-        ("docker-buildx",),
-        (str(package_tree.buildx),) if package_tree else (),
-    ):
-        if not argv or shutil.which(argv[0]) is None:
-            continue
-        command = Command(argv=(*argv, "version"), environment=environment, timeout_seconds=20.0)
-        with contextlib.suppress(CommandFailedError):
-            if process.run(command).returncode == 0:
-                return argv
-    raise EngineError(
-        "docker buildx is missing",
-        hint="install docker-buildx (or docker-buildx-plugin), or `warpfront engine start`",
-    )

@@ -298,7 +298,13 @@ def _end(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
     for pid in _left_over_processes(place):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    _unmount(place)
+    # Mounts below our folders, deepest first (/proc/self/mountinfo, proc(5)): dockerd binds its
+    # data folder onto itself and leaves that behind even on a clean end.
+    roots = (f"{place.runtime}/", f"{place.state.absolute()}/data/")
+    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
+    for point in sorted((p for p in points if f"{p}/".startswith(roots)), key=len, reverse=True):
+        process.run(Command(argv=("umount", "--lazy", point)))
     if place.table in _tables(tree):
         _tool(tree, "nft", "delete", "table", "ip", place.table).check()
     if Path(f"/sys/class/net/{place.bridge}").exists():
@@ -341,16 +347,6 @@ def _left_over_processes(place: EnginePlace) -> tuple[int, ...]:
             if any(name in program and mark in arguments for name, mark in marks.items()):
                 ours.add(pid)
     return tuple(sorted(ours | {pid for pid, parent in parents.items() if parent in ours}))
-
-
-def _unmount(place: EnginePlace) -> None:
-    """Lazily unmount what lies below our folders, deepest first (/proc/self/mountinfo, proc(5)).
-    dockerd binds its data folder onto itself and leaves that behind even on a clean end."""
-    roots = (f"{place.runtime}/", f"{place.state.absolute()}/data/")
-    lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
-    for point in sorted((p for p in points if f"{p}/".startswith(roots)), key=len, reverse=True):
-        process.run(Command(argv=("umount", "--lazy", point)))
 
 
 def _free_subnet(tree: PackageTree) -> ipaddress.IPv4Network:

@@ -198,7 +198,21 @@ def _fill(
     try:
         for folder in ("lists/partial", "archives/partial", "debs"):
             (work / folder).mkdir(parents=True, exist_ok=True)
-        _fetch(work, distribution, suites, on_line)
+        mirror = machine_mirror(distribution.codename, distribution.mirror)
+        names = [f"{package}/{suite.suite}" for suite in suites for package in suite.packages]
+        (work / "sources.list").write_text(sources(distribution, suites, mirror), encoding="utf-8")
+        (work / "status").touch()
+        on_line(
+            f"fetching {len(names)} packages from {mirror} (unpacked into the cache, not installed)"
+        )
+        for step in (("update",), ("download", *names)):
+            run = process.stream(_apt(work, step), on_line)
+            if run.returncode:
+                raise EngineError(
+                    f"apt-get {step[0]} from {mirror} failed with {run.returncode}\n{run.stdout}",
+                    hint="check the machine's apt sources, or have Docker: "
+                    f"{distribution.docker_instead}",
+                )
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         for package in sorted((work / "debs").glob("*.deb")):
@@ -209,26 +223,6 @@ def _fill(
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     shutil.rmtree(work, ignore_errors=True)
-
-
-def _fetch(
-    work: Path, distribution: LinuxDistribution, suites: tuple[Suite, ...], on_line: Line
-) -> None:
-    mirror = machine_mirror(distribution.codename, distribution.mirror)
-    names = [f"{package}/{suite.suite}" for suite in suites for package in suite.packages]
-    (work / "sources.list").write_text(sources(distribution, suites, mirror), encoding="utf-8")
-    (work / "status").touch()
-    on_line(
-        f"fetching {len(names)} packages from {mirror} (unpacked into the cache, not installed)"
-    )
-    for step in (("update",), ("download", *names)):
-        run = process.stream(_apt(work, step), on_line)
-        if run.returncode:
-            raise EngineError(
-                f"apt-get {step[0]} from {mirror} failed with {run.returncode}\n{run.stdout}",
-                hint="check the machine's apt sources, or have Docker: "
-                f"{distribution.docker_instead}",
-            )
 
 
 def _apt(work: Path, arguments: tuple[str, ...]) -> Command:

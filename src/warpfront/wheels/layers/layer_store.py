@@ -15,13 +15,13 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import zstandard
 
@@ -31,7 +31,6 @@ from warpfront.system.progress import Line
 from warpfront.system.store import Store, exclusive, read_text, storing, write_json, write_text
 from warpfront.wheels.layers.streamed import (
     SITE_PACKAGES,
-    Streamed,
     first_clash,
     has_headers,
     sources,
@@ -228,7 +227,17 @@ class LayerStore:
             on_progress(f"layer of {label}", done_bytes, 0)
 
         stream = partial(stream_wheels, paths, python=python, slim=slim, on_bytes=went_on)
-        streamed = self._streamed(stream)
+        with storing(self.root):
+            self.blob("").mkdir(parents=True, exist_ok=True)
+            handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    streamed = stream(file)
+                Path(aside).chmod(0o444)
+                Path(aside).replace(self.blob(streamed.digest))
+                self._hashed.add(streamed.digest)
+            finally:
+                Path(aside).unlink(missing_ok=True)
         for path in paths:
             keep_unpacked(path, streamed.measured[path.name])
         note_intact(self.blob(streamed.digest))
@@ -239,21 +248,6 @@ class LayerStore:
             wheels=tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels),
         )
         return self.keep(key, layer)
-
-    def _streamed(self, stream: Callable[[IO[bytes]], Streamed]) -> Streamed:
-        """Written aside, hashed on the way, and moved under its name."""
-        with storing(self.root):
-            self.blob("").mkdir(parents=True, exist_ok=True)
-            handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    completed = stream(file)
-                Path(aside).chmod(0o444)
-                Path(aside).replace(self.blob(completed.digest))
-                self._hashed.add(completed.digest)
-            finally:
-                Path(aside).unlink(missing_ok=True)
-        return completed
 
 
 def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:

@@ -138,21 +138,18 @@ def first_clash(wheels: Iterable[Path]) -> str:
     for path in wheels:
         with _opened(path) as archive:
             for member in archive.infolist():
-                place = _shown(member.filename, path)
+                scheme = _scheme_of(member.filename)
+                inside = _inside(member.filename) if scheme else member.filename
+                headers = f"include/{path.name.partition('-')[0]}"
+                below = {"data": ".", "scripts": "bin", "headers": headers}.get(scheme, _SITE)
+                place = _through_links(posixpath.normpath(f"{below}/{inside}")).removeprefix(
+                    f"{_SITE}/"
+                )
                 mine = (member.CRC, member.file_size, path.name)
                 before = places.setdefault(place, mine)
                 if before[:2] != mine[:2] and not member.is_dir():
                     return f"{before[2]} and {path.name} both write {place}"
     return ""
-
-
-def _shown(member: str, wheel: Path) -> str:
-    """Return a member's unique place below site-packages, or below the environment."""
-    scheme = _scheme_of(member)
-    inside = _inside(member) if scheme else member
-    headers = f"include/{wheel.name.partition('-')[0]}"
-    below = {"data": ".", "scripts": "bin", "headers": headers}.get(scheme, _SITE)
-    return _through_links(posixpath.normpath(f"{below}/{inside}")).removeprefix(f"{_SITE}/")
 
 
 def _through_links(place: str) -> str:

@@ -295,15 +295,12 @@ class UvResolver:
         undecided = self._from_shelf(requirements, unread)
         if isinstance(undecided, Contradiction) or ROCM not in undecided.versions:
             return outcome
-        self.give(self._rocm_wheel(undecided))
-        return self._from_shelf(requirements, terms)
-
-    def _rocm_wheel(self, resolution: Resolution) -> LockedWheel:
-        sdist, targets = self.sdist(resolution, ROCM), self._inputs.targets
+        sdist, targets = self.sdist(undecided, ROCM), self._inputs.targets
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
             built = rocm_wheel(sdist.path, Path(folder), targets)
             path, sha256 = self._wheelhouse.keep(built)
-        return dataclasses.replace(wheel_of(path, sha256, sdist=sdist), targets=targets)
+        self.give(dataclasses.replace(wheel_of(path, sha256, sdist=sdist), targets=targets))
+        return self._from_shelf(requirements, terms)
 
     def _from_shelf(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
         """uv's resolution, repeated until every name that belongs to one index came from there."""

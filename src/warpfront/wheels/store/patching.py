@@ -305,7 +305,14 @@ def patched_wheel(wheel: Path, patching: Patching, folder: Path, *, sources: str
     read_unpacked(wheel)
     with storing(folder), tempfile.TemporaryDirectory(prefix="warpfront-") as name:
         tree = Path(name) / "wheel"
-        _unpack(wheel, tree)
+        with zipfile.ZipFile(wheel) as archive:  # its files, and whether each may be run
+            for member in archive.infolist():
+                if not (tree / member.filename).resolve().is_relative_to(tree.resolve()):
+                    raise WheelError(f"{wheel.name}: {member.filename} leads out of the wheel")
+            archive.extractall(tree)
+            for member in archive.infolist():
+                if member.external_attr >> 16 & stat.S_IXUSR and not member.is_dir():
+                    (tree / member.filename).chmod(0o755)
         if not sources:
             patching.apply(tree)
         info = _relabel(tree, version, parts[1])
@@ -315,18 +322,6 @@ def patched_wheel(wheel: Path, patching: Patching, folder: Path, *, sources: str
         paths.sort(key=lambda path: path.is_relative_to(info))  # metadata last
         content = {path.relative_to(tree).as_posix(): path for path in paths}
         return pack_wheel(folder / "-".join(parts), content, info=info.name)
-
-
-def _unpack(wheel: Path, tree: Path) -> None:
-    """The wheel's files in `tree`, and whether each may be run."""
-    with zipfile.ZipFile(wheel) as archive:
-        for member in archive.infolist():
-            if not (tree / member.filename).resolve().is_relative_to(tree.resolve()):
-                raise WheelError(f"{wheel.name}: {member.filename} leads out of the wheel")
-        archive.extractall(tree)
-        for member in archive.infolist():
-            if member.external_attr >> 16 & stat.S_IXUSR and not member.is_dir():
-                (tree / member.filename).chmod(0o755)
 
 
 def _relabel(tree: Path, old: str, new: str) -> Path:

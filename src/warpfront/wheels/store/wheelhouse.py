@@ -302,7 +302,18 @@ class _Fetching:
             refused.append(str(failure))
         if not wheel.sdist:
             raise _out_of_reach(wheel.filename, refused)
-        self._fill_by_building(wheel, part)
+        # One that is made for targets needs no tools.
+        targets = wheel.targets
+        build = partial(rocm_wheel, targets=targets) if targets else self.build
+        if build is None:
+            raise WheelError(
+                f"{wheel.filename}: is built from {wheel.sdist}, and nothing here builds it",
+                hint="warpfront lock",
+            )
+        with tempfile.TemporaryDirectory(dir=self.wheelhouse.root) as folder:
+            built = build(self._fetched_sdist(wheel, Path(folder)), Path(folder) / "built")
+            self._copy(wheel, built, part)
+        _verify(wheel, part, f"the wheel built from {wheel.sdist}")
         return False
 
     def _compare_with_index(self, wheel: LockedWheel, link: Link, file: Path | FileIO) -> None:
@@ -424,22 +435,6 @@ class _Fetching:
             part.truncate(0)
             return NoAnswer(url=link.url, reason="sent a page, not a wheel", lasting=True)
         return None
-
-    def _fill_by_building(self, wheel: LockedWheel, part: FileIO) -> None:
-        """Fetch the wheel's sdist, build it, and accept the result if it is the locked wheel,
-        byte by byte. One that is made for targets needs no tools.
-        """
-        targets = wheel.targets
-        build = partial(rocm_wheel, targets=targets) if targets else self.build
-        if build is None:
-            raise WheelError(
-                f"{wheel.filename}: is built from {wheel.sdist}, and nothing here builds it",
-                hint="warpfront lock",
-            )
-        with tempfile.TemporaryDirectory(dir=self.wheelhouse.root) as folder:
-            built = build(self._fetched_sdist(wheel, Path(folder)), Path(folder) / "built")
-            self._copy(wheel, built, part)
-        _verify(wheel, part, f"the wheel built from {wheel.sdist}")
 
     def _fetched_sdist(self, wheel: LockedWheel, folder: Path) -> Path:
         refused: list[str] = []

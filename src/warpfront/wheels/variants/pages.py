@@ -109,10 +109,30 @@ class VariantPages:
         new = False
         for name, version in versions.items():
             key = (name, Version(version))
-            taken_variant = self._taken.get(key)
-            if taken_variant is not None and taken_variant.requires is None:
-                self._taken[key] = self._with_requires(name, taken_variant)
-                new = True
+            wheel = self._taken.get(key)
+            if wheel is None or wheel.requires is not None:
+                continue
+            where, label = wheel.link.filename, wheel.variant.label
+            members = self._members(name, wheel)
+            metadata, document = members.get("METADATA"), members.get("variant.json")
+            if metadata is None or document is None:
+                raise WheelError(f"{where}: holds no METADATA, or no variant.json")
+            table = read_variants(document, f"{where}: variant.json")
+            same = {*table.variants} == {label}
+            if not same or table.variant(label).properties != wheel.variant.properties:
+                raise WheelError(
+                    f"{where}: its variant.json says another variant than its index does",
+                    hint="do not use that index until you know why",
+                )
+            requires = requires_of(metadata)
+            if unsupported := asks_by_variant(requires):
+                raise LockError(
+                    f"{self._inputs.cell_id}: {where} asks by its variant: {unsupported}",
+                    hint="no pip or uv of today can read that, and installs the wheel nowhere: "
+                    "take another version, or leave the name out of `allow_variants`",
+                )
+            self._taken[key] = dataclasses.replace(wheel, requires=requires)
+            new = True
         return new
 
     def _asked_about(self, name: str, versions: Iterable[Version]) -> list[Version]:
@@ -164,29 +184,6 @@ class VariantPages:
         reason = f"none of its variants ({every}) is for this cell"
         self._why_not[name].append(f"{name} {version}: {reason}")
         return None
-
-    def _with_requires(self, name: str, wheel: TakenVariant) -> TakenVariant:
-        """Return it with the demands of the wheel itself, which confirms the table's variant."""
-        where, label = wheel.link.filename, wheel.variant.label
-        members = self._members(name, wheel)
-        metadata, document = members.get("METADATA"), members.get("variant.json")
-        if metadata is None or document is None:
-            raise WheelError(f"{where}: holds no METADATA, or no variant.json")
-        table = read_variants(document, f"{where}: variant.json")
-        same = {*table.variants} == {label}
-        if not same or table.variant(label).properties != wheel.variant.properties:
-            raise WheelError(
-                f"{where}: its variant.json says another variant than its index does",
-                hint="do not use that index until you know why",
-            )
-        requires = requires_of(metadata)
-        if unsupported := asks_by_variant(requires):
-            raise LockError(
-                f"{self._inputs.cell_id}: {where} asks by its variant: {unsupported}",
-                hint="no pip or uv of today can read that, and installs the wheel nowhere: take "
-                "another version, or leave the name out of `allow_variants`",
-            )
-        return dataclasses.replace(wheel, requires=requires)
 
     def _members(self, name: str, wheel: TakenVariant) -> Mapping[str, str]:
         """Return the texts of the wheel's dist-info: by ranges where its server gives some."""

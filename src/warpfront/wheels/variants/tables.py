@@ -219,11 +219,6 @@ def _table(document: Mapping[str, Any]) -> VariantTable:
         values_first=_properties(first.get("property", {}), "property"),
         static=_static(document),
     )
-    _check(table)
-    return table
-
-
-def _check(table: VariantTable) -> None:
     if table.variants.get("null"):
         raise ValueError("the variant null has properties")
     every = [pair for properties in table.variants.values() for pair in properties.items()]
@@ -232,6 +227,7 @@ def _check(table: VariantTable) -> None:
     used = {name for name, _ in every}
     if unranked := sorted(used - set(table.namespaces)):
         raise ValueError(f"default-priorities.namespace lacks {', '.join(unranked)}")
+    return table
 
 
 def _static(document: Mapping[str, Any]) -> _Namespaces:
