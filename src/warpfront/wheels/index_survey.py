@@ -78,11 +78,6 @@ class _File:
         matches = (_PLATFORM.match(tag.platform) for tag in self.tags)
         return frozenset(match[2] for match in matches if match)
 
-    @property
-    def is_for_linux(self) -> bool:
-        is_pure = any(tag.platform == "any" for tag in self.tags)
-        return bool(self.machines) or is_pure or not self.tags
-
 
 class _UnusableIndexError(Exception):
     """The index contradicts itself, or its answer is no package index."""
@@ -134,7 +129,11 @@ def _files(
         raise _UnusableIndexError(f"its page for {name} lists {other_names[0]}")
     if not files and is_needed:
         raise _UnusableIndexError(f"its page for {name} lists no file of {name} (an error page?)")
-    return tuple(file for file in files if file.is_for_linux)
+    return tuple(
+        file
+        for file in files
+        if not file.tags or file.machines or any(tag.platform == "any" for tag in file.tags)
+    )
 
 
 def _releases(
@@ -242,34 +241,26 @@ def _metadata(
     """Return the METADATA of a wheel; None where its server gives neither the file nor ranges.
     Raise `_UnusableIndexError` where it is another's, or has another hash than its page.
     """
-    text = _beside(file.link, transport)
-    if text is None:
-        members = read_small_members(file.link.url, transport, ("METADATA",)) or {}
-        text = members.get("METADATA")
-    if text is None:
+    link, attributes = file.link, dict(file.link.attributes)
+    # The file of PEP 658, where its page has the attribute (PEP 714).
+    promised = attributes.get("data-core-metadata") or attributes.get("data-dist-info-metadata")
+    answer = transport.read(f"{link.url}.metadata") if promised else None
+    if promised and isinstance(answer, tuple):
+        text, digest = answer[2], _METADATA_HASH.match(promised)
+        if digest and hashlib.sha256(text.encode()).hexdigest() != digest[1]:
+            reason = "its METADATA has another hash than its page"
+            raise _UnusableIndexError(f"{link.filename}: {reason}")
+    elif members := read_small_members(link.url, transport, ("METADATA",)):
+        text = members["METADATA"]
+    else:
         return None
     try:
         metadata = parse_metadata(text)
         is_same = canonicalize_name(metadata.name) == name and Version(metadata.version) == version
     except ValueError as error:
-        raise _UnusableIndexError(f"{file.link.filename}: {error}") from error
+        raise _UnusableIndexError(f"{link.filename}: {error}") from error
     if not is_same:
         raise _UnusableIndexError(
-            f"{file.link.filename}: its METADATA is of {metadata.name} {metadata.version}"
+            f"{link.filename}: its METADATA is of {metadata.name} {metadata.version}"
         )
     return metadata
-
-
-def _beside(link: Link, transport: Transport) -> str | None:
-    """Return the METADATA file of a wheel (PEP 658), where its page has the attribute (PEP 714)."""
-    attributes = dict(link.attributes)
-    promised = attributes.get("data-core-metadata") or attributes.get("data-dist-info-metadata")
-    if not promised:
-        return None
-    answer = transport.read(f"{link.url}.metadata")
-    if isinstance(answer, NoAnswer):
-        return None
-    digest = _METADATA_HASH.match(promised)
-    if digest and hashlib.sha256(answer[2].encode()).hexdigest() != digest[1]:
-        raise _UnusableIndexError(f"{link.filename}: its METADATA has another hash than its page")
-    return answer[2]

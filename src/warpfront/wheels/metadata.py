@@ -98,22 +98,18 @@ class _Remote:
     def read(self, size: int = -1, /) -> bytes:
         """Read at most the size of a zip file's directory, whatever its end record claims."""
         remaining = self.size_bytes - self.position
-        count = remaining if size < 0 else min(size, remaining)
+        count = max(remaining if size < 0 else min(size, remaining), 0)
         if count > LONGEST_METADATA_BYTES:
             raise OSError(f"{self.url}: its directory is too long")
-        data = self._range(self.position, count)[:count] if count > 0 else b""
+        offset = self.position - self.start
+        if count and not 0 <= offset <= len(self.piece) - count:  # not in the cached piece
+            first = max(0, min(self.position, self.size_bytes - _BUFFER_BYTES))
+            last = min(self.size_bytes, max(self.position + count, first + _BUFFER_BYTES)) - 1
+            self.piece, self.start = self._fetched(first, last), first
+            offset = self.position - first
+        data = self.piece[offset : offset + count] if count else b""
         self.position += len(data)
         return data
-
-    def _range(self, start: int, count: int) -> bytes:
-        """Return at least `count` bytes from `start`, from the cached piece or a new one."""
-        offset = start - self.start
-        if offset < 0 or offset + count > len(self.piece):
-            first = max(0, min(start, self.size_bytes - _BUFFER_BYTES))
-            last = min(self.size_bytes, max(start + count, first + _BUFFER_BYTES)) - 1
-            self.piece, self.start = self._fetched(first, last), first
-            offset = start - first
-        return self.piece[offset:]
 
     def _fetched(self, first: int, last: int) -> bytes:
         """Return a range: no longer than requested, and within a time limit."""

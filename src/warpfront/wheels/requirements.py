@@ -54,8 +54,13 @@ def read_requirements(
         where = f"{path}:{line.start}"
         option, value = line.option
         if option in INCLUDES and value:
-            inner = _included(value, (*within, path), inside=inside, where=where)
-            more = read_requirements(inner, read, inside=inside, within=(*within, path))
+            outer = (*within, path)
+            below = posixpath.normpath(posixpath.join(posixpath.dirname(path), value))
+            if below.startswith(("..", "/")) or _URL.match(value) or not inside(below):
+                raise _outside(where, without_query(value))
+            if below in outer:
+                raise LockError(f"{where}: {value} includes itself: {' -> '.join((*outer, below))}")
+            more = read_requirements(below, read, inside=inside, within=outer)
             requirements += more.requirements
             sources += more.sources
             continue
@@ -85,18 +90,6 @@ def _here(source: Source) -> str:
     return unquote(parts.path) if parts.scheme == "file" else ""
 
 
-def _included(
-    text: str, within: tuple[str, ...], *, inside: Callable[[str], bool], where: str
-) -> str:
-    """Return the path below the project of a file that the last of `within` includes as `text`."""
-    below = posixpath.normpath(posixpath.join(posixpath.dirname(within[-1]), text))
-    if below.startswith(("..", "/")) or _URL.match(text) or not inside(below):
-        raise _outside(where, without_query(text))
-    if below in within:
-        raise LockError(f"{where}: {text} includes itself: {' -> '.join((*within, below))}")
-    return below
-
-
 def _read_line(line: str, *, path: str, where: str) -> str | Source:
     option = next((word for word in line.split() if word.startswith("-")), None)
     if option is not None:
@@ -107,7 +100,11 @@ def _read_line(line: str, *, path: str, where: str) -> str | Source:
         )
     folder = _PATH.match(line)
     if folder is not None:
-        return _read_folder(folder["path"], folder["extras"] or "", path=path, where=where)
+        below = posixpath.normpath(posixpath.join(posixpath.dirname(path), folder["path"]))
+        if below.startswith(".."):
+            raise _outside(where, folder["path"])
+        named = (extra.strip() for extra in (folder["extras"] or "").split(","))
+        return Source(kind="folder", location=below, extras=tuple(sorted(filter(None, named))))
     if _URL.match(line):
         return _read_address(line, name="", extras=(), where=where)
     try:
@@ -123,15 +120,6 @@ def _read_line(line: str, *, path: str, where: str) -> str | Source:
     extras = tuple(sorted(requirement.extras))
     name = canonicalize_name(requirement.name)
     return _read_address(requirement.url, name=name, extras=extras, where=where)
-
-
-def _read_folder(text: str, extras: str, *, path: str, where: str) -> Source:
-    """Return the source of a path, relative to its requirements file and inside the project."""
-    below = posixpath.normpath(posixpath.join(posixpath.dirname(path), text))
-    if below.startswith(".."):
-        raise _outside(where, text)
-    named = tuple(sorted(extra.strip() for extra in extras.split(",") if extra.strip()))
-    return Source(kind="folder", location=below, extras=named)
 
 
 def _read_address(url: str, *, name: str, extras: tuple[str, ...], where: str) -> Source:

@@ -17,7 +17,6 @@ An image that requires the code of every GPU by itself is refused: its index has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -54,10 +53,15 @@ def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
     root = unpack(sdist, folder / "unpacked")
     metadata = _metadata(root, sdist.name)
     info = f"{ROCM}-{metadata.version}.dist-info"
-    content = dict(_packages(root / "src"))
+    source = root / "src"
+    content = {
+        path.relative_to(source).as_posix(): path.read_bytes()
+        for path in sorted(source.rglob("*"))
+        if path.is_file() and not path.relative_to(source).parts[0].endswith(".egg-info")
+    }
     if not content:
         raise LockError(f"{sdist.name}: has no packages below src/")
-    entry_points = root / "src" / f"{ROCM}.egg-info" / "entry_points.txt"
+    entry_points = source / f"{ROCM}.egg-info" / "entry_points.txt"
     if entry_points.is_file():
         content[f"{info}/entry_points.txt"] = entry_points.read_bytes()
     wheel = folder / f"{ROCM}-{metadata.version}-py3-none-any.whl"
@@ -76,14 +80,6 @@ def _metadata(root: Path, name: str) -> Metadata:
         f"{name}: its PKG-INFO does not say what {ROCM} demands",
         hint="only running its setup.py would tell, and that asks this machine for its GPU",
     )
-
-
-def _packages(source: Path) -> Iterator[tuple[str, bytes]]:
-    """Return every file of the packages in `source`, by its path in the wheel."""
-    for path in sorted(source.rglob("*")):
-        below = path.relative_to(source)
-        if path.is_file() and not below.parts[0].endswith(".egg-info"):
-            yield below.as_posix(), path.read_bytes()
 
 
 def _narrowed(metadata: Metadata, targets: tuple[str, ...], name: str) -> str:

@@ -33,6 +33,12 @@ def read_site(run: Run) -> Site:
     values = read_pip_configuration(completed.stdout)
     environment = process.environment()
     credentials: dict[str, tuple[str, str]] = {}
+    proxies = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
+    configured = values.get("proxy", "")
+    for proxy in (configured, *proxies.values()):
+        _keep_secrets_of(proxy)
+    if configured:  # pip's own option wins over the environment
+        proxies |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
 
     def urls(key: str) -> tuple[str, ...]:
         return tuple(_without_credentials(url, credentials) for url in values.get(key, "").split())
@@ -44,7 +50,7 @@ def read_site(run: Run) -> Site:
         no_index=values.get("no-index", "").lower() in {"1", "true", "yes", "on"},
         certificate=values.get("cert") or _first(environment, _CERTIFICATES) or None,
         trusted_hosts=tuple(values.get("trusted-host", "").split()),
-        proxies=_proxies(environment, values.get("proxy", "")),
+        proxies={name: value for name, value in proxies.items() if value},
         credentials=credentials,
     )
 
@@ -67,7 +73,10 @@ def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> s
     if parts.username is None:
         return url
     bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    credentials[_root(bare)] = (unquote(parts.username), unquote(parts.password or ""))
+    # Of the index's pages, and of the files in the same folder.
+    above, _, last = bare.rstrip("/").rpartition("/")
+    scope = above if last in {"simple", "+simple"} else bare.rstrip("/")
+    credentials[scope] = (unquote(parts.username), unquote(parts.password or ""))
     return bare
 
 
@@ -81,22 +90,6 @@ def _keep_secrets_of(url: str) -> None:
     path, _, query = (rest if separator else after).partition("?")
     keep_secret(*(segment for segment in path.split("/")[1:] if _TOKEN.fullmatch(segment)))
     keep_secret(*(segment.partition("=")[2] for segment in query.split("&")))
-
-
-def _root(url: str) -> str:
-    """Return the scope of an index's credentials: its pages, and the files in the same folder."""
-    above, _, last = url.rstrip("/").rpartition("/")
-    return above if last in {"simple", "+simple"} else url.rstrip("/")
-
-
-def _proxies(environment: Mapping[str, str], configured: str) -> Mapping[str, str]:
-    """Return the proxy variables in force; pip's own `proxy` option wins over the environment."""
-    proxies = {name: _first(environment, (name, name.lower())) for name in _PROXIES}
-    for proxy in (configured, *proxies.values()):
-        _keep_secrets_of(proxy)
-    if configured:
-        proxies |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
-    return {name: value for name, value in proxies.items() if value}
 
 
 def _first(environment: Mapping[str, str], names: Iterable[str]) -> str:

@@ -179,23 +179,36 @@ def read_links(
             return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
     page = _Anchors()
     page.feed(text)
+    distributions = []
     try:
         base = urljoin(url, page.base) if page.base else url
-        page_links = tuple(_link(base, anchor) for anchor in page.anchors)
+        for anchor in page.anchors:
+            address, fragment = urldefrag(urljoin(base, anchor["href"]))
+            filename = unquote(urlsplit(address).path.rpartition("/")[2])
+            if _is_distribution(filename):
+                kind, _, value = fragment.partition("=")
+                sha256 = value if kind == "sha256" else ""
+                attributes = tuple((key, anchor[key]) for key in _SAID if key in anchor)
+                link = Link(url=address, filename=filename, sha256=sha256, attributes=attributes)
+                distributions.append(link)
     except ValueError as error:
         return NoAnswer(url=url, reason=f"its page names what is no address ({error})")
-    distributions = tuple(link for link in page_links if _is_distribution(link.filename))
     if not distributions and page.has_form:
         return NoAnswer(
             url=url, reason="not a package index but a page with a form (a login page?)"
         )
-    return distributions
+    return tuple(distributions)
 
 
 def page_of(files: Iterable[Link]) -> str:
     """Return a PEP 503 page that offers these files, each at its own address."""
-    lines = [_anchor(link) for link in files]
-    return "\n".join(("<!DOCTYPE html><html><body>", *lines, "</body></html>\n"))
+    lines = ["<!DOCTYPE html><html><body>"]
+    for link in files:
+        fragment = f"#sha256={link.sha256}" if link.sha256 else ""
+        attributes = "".join(f' {key}="{escape(value)}"' for key, value in link.attributes)
+        address = escape(link.url + fragment)
+        lines.append(f'<a href="{address}"{attributes}>{escape(link.filename)}</a>')
+    return "\n".join((*lines, "</body></html>\n"))
 
 
 def probe(site: Site, index_url: str, name: str) -> str:
@@ -255,48 +268,31 @@ def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
 
 
 def _json_link(url: str, file: Mapping[str, Any]) -> Link:
-    """Raise `ValueError` and what else comes of another shape."""
+    """Return a file with PEP 691's data of it under PEP 503's names. Raise `ValueError` and what
+    else comes of another shape.
+    """
     filename, size = file["filename"], file.get("size")
     sha256 = file.get("hashes", {}).get("sha256", "")
     if not (isinstance(sha256, str) and isinstance(filename, str)) or "/" in filename:
         raise ValueError(f"{filename!r} is no file with its hash")
     if size is not None and (isinstance(size, bool) or size < 0):
         raise ValueError(f"{filename} has no size of {size!r}")
+    attributes = {}
+    if python := file.get("requires-python"):
+        attributes["data-requires-python"] = str(python)
+    if metadata := file.get("core-metadata", file.get("dist-info-metadata")):
+        digest = metadata.get("sha256", "") if isinstance(metadata, Mapping) else ""
+        attributes["data-core-metadata"] = f"sha256={digest}" if digest else "true"
+    if yanked := file.get("yanked"):
+        attributes["data-yanked"] = yanked if isinstance(yanked, str) else ""
     return Link(
         # `urljoin` takes longer than all else, and pages have thousands of files.
         url=address if (address := file["url"]).startswith("https://") else urljoin(url, address),
         filename=filename,
         sha256=sha256,
         size_bytes=size,
-        attributes=tuple(_json_attributes(file)),
+        attributes=tuple(attributes.items()),
     )
-
-
-def _json_attributes(file: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return PEP 691's data of a file under PEP 503's names."""
-    if python := file.get("requires-python"):
-        yield "data-requires-python", str(python)
-    metadata = file.get("core-metadata", file.get("dist-info-metadata"))
-    if metadata:
-        sha256 = metadata.get("sha256", "") if isinstance(metadata, Mapping) else ""
-        yield "data-core-metadata", f"sha256={sha256}" if sha256 else "true"
-    if yanked := file.get("yanked"):
-        yield "data-yanked", yanked if isinstance(yanked, str) else ""
-
-
-def _link(base: str, anchor: Mapping[str, str]) -> Link:
-    url, fragment = urldefrag(urljoin(base, anchor["href"]))
-    kind, _, value = fragment.partition("=")
-    name = unquote(urlsplit(url).path.rpartition("/")[2])
-    attributes = tuple((key, anchor[key]) for key in _SAID if key in anchor)
-    sha256 = value if kind == "sha256" else ""
-    return Link(url=url, filename=name, sha256=sha256, attributes=attributes)
-
-
-def _anchor(link: Link) -> str:
-    fragment = f"#sha256={link.sha256}" if link.sha256 else ""
-    attributes = "".join(f' {key}="{escape(value)}"' for key, value in link.attributes)
-    return f'<a href="{escape(link.url + fragment)}"{attributes}>{escape(link.filename)}</a>'
 
 
 def _is_distribution(filename: str) -> bool:

@@ -67,6 +67,8 @@ class Transport:
         self, url: str, headers: Mapping[str, str] | None = None, *, method: str = "GET"
     ) -> requests.Response | NoAnswer:
         """Return the streaming answer to `url` (200 or 206), or why there is none. One try."""
+        parts = urlsplit(url)
+        is_trusted = {parts.hostname, parts.netloc} & set(self._site.trusted_hosts)
         try:
             response = self._session.request(
                 method,
@@ -75,7 +77,7 @@ class Transport:
                 headers={"Accept-Encoding": "identity", **(headers or {})},
                 stream=True,
                 timeout=self._timeout,
-                verify=self._verify(url),
+                verify=not is_trusted and (self._site.certificate or True),
                 auth=self._site.credentials_for(url) or get_netrc_auth(url),
                 proxies=self._proxies(url),
             )
@@ -122,7 +124,11 @@ class Transport:
         finally:
             answer.close()
         kind = answer.headers.get("Content-Type", "")
-        return answer.url, kind, _decoded(bytes(body), answer.encoding or "utf-8")
+        try:
+            text = body.decode(answer.encoding or "utf-8", errors="replace")
+        except (LookupError, ValueError):  # there is no such encoding
+            text = body.decode("utf-8", errors="replace")
+        return answer.url, kind, text
 
     def deadline(self, size_bytes: int) -> float:
         """Return when a file of this size is late, on the clock of `is_over`."""
@@ -158,12 +164,6 @@ class Transport:
         }
         return {scheme: proxy for scheme, proxy in chosen.items() if proxy}
 
-    def _verify(self, url: str) -> bool | str:
-        parts = urlsplit(url)
-        if {parts.hostname, parts.netloc} & set(self._site.trusted_hosts):
-            return False
-        return self._site.certificate or True
-
 
 def received(answer: requests.Response, stall_seconds: float) -> Iterator[bytes]:
     """Return the body as it arrives, in pieces of any size: bytes before a cut are not lost.
@@ -180,14 +180,6 @@ def received(answer: requests.Response, stall_seconds: float) -> Iterator[bytes]
         raise requests.exceptions.ReadTimeout(error) from error
     except urllib3.exceptions.HTTPError as error:
         raise requests.exceptions.ChunkedEncodingError(error) from error
-
-
-def _decoded(body: bytes, encoding: str) -> str:
-    """Decode by the page's own encoding, if there is such an encoding."""
-    try:
-        return body.decode(encoding, errors="replace")
-    except (LookupError, ValueError):
-        return body.decode("utf-8", errors="replace")
 
 
 def no_answer(url: str, error: RequestException | ValueError) -> NoAnswer:

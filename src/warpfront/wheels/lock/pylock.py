@@ -37,8 +37,6 @@ from warpfront.matrix.cell import (
     Cell,
     Recipe,
     RequirementList,
-    Source,
-    Variant,
     VariantRule,
 )
 from warpfront.matrix.vendors import VENDORS
@@ -101,7 +99,12 @@ def lock_inputs(
         if parent
         else (),
         relax=tuple(sorted({**inherited, **cell.relax}.items())),
-        sources=tuple(_pinned(source, folders or {}) for source in requirement_list.sources),
+        sources=tuple(
+            dataclasses.replace(source, pin=(folders or {}).get(source.location, ""))
+            if source.kind == "folder"
+            else source
+            for source in requirement_list.sources
+        ),
         builds=cell.builds,
         patches=cell.patches,
         unfit=unfit,
@@ -135,12 +138,18 @@ def variant_rule(cell: Cell) -> VariantRule | None:
 def dump_lock(lock: WheelLock) -> str:
     """Return `lock` as the text of `pylock.<cell>.toml`: sorted, equal bytes on every machine."""
     patched = {wheel.package for wheel in lock.patched}
+    # What PEP 751 has no field for.
+    own = {"schema": SCHEMA, "cell": lock.cell_id, "inputs": lock.inputs_digest}
+    tables = {
+        name: {value.package: _row(value) for value in sorted(getattr(lock, name))}
+        for name in _ROWS
+    }
     document = Pylock(
         lock_version=Version("1.0"),
         requires_python=SpecifierSet(f"=={lock.python}.*"),
         created_by="warpfront",
         packages=[_package(wheel, patched=wheel.name in patched) for wheel in sorted(lock.wheels)],
-        tool={"warpfront": _own_document(lock)},
+        tool={"warpfront": {**own, **_filled(tables)}},
     ).to_dict()
     try:
         Pylock.from_dict(document)  # errors are reported before it is written
@@ -175,18 +184,30 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         PylockUnsupportedVersionError,
     ) as error:
         raise LockError(f"{path}: {error}", hint=_RELOCK) from error
-    table = _own_table(document, path)
+    own = (document.tool or {}).get("warpfront")
+    if not isinstance(own, Mapping):
+        raise LockError(f"{path}: no [tool.warpfront]: not a lock of ours", hint=_RELOCK)
+    if own.get("schema") != SCHEMA:
+        raise LockError(
+            f"{path}: schema {own.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
+        )
+    for key in ("cell", "inputs"):
+        if not isinstance(own.get(key), str) or not own[key]:
+            raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
+    python = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
+    if python is None:
+        raise LockError(f"{path}: requires-python must be ==X.Y.*", hint=_RELOCK)
     return WheelLock(
-        cell_id=table["cell"],
-        python=_read_python(document, path),
-        inputs_digest=table["inputs"],
+        cell_id=own["cell"],
+        python=python[1],
+        inputs_digest=own["inputs"],
         wheels=tuple(
             sorted(
                 _read_wheel(package, path, table)
                 for package, table in zip(document.packages, raw["packages"], strict=True)
             )
         ),
-        **{name: tuple(_read_rows(table, name, kind, path)) for name, kind in _ROWS.items()},
+        **{name: tuple(_read_rows(own, name, kind, path)) for name, kind in _ROWS.items()},
     )
 
 
@@ -205,8 +226,7 @@ def staleness(lock: WheelLock, inputs: LockInputs) -> str:
     if lock.python != inputs.python:
         return f"it was made for Python {lock.python}, the matrix says {inputs.python}"
     changed = f"its inputs changed ({lock.inputs_digest[:12]} -> {inputs.digest[:12]})"
-    differences = (_pinned_otherwise, _made_otherwise, _patched_otherwise)
-    return next(chain.from_iterable(find(lock, inputs) for find in differences), changed)
+    return next(chain(_pinned_otherwise(lock, inputs), _made_otherwise(lock, inputs)), changed)
 
 
 def waits_for(lock: WheelLock) -> str:
@@ -281,16 +301,8 @@ def _pinned_otherwise(lock: WheelLock, inputs: LockInputs) -> Iterator[str]:
             yield f"it has no {requirement.name}, which is now required"
 
 
-def _patched_otherwise(lock: WheelLock, inputs: LockInputs) -> Iterator[str]:
-    """Yield differences of the packages that this image patches; parents patch the others."""
-    patched = {patch for wheel in lock.patched for patch in wheel.patches}
-    for patch in inputs.patches:
-        if patch not in patched:
-            yield f"its {patch.package} is without {patch.file} as the matrix has it"
-
-
 def _made_otherwise(lock: WheelLock, inputs: LockInputs) -> Iterator[str]:
-    """Yield wheels that were built or relaxed in another way than the matrix asks for."""
+    """Yield wheels that were built, relaxed or patched in another way than the matrix asks for."""
     for wheel in lock.wheels:
         if wheel.targets and set(wheel.targets) != set(inputs.targets):
             targets = " ".join(inputs.targets) or "none of its own"
@@ -307,24 +319,27 @@ def _made_otherwise(lock: WheelLock, inputs: LockInputs) -> Iterator[str]:
             yield f"it relaxes {package.package}, the matrix no longer does"
         elif package.reason != reasons[package.package]:
             yield f"it relaxes {package.package} for another reason than the matrix gives"
-
-
-def _pinned(source: Source, folders: Mapping[str, str]) -> Source:
-    if source.kind != "folder":
-        return source
-    return dataclasses.replace(source, pin=folders.get(source.location, ""))
+    patched = {patch for wheel in lock.patched for patch in wheel.patches}
+    for patch in inputs.patches:  # of this image: parents patch the others
+        if patch not in patched:
+            yield f"its {patch.package} is without {patch.file} as the matrix has it"
 
 
 _RELOCK = "make it again: warpfront lock --only <cell>"
 
 
 def _package(wheel: LockedWheel, *, patched: bool) -> Package:
-    """Return the lock entry. PEP 751 has no sources of another version, as a patched wheel has."""
-    sdist = (
-        PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
-        if wheel.sdist and not wheel.source and not patched
-        else None
-    )
+    """Return the lock entry. PEP 751 has no sources of another version, as a patched wheel has, and
+    none without a version, as our archives of sources are before they are built.
+    """
+    origin = {"targets": " ".join(wheel.targets)} if wheel.targets else {}
+    if wheel.source:
+        origin["source"] = wheel.source
+    sdist = None
+    if wheel.sdist and (wheel.source or patched):
+        origin |= {"archive": wheel.sdist, "sha256": wheel.sdist_sha256}
+    elif wheel.sdist:
+        sdist = PackageSdist(path=wheel.sdist, hashes={"sha256": wheel.sdist_sha256})
     return Package(
         name=canonicalize_name(wheel.name),
         version=Version(wheel.version),
@@ -333,30 +348,8 @@ def _package(wheel: LockedWheel, *, patched: bool) -> Package:
         wheels=[
             PackageWheel(path=wheel.kept_as, size=wheel.size_bytes, hashes={"sha256": wheel.sha256})
         ],
-        tool={"warpfront": origin} if (origin := _made_document(wheel, patched=patched)) else None,
+        tool={"warpfront": origin} if origin else None,
     )
-
-
-def _made_document(wheel: LockedWheel, *, patched: bool) -> dict[str, str]:
-    """Return the origin of a wheel that no index has, and its targets. Our archives of sources
-    are no sdists of PEP 751, which have a version before they are built.
-    """
-    document = {"targets": " ".join(wheel.targets)} if wheel.targets else {}
-    if wheel.source:
-        document["source"] = wheel.source
-    if wheel.sdist and (wheel.source or patched):
-        document |= {"archive": wheel.sdist, "sha256": wheel.sdist_sha256}
-    return document
-
-
-def _own_document(lock: WheelLock) -> dict[str, Any]:
-    """Return `[tool.warpfront]`: what PEP 751 has no field for."""
-    tables = {
-        name: {value.package: _row(value) for value in sorted(getattr(lock, name))}
-        for name in _ROWS
-    }
-    document = {"schema": SCHEMA, "cell": lock.cell_id, "inputs": lock.inputs_digest}
-    return {**document, **_filled(tables)}
 
 
 def _row(value: RelaxedPackage | Recipe | PatchedWheel | UnbuiltWheel) -> dict[str, Any]:
@@ -376,20 +369,6 @@ def _row(value: RelaxedPackage | Recipe | PatchedWheel | UnbuiltWheel) -> dict[s
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value not in ("", (), {}, None)}
-
-
-def _own_table(document: Pylock, path: str) -> Mapping[str, Any]:
-    table = (document.tool or {}).get("warpfront")
-    if not isinstance(table, Mapping):
-        raise LockError(f"{path}: no [tool.warpfront]: not a lock of ours", hint=_RELOCK)
-    if table.get("schema") != SCHEMA:
-        raise LockError(
-            f"{path}: schema {table.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
-        )
-    for key in ("cell", "inputs"):
-        if not isinstance(table.get(key), str) or not table[key]:
-            raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
-    return table
 
 
 def _read_rows(document: Mapping[str, Any], name: str, kind: type[T], path: str) -> Iterator[T]:
@@ -426,13 +405,6 @@ def _read_original(package: str, wheel: Mapping[str, Any], where: str) -> Locked
     )
 
 
-def _read_python(document: Pylock, path: str) -> str:
-    match = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
-    if match is None:
-        raise LockError(f"{path}: requires-python must be ==X.Y.*", hint=_RELOCK)
-    return match[1]
-
-
 def _without_labels(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the document with names that `packaging` knows: labels of variants are read apart."""
     try:
@@ -453,12 +425,23 @@ def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWh
     wheel = package.wheels[0]
     if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
         raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
-    extra = _read_own(package, where)
-    source = extra.get("source", "")
+    own = (package.tool or {}).get("warpfront", {})
+    if not isinstance(own, Mapping) or not all(isinstance(value, str) for value in own.values()):
+        raise LockError(f"{where}: [tool.warpfront] holds more than texts", hint=_RELOCK)
+    archive, source, sdist = own.get("archive", ""), own.get("source", ""), package.sdist
+    if "/" in archive or "\\" in archive:
+        raise LockError(f"{where}: its archive is not named by a bare file name", hint=_RELOCK)
     if wheel.size is None or wheel.size < 0 or bool(package.index) == bool(source):
         raise LockError(f"{where}: no size or no index", hint=_RELOCK)
-    sdist = package.sdist
-    filename = str(raw["wheels"][0]["path"])
+    filename, variant = str(raw["wheels"][0]["path"]), NO_VARIANT
+    _, label = split_label(filename)
+    if label or raw.get("variants-json") is not None:
+        from warpfront.wheels.variants.tables import variants_of  # noqa: PLC0415 - optional
+
+        table = variants_of(raw.get("variants-json"), f"{where}: variants-json")
+        if set(table.variants) != {label}:
+            raise LockError(f"{where}: {filename} is not the variant of its table", hint=_RELOCK)
+        variant = table.variant(label)
     return LockedWheel(
         name=package.name,
         version=_read_version(wheel.path, where),
@@ -466,27 +449,14 @@ def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWh
         sha256=_read_sha256(wheel.hashes, where),
         size_bytes=wheel.size,
         index=package.index or "",
-        sdist=sdist.filename if sdist else extra.get("archive", ""),
-        sdist_sha256=_read_sha256(sdist.hashes if sdist else extra, where)
-        if sdist or "archive" in extra
+        sdist=sdist.filename if sdist else archive,
+        sdist_sha256=_read_sha256(sdist.hashes if sdist else own, where)
+        if sdist or "archive" in own
         else "",
         source=source,
-        targets=tuple(extra.get("targets", "").split()),
-        variant=_read_variant(filename, raw.get("variants-json"), where),
+        targets=tuple(own.get("targets", "").split()),
+        variant=variant,
     )
-
-
-def _read_variant(filename: str, variants: object, where: str) -> Variant:
-    """Return the variant of its file name, if the table explains that label."""
-    _, label = split_label(filename)
-    if not label and variants is None:
-        return NO_VARIANT
-    from warpfront.wheels.variants.tables import variants_of  # noqa: PLC0415 - optional
-
-    table = variants_of(variants, f"{where}: variants-json")
-    if set(table.variants) != {label}:
-        raise LockError(f"{where}: {filename} is not the variant of its table", hint=_RELOCK)
-    return table.variant(label)
 
 
 def _read_version(filename: str, where: str) -> str:
@@ -494,18 +464,6 @@ def _read_version(filename: str, where: str) -> str:
         return str(parse_wheel_filename(filename)[1])
     except InvalidWheelFilename as error:
         raise LockError(f"{where}: {filename}: {error}", hint=_RELOCK) from error
-
-
-def _read_own(package: Package, where: str) -> Mapping[str, str]:
-    table = (package.tool or {}).get("warpfront", {})
-    if not isinstance(table, Mapping) or not all(
-        isinstance(value, str) for value in table.values()
-    ):
-        raise LockError(f"{where}: [tool.warpfront] holds more than texts", hint=_RELOCK)
-    archive = table.get("archive", "")
-    if "/" in archive or "\\" in archive:
-        raise LockError(f"{where}: its archive is not named by a bare file name", hint=_RELOCK)
-    return table
 
 
 def _read_sha256(hashes: Mapping[str, str], where: str) -> str:

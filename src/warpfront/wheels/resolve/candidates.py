@@ -23,7 +23,6 @@ from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_file_names
 from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.resolve.index_rules import index_rule, is_of_the_stack
-from warpfront.wheels.resolve.resolution import Absences
 from warpfront.wheels.sources import (
     FLAT_PAGE,
     FLAT_WAY_OUT,
@@ -108,9 +107,14 @@ def release_with_module(
                 offered.setdefault(file.version, (link, without_secrets(source)))
     versions = sorted(offered)
 
+    path = module.replace(".", "/")
+
     def has(version: Version) -> bool:
-        names = read_file_names(offered[version][0].url, transport)
-        return names is not None and _has_module(names, module)
+        return any(
+            name.startswith(f"{path}/")
+            or (name.startswith(f"{path}.") and name.endswith((".py", ".so")))
+            for name in read_file_names(offered[version][0].url, transport) or ()
+        )
 
     # Back from the newest in growing steps to one that has it, then between the two.
     without, index, step = len(versions), len(versions) - 1, 1
@@ -128,15 +132,6 @@ def release_with_module(
     return OlderRelease(version=version, below=first, link=link, source=source)
 
 
-def _has_module(names: Iterable[str], module: str) -> bool:
-    path = module.replace(".", "/")
-    return any(
-        name.startswith(f"{path}/")
-        or (name.startswith(f"{path}.") and name.endswith((".py", ".so")))
-        for name in names
-    )
-
-
 _ROW = "name another `torch:` or `index:` for the row in matrix.yaml"
 _NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
 _RANGE = r"((?:(?:===?|~=|!=|<=?|>=?)[A-Za-z0-9.*+!_-]*[A-Za-z0-9*],?)+)"
@@ -150,8 +145,8 @@ _DEMAND = re.compile(rf"(?:depends? on|no versions? of) {_NAME}(?:\[[^\]]*\])?{_
 
 def explain_absences(
     explanation: str, inputs: LockInputs, site: Site, reach: Reach, tags: Iterable[Tag]
-) -> Absences:
-    """Return the reason and the remedy for each name without a candidate in uv's explanation;
+) -> tuple[tuple[str, ...], str]:
+    """Return the reason for each name without a candidate in uv's explanation, and the remedies;
     nothing if the requirements only exclude each other.
     """
     text = " ".join(explanation.split())
@@ -160,11 +155,15 @@ def explain_absences(
     unasked = f"; not asked: {', '.join(left_out)}" if left_out else ""
     usable, lines, hints = frozenset(tags), dict[str, None](), dict[str, None]()
     for name in dict.fromkeys(map(canonicalize_name, absent)):
-        sources = _sources(name, inputs, reach)
+        where = index_rule(name, inputs)
+        own = ((where.url, False),) if where else ()
+        is_alone = where is not None and where.alone
+        # In the order of a resolution, each with whether it is flat.
+        sources = own if is_alone else tuple(dict.fromkeys((*own, *reach.sources)))
         for line, hint in _reasons(name, _demands(text, name), sources, usable, site):
             lines[f"{line}{unasked}"] = None
             hints[_ROW if is_of_the_stack(name, inputs) else hint] = None
-    return Absences(lines=tuple(lines), hint="; ".join(hints))
+    return tuple(lines), "; ".join(hints)
 
 
 def _demands(text: str, name: str) -> tuple[SpecifierSet, ...]:
@@ -177,15 +176,6 @@ def _demands(text: str, name: str) -> tuple[SpecifierSet, ...]:
             except InvalidSpecifier:
                 continue
     return tuple(dict.fromkeys(ranges)) or (SpecifierSet(),)
-
-
-def _sources(name: str, inputs: LockInputs, reach: Reach) -> tuple[tuple[str, bool], ...]:
-    """Return the sources of a name in the order of a resolution, each with whether it is flat."""
-    where = index_rule(name, inputs)
-    sources = ((where.url, False),) if where else ()
-    if where and where.alone:
-        return sources
-    return tuple(dict.fromkeys((*sources, *reach.sources)))
 
 
 def _reasons(

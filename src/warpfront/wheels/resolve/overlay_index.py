@@ -107,19 +107,19 @@ class OverlayIndex:
             url = write_stand_in(filename, folder).as_uri()
             stubs[pin.name] = (Link(url=url, filename=filename),)
         for name, files in {**self._files, **stubs}.items():
-            if files is not None:
-                (folder / name).mkdir(parents=True)
-                page = page_of(self._stood_in(file, folder) for file in files)
-                (folder / name / "index.html").write_text(page, "utf-8")
+            if files is None:
+                continue
+            listed = []
+            for link in files:
+                variant = self._variants.stood_for(link.filename) if self._variants else None
+                if variant is None:
+                    listed.append(link)
+                else:  # to a stand-in
+                    path = write_stand_in(variant.plain, folder, requires=variant.requires or ())
+                    listed.append(replace(link, url=path.as_uri(), sha256=""))
+            (folder / name).mkdir(parents=True)
+            (folder / name / "index.html").write_text(page_of(listed), "utf-8")
         return folder
-
-    def _stood_in(self, link: Link, folder: Path) -> Link:
-        """Return the link, to a stand-in where it is to a variant."""
-        taken_variant = self._variants.stood_for(link.filename) if self._variants else None
-        if taken_variant is None:
-            return link
-        path = write_stand_in(taken_variant.plain, folder, requires=taken_variant.requires or ())
-        return replace(link, url=path.as_uri(), sha256="")
 
     def lacking(self, text: str) -> tuple[str, ...]:
         """Lines about the names in an explanation of uv's that their index does not have."""

@@ -48,14 +48,6 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Absences:
-    """Why names of a contradiction have no candidate, and what to do about it."""
-
-    lines: tuple[str, ...] = ()
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
     """Distributions that uv resolved, by normalized name, each with its version."""
 

@@ -41,7 +41,6 @@ from warpfront.wheels.resolve.index_rules import (
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.resolve.resolution import (
     NO_TERMS,
-    Absences,
     Contradiction,
     Outcome,
     Resolution,
@@ -187,25 +186,37 @@ class UvResolver:
         elif variant is not None and variant.requires is not None:
             requires = variant.requires
         else:
-            requires = self._requires(package.name, self._best(package))
+            best = self._best(package)
+            url = best.url or str(best.path)
+            file = local_path(url)
+            beside = None if file else self._transport.read(f"{url}.metadata")
+            if isinstance(beside, tuple):
+                requires = requires_of(beside[2])
+            else:
+                if file is None:
+                    file, _ = self._stored(package.name, Link(url=url, filename=best.filename))
+                requires = read_wheel_metadata(file).requires
         version = built.version if built else str(package.version)
         return Distribution(name=package.name, version=version, requires=requires)
 
     def _variant(self, package: Package) -> TakenVariant | None:
         return self._variants.taken(package.name, package.version) if self._variants else None
 
-    def _requires(self, name: str, wheel: PackageWheel) -> tuple[str, ...]:
-        url = wheel.url or str(wheel.path)
-        file = local_path(url)
-        if file is None:
-            beside = self._transport.read(f"{url}.metadata")
-            if not isinstance(beside, NoAnswer):
-                return requires_of(beside[2])
-            file, _ = self._stored(name, Link(url=url, filename=wheel.filename))
-        return read_wheel_metadata(file).requires
-
     def _best(self, package: Package) -> PackageWheel:
-        return best_wheel(package, self._tags, self._inputs)
+        """Return the best file of a distribution for this cell. Raise `LockError` for none."""
+        inputs, ranks = self._inputs, {tag: rank for rank, tag in enumerate(self._tags)}
+        fitting = []
+        for wheel in package.wheels or ():
+            name = read_wheel_name(wheel.filename)
+            if name and (fit := [ranks[tag] for tag in name.tags if tag in ranks]):
+                fitting.append((-min(fit), name.build, wheel.filename, wheel))
+        if not fitting:
+            raise LockError(
+                f"{inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
+                f"{inputs.python}, {inputs.machine}, glibc {inputs.glibc}",
+                hint="ask for a version that has one",
+            )
+        return max(fitting, key=lambda candidate: candidate[:3])[3]
 
     def _stored(self, name: str, link: Link) -> tuple[Path, str]:
         """Return a file in the wheelhouse, with its sha256: for indexes that give no hashes."""
@@ -222,7 +233,7 @@ class UvResolver:
         same_host = index and urlsplit(url).netloc == urlsplit(index.url).netloc != ""
         return index.url if index and (local_label or same_host) else PYPI
 
-    def absences(self, contradiction: Contradiction) -> Absences:
+    def absences(self, contradiction: Contradiction) -> tuple[tuple[str, ...], str]:
         """Return names of a contradiction that no source has, or only one that another hides."""
         return explain_absences(
             contradiction.explanation, self._inputs, self._site, self._reach, self._tags
@@ -231,7 +242,7 @@ class UvResolver:
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """Return one wheel per distribution, the best for the base's Python and C library."""
         with ThreadPoolExecutor(8) as pool:
-            wheels = tuple(sorted(pool.map(self._wheel, resolution.pylock.packages)))
+            wheels = tuple(sorted(pool.map(self.wheel, resolution.pylock.packages)))
         _check_stack(self._inputs, wheels)
         for wheel in wheels:
             for line in self._variants.why_not(wheel.name) if self._variants else ():
@@ -246,11 +257,7 @@ class UvResolver:
             self._on_line(f"{self._inputs.cell_id}: of these {of_target:,} bytes for {target}")
         return wheels
 
-    def wheel(self, resolution: Resolution, name: str) -> LockedWheel:
-        """Return the wheel of one distribution."""
-        return self._wheel(resolution.package(name))
-
-    def _wheel(self, package: Package) -> LockedWheel:
+    def wheel(self, package: Package) -> LockedWheel:
         """Return the lock's entry for the best file of a distribution, or for its variant."""
         if package.name in self._given:
             return self._given[package.name]
@@ -267,22 +274,21 @@ class UvResolver:
             unnamed = dataclasses.replace(link, filename=plain)
             file, sha256 = self._stored(package.name, unnamed)
             size = file.stat().st_size
+        if size is None:
+            local = local_path(link.url)
+            answer = local.stat().st_size if local else self._transport.size_bytes(link.url)
+            if isinstance(answer, NoAnswer):
+                raise BlockedError(f"{self._inputs.cell_id}: {answer}")
+            size = answer
         return LockedWheel(
             name=package.name,
             version=str(parse_wheel_filename(plain)[1]),
             filename=link.filename,
             sha256=sha256,
-            size_bytes=self._size(link.url) if size is None else size,
+            size_bytes=size,
             index=self._index(package, link.url),
             variant=by_variant.variant if by_variant else NO_VARIANT,
         )
-
-    def _size(self, url: str) -> int:
-        local = local_path(url)
-        size = local.stat().st_size if local else self._transport.size_bytes(url)
-        if isinstance(size, NoAnswer):
-            raise BlockedError(f"{self._inputs.cell_id}: {size}")
-        return size
 
     def _compiled(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
         """uv's resolution, of wheels only; again with a wheel made of `rocm` if it lacked one."""
@@ -510,20 +516,3 @@ def wheel_of(
         sdist_sha256=sdist.sha256 if sdist else "",
         source=sdist.source if sdist else source,
     )
-
-
-def best_wheel(package: Package, tags: tuple[Tag, ...], inputs: LockInputs) -> PackageWheel:
-    """Return the file of a distribution with the best of `tags`. Raise `LockError` for none."""
-    ranks = {tag: rank for rank, tag in enumerate(tags)}
-    fitting = []
-    for wheel in package.wheels or ():
-        name = read_wheel_name(wheel.filename)
-        if name and (fit := [ranks[tag] for tag in name.tags if tag in ranks]):
-            fitting.append((-min(fit), name.build, wheel.filename, wheel))
-    if not fitting:
-        raise LockError(
-            f"{inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
-            f"{inputs.python}, {inputs.machine}, glibc {inputs.glibc}",
-            hint="ask for a version that has one",
-        )
-    return max(fitting, key=lambda candidate: candidate[:3])[3]

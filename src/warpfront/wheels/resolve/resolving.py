@@ -198,25 +198,11 @@ class _Resolving:
         by_name: dict[str, tuple[Patch, ...]] = {}  # in the order of the matrix
         for patch in self.inputs.patches:
             by_name[patch.package] = (*by_name.get(patch.package, ()), patch)
-        self._check_patchable(by_name)
-        resolution = self._undecided()
-        self._refuse_absent("patches", by_name, resolution)
-        built = self._made_names | {source.name for source in self.inputs.sources}
-        for name, patches in by_name.items():
-            original = None
-            if name not in built:
-                original = self.resolver.wheel(resolution, name)
-                wheel = crafting.from_wheel(original, patches)
-                self._add(self.resolver.give(wheel), None)
-            self.patched += (PatchedWheel(package=name, patches=patches, original=original),)
-
-    def _check_patchable(self, names: Iterable[str]) -> None:
-        """Neither what the guard vouches for is patched, nor what the parent's image brought."""
         inputs = self.inputs
         theirs = {canonicalize_name(Requirement(text).name) for text in inputs.parent}
         patterns = (*inputs.protected, *inputs.libraries)
-        for name in names:
-            if any(fnmatchcase(name, pattern) for pattern in patterns):
+        for name in by_name:
+            if any(fnmatchcase(name, pattern) for pattern in patterns):  # the guard vouches for it
                 raise LockError(
                     f"{inputs.cell_id}: {name} is of the torch stack, which is what its tag claims",
                     hint="a patched torch is another torch: build it, and give it an index",
@@ -226,6 +212,16 @@ class _Resolving:
                     f"{inputs.cell_id}: {name} is of the image that this one is built on",
                     hint="patch it in `patches:` of that image",
                 )
+        resolution = self._undecided()
+        self._refuse_absent("patches", by_name, resolution)
+        built = self._made_names | {source.name for source in self.inputs.sources}
+        for name, patches in by_name.items():
+            original = None
+            if name not in built:
+                original = self.resolver.wheel(resolution.package(name))
+                wheel = crafting.from_wheel(original, patches)
+                self._add(self.resolver.give(wheel), None)
+            self.patched += (PatchedWheel(package=name, patches=patches, original=original),)
 
     def add_allowed_builds(self, crafting: WheelMaker) -> None:
         """Add the wheels that their index has as a source archive only and that matrix.yaml
@@ -381,10 +377,10 @@ class _Resolving:
     def _contradiction(self, contradiction: Contradiction) -> LockError:
         if name := wheelless(contradiction.explanation):
             return LockError(f"{self.inputs.cell_id}: {refusal(name)}", hint=way_out(name))
-        absences = self.resolver.absences(contradiction)
-        lines = "".join(f"\n    {line}" for line in absences.lines)
+        reasons, remedies = self.resolver.absences(contradiction)
+        lines = "".join(f"\n    {line}" for line in reasons)
         problem = "something that it requires is not to be had" if lines else _TOGETHER
-        hint = absences.hint or (_STACK if self._is_about_the_stack(contradiction) else _EACH_OTHER)
+        hint = remedies or (_STACK if self._is_about_the_stack(contradiction) else _EACH_OTHER)
         return LockError(
             f"{self.inputs.cell_id}: {problem}\n{contradiction.explanation}{lines}",
             hint=hint,
@@ -398,21 +394,22 @@ class _Resolving:
         return any(re.search(rf"\b{re.escape(name)}\b", text) for name in names)
 
     def _refused(self, judged: _Judged, stack: Stack) -> LockError:
-        lines = "".join(f"\n    {demand}" for demand in judged.demands)
-        return LockError(
-            f"{self.inputs.cell_id}: its requirements ask for another torch stack{lines}",
-            hint=self._way_out(judged, stack),
-        )
-
-    def _way_out(self, judged: _Judged, stack: Stack) -> str:
         demands = judged.demands
-        requirers = sorted({demand.asker for demand in demands if demand.asker})
-        if not all(demand.asker for demand in demands):
-            return "change the requirement, or choose another torch for the row in matrix.yaml"
-        fitting = self._fitting_extras(judged.distributions, stack)
-        if fitting := fitting or self._fitting_versions(demands, stack):
-            return f"{fitting} would leave the stack as it is; or {_RELAX}"
-        return f"no version of {' or '.join(requirers)} was found that takes this stack; {_RELAX}"
+        lines = "".join(f"\n    {demand}" for demand in demands)
+        requirers = sorted({demand.asker for demand in demands})
+        if not all(requirers):
+            hint = "change the requirement, or choose another torch for the row in matrix.yaml"
+        elif fitting := (
+            self._fitting_extras(judged.distributions, stack)
+            or self._fitting_versions(demands, stack)
+        ):
+            hint = f"{fitting} would leave the stack as it is; or {_RELAX}"
+        else:
+            names = " or ".join(requirers)
+            hint = f"no version of {names} was found that takes this stack; {_RELAX}"
+        return LockError(
+            f"{self.inputs.cell_id}: its requirements ask for another torch stack{lines}", hint=hint
+        )
 
     def _fitting_extras(self, distributions: Iterable[Distribution], stack: Stack) -> str:
         """Return a requirement of the image with an extra for another release of a toolkit

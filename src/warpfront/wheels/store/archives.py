@@ -74,7 +74,15 @@ def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str) ->
             ("checkout", "--quiet", "--detach", commit),
             ("submodule", "--quiet", "update", "--init", "--recursive", "--depth=1"),
         ):
-            _git(folder, arguments, hint=f"is {commit} a commit of {url}?")
+            # Without anybody's hooks, prompts or settings of its user's repositories.
+            command = Command(
+                argv=("git", "-c", "core.hooksPath=/dev/null", *arguments),
+                cwd=folder,
+                environment={"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"},
+                timeout_seconds=_GIT_SECONDS,
+                unset=("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"),
+            )
+            run(command).check(hint=f"is {commit} a commit of {url}?")
         chosen = folder / subdirectory
         if not chosen.is_dir():
             raise CommandFailedError(f"{url}@{commit} has no folder {subdirectory}")
@@ -99,7 +107,18 @@ def _write_archive(folder: Path, stream: Any) -> None:
         raise StoreError(f"{folder}: no such folder", hint="a requirements file names it")
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(_files(folder)):
-            _add(archive, folder / path, path)
+            # Its bytes, its name, and whether it is executable.
+            status = (folder / path).lstat()
+            member = tarfile.TarInfo(path)
+            member.mtime = _EPOCH_SECONDS
+            if stat.S_ISLNK(status.st_mode):
+                member.type, member.linkname = tarfile.SYMTYPE, str((folder / path).readlink())
+                archive.addfile(member)
+            elif stat.S_ISREG(status.st_mode):
+                member.size = status.st_size
+                member.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+                with (folder / path).open("rb") as content:
+                    archive.addfile(member, content)
 
 
 def _files(folder: Path) -> Iterator[str]:
@@ -115,33 +134,6 @@ def _files(folder: Path) -> Iterator[str]:
 
 def _left_out(path: Path) -> bool:
     return any(fnmatch(path.name, pattern) or path.as_posix() == pattern for pattern in LEFT_OUT)
-
-
-def _add(archive: tarfile.TarFile, file: Path, name: str) -> None:
-    """Add a member: its bytes, its name, and whether it is executable."""
-    status = file.lstat()
-    member = tarfile.TarInfo(name)
-    member.mtime = _EPOCH_SECONDS
-    if stat.S_ISLNK(status.st_mode):
-        member.type, member.linkname = tarfile.SYMTYPE, str(file.readlink())
-        archive.addfile(member)
-    elif stat.S_ISREG(status.st_mode):
-        member.size = status.st_size
-        member.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
-        with file.open("rb") as stream:
-            archive.addfile(member, stream)
-
-
-def _git(folder: Path, arguments: tuple[str, ...], *, hint: str) -> None:
-    """git without anybody's hooks, prompts or settings of its user's repositories."""
-    command = Command(
-        argv=("git", "-c", "core.hooksPath=/dev/null", *arguments),
-        cwd=folder,
-        environment={"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"},
-        timeout_seconds=_GIT_SECONDS,
-        unset=("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"),
-    )
-    run(command).check(hint=hint)
 
 
 LONGEST_ARCHIVE_BYTES = 32 * 2**20

@@ -12,7 +12,6 @@ import re
 import stat
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -86,41 +85,35 @@ class PatchTool:
         for added, _, path in rows:
             if refusal := refused_path(path) or ("is binary" if added == "-" else ""):
                 raise self._refused(f"{ascii(path)[1:-1][:_LONGEST_NAME]}: {refusal}")
-        for line in self._git("--summary").check().stdout.splitlines():
-            if refusal := self._refused_change(line):
-                raise self._refused(refusal)
-        return tuple(path for _, _, path in rows)
-
-    def _refused_change(self, line: str) -> str:
-        """Why a line of git's summary is more than a change of text; "" for none."""
-        if (match := _CREATED.match(line)) and self._is_beside(match[1]):
-            return f"{match[1]}: is beside the package, and not in it"
-        return next(
-            (f"{why}:{line}" for words, why in _REFUSED_CHANGES.items() if words in line), ""
-        )
-
-    def _is_beside(self, path: str) -> bool:
-        """Return true if a new file of a wheel would be in site-packages itself or in another
-        package's folder; sources may have more folders.
-        """
         is_wheel = any(self.tree.glob("*.dist-info"))
-        return path.endswith(".pth") or (
-            is_wheel and not (self.tree / PurePosixPath(path).parts[0]).is_dir()
-        )
+        for line in self._git("--summary").check().stdout.splitlines():
+            # In site-packages itself, or in another package's folder; sources may have more.
+            if (match := _CREATED.match(line)) and (
+                match[1].endswith(".pth")
+                or (is_wheel and not (self.tree / PurePosixPath(match[1]).parts[0]).is_dir())
+            ):
+                raise self._refused(f"{match[1]}: is beside the package, and not in it")
+            for words, why in _REFUSED_CHANGES.items():
+                if words in line:
+                    raise self._refused(f"{why}:{line}")
+        return tuple(path for _, _, path in rows)
 
     def _misfit(self, touched: tuple[str, ...]) -> LockError:
         """Why it does not apply, as one sentence and what to do."""
         paths_by_fit: dict[Fit, list[str]] = {}
         for path in touched:
             paths_by_fit.setdefault(self._fit(path), []).append(path)
-        listed = {fit: _listed(paths) for fit, paths in paths_by_fit.items()}
+        listed = {}
+        for fit, paths in paths_by_fit.items():
+            more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+            listed[fit] = f"{', '.join(paths[:_NAMED])}{more}"
         if listed.keys() == {"there"}:
             return LockError(
                 f"{self.name}: the package has it already: {listed['there']}",
                 hint="upstream took it: remove it from matrix.yaml",
             )
         if listed.keys() & {"fits", "there"}:
-            parts = "; ".join(f"{_SAID[fit]}: {paths}" for fit, paths in sorted(listed.items()))
+            parts = "; ".join(f"{_SAID[fit]}: {names}" for fit, names in sorted(listed.items()))
             return LockError(
                 f"{self.name}: applies in part only, so nothing of it was applied ({parts})",
                 hint="leave out of it what this version has not, or has already",
@@ -134,7 +127,8 @@ class PatchTool:
 
     def _fit(self, path: str) -> Fit:
         """Return how the part for one file fits."""
-        only = f"--include={_literal(path)}"
+        # Git takes a pattern, here one that means itself.
+        only = "--include=" + re.sub(r"([\\*?\[])", r"\\\1", path)
         if self._git("--check", only).returncode == 0:
             return "fits"
         if self._git("--check", "--reverse", only).returncode == 0:
@@ -223,19 +217,9 @@ _HINTS: dict[Fit, str] = {
 }
 
 
-def _listed(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-    return f"{', '.join(paths[:_NAMED])}{more}"
-
-
 def _first_line(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     return (lines[-1] if lines else "git says nothing").removeprefix("error: ")
-
-
-def _literal(path: str) -> str:
-    """Return a path as a pattern of git that means itself."""
-    return re.sub(r"([\\*?\[])", r"\\\1", path)
 
 
 LABEL = "wf"

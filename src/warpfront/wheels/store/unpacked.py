@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 
 from warpfront.errors import StoreError, WheelError
@@ -49,9 +50,12 @@ def unpacked_files(
     contradicts the wheel.
     """
     path, stays_in = wheelhouse.present(wheel), stays(slim)
-    files = _kept(_note(path))
-    if files is None:
-        files = keep_unpacked(path, read_members(path))
+    digest, text = "", ""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        digest, _, text = _note(path).read_text("utf-8").partition("\n")
+    # What is missing or damaged is read again.
+    intact = text and _digest(text) == digest
+    files = json.loads(text) if intact else keep_unpacked(path, read_members(path))
     return {name: measured for name, measured in files.items() if stays_in(name)}
 
 
@@ -75,12 +79,21 @@ def read_unpacked(path: Path) -> dict[str, Measured]:
 
 def read_members(path: Path) -> dict[str, Measured]:
     """Return the size and digest of each member of a wheel. Raise `WheelError`."""
+
+    def measured(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Measured:
+        digest, size = hashlib.sha256(), 0
+        with archive.open(member) as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+        return [size, digest.hexdigest()]
+
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
             # Unpacking and hashing release the interpreter's lock.
             with ThreadPoolExecutor() as pool:
-                sums = pool.map(lambda member: _measured(archive, member), members)
+                sums = pool.map(partial(measured, archive), members)
                 return {
                     member.filename: digest for member, digest in zip(members, sums, strict=True)
                 }
@@ -105,24 +118,6 @@ def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _kept(path: Path) -> dict[str, Measured] | None:
-    """Return the stored result; None if missing or damaged."""
-    try:
-        digest, _, text = path.read_text("utf-8").partition("\n")
-    except (OSError, UnicodeDecodeError):
-        return None
-    return dict(json.loads(text)) if _digest(text) == digest else None
-
-
-def _measured(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Measured:
-    digest, size = hashlib.sha256(), 0
-    with archive.open(member) as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return [size, digest.hexdigest()]
 
 
 def _record_problems(archive: zipfile.ZipFile, measured: Mapping[str, Measured]) -> Iterator[str]:

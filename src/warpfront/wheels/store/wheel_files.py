@@ -13,7 +13,7 @@ import io
 import stat
 import tomllib
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -121,19 +121,16 @@ def _of_project(project: Mapping[str, Any], name: str) -> WheelMetadata:
     if {"dependencies", "optional-dependencies"} & {*project.get("dynamic", ())}:
         raise KeyError("dependencies")
     optional: Mapping[str, list[str]] = project.get("optional-dependencies", {})
+    requires = [*project.get("dependencies", ())]
+    for extra, texts in optional.items():
+        for requirement in map(Requirement, texts):
+            condition = f"({requirement.marker}) and " if requirement.marker else ""
+            requirement.marker = Marker(f'{condition}extra == "{extra}"')
+            requires.append(str(requirement))
     return WheelMetadata(
         name=name,
         version=project["version"],
-        requires=(*project.get("dependencies", ()), *_of_extras(optional)),
+        requires=tuple(requires),
         requires_python=project.get("requires-python", ""),
         extras=tuple(optional),
     )
-
-
-def _of_extras(optional: Mapping[str, list[str]]) -> Iterator[str]:
-    for extra, texts in optional.items():
-        for text in texts:
-            requirement = Requirement(text)
-            condition = f"({requirement.marker}) and " if requirement.marker else ""
-            requirement.marker = Marker(f'{condition}extra == "{extra}"')
-            yield str(requirement)

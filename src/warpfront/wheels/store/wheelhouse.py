@@ -86,8 +86,13 @@ class Wheelhouse:
         return self._folder(wheel.sdist_sha256) / wheel.sdist
 
     def missing(self, wheels: Iterable[LockedWheel]) -> tuple[LockedWheel, ...]:
-        """Return the members of `wheels` that are not here."""
-        return tuple(wheel for wheel in wheels if not self._holds(wheel))
+        """Return the members of `wheels` that are not here with the bytes of their hash."""
+        with storing(self.root):
+            return tuple(
+                wheel
+                for wheel in wheels
+                if not is_intact(self.path(wheel), wheel.size_bytes, wheel.sha256)
+            )
 
     def fetch(
         self,
@@ -159,11 +164,6 @@ class Wheelhouse:
     def _folder(self, sha256: str) -> Path:
         return self.root / "sha256" / sha256[:2] / sha256
 
-    def _holds(self, wheel: LockedWheel) -> bool:
-        """Return true if the wheel is here with the bytes of its hash."""
-        with storing(self.root):
-            return is_intact(self.path(wheel), wheel.size_bytes, wheel.sha256)
-
     def drop_damaged(self, wheels: Iterable[LockedWheel], view: Path) -> tuple[LockedWheel, ...]:
         """Remove and return the members of `wheels` whose bytes differ from their hash, here or
         in a view of them, regardless of earlier notes. The next fetch brings them again.
@@ -183,7 +183,7 @@ class Wheelhouse:
 
     def present(self, wheel: LockedWheel) -> Path:
         """Return the path of the wheel's bytes. Raise `WheelError` if they are not here."""
-        if not self._holds(wheel):
+        if self.missing((wheel,)):
             raise WheelError(f"{wheel.filename}: not in the wheelhouse", hint="fetch it first")
         return self.path(wheel)
 
@@ -249,29 +249,24 @@ class _Fetching:
     def fetch(self, wheel: LockedWheel) -> None:
         """Bring `wheel` from the first source that has it, and report its end to `on_progress`."""
         ended_bytes = 0
+        target = self.wheelhouse.path(wheel)
+        aside = target.with_name(f"{target.name}.part")
         try:
-            if self._brought(wheel):
-                ended_bytes = wheel.size_bytes
+            with storing(self.wheelhouse.root):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with _locked(aside, self._stop) as part:
+                    if part is None:  # another process brought it meanwhile
+                        return
+                    if self.wheelhouse.missing((wheel,)):
+                        target.unlink(missing_ok=True)  # damaged: no link to it may be taken for it
+                        if not self._fill(wheel, part, target):
+                            aside.chmod(0o444)
+                            aside.rename(target)
+                        note_intact(target)
+                    aside.unlink(missing_ok=True)
+            ended_bytes = wheel.size_bytes
         finally:
             self._report(wheel, ended_bytes, ended_bytes)
-
-    def _brought(self, wheel: LockedWheel) -> bool:
-        """Return false if another process brought the wheel meanwhile."""
-        with storing(self.wheelhouse.root):
-            target = self.wheelhouse.path(wheel)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            aside = target.with_name(f"{target.name}.part")
-            with _locked(aside, self._stop) as part:
-                if part is None:
-                    return False
-                if self.wheelhouse.missing((wheel,)):
-                    target.unlink(missing_ok=True)  # damaged: a link to it must not be taken for it
-                    if not self._fill(wheel, part, target):
-                        aside.chmod(0o444)
-                        aside.rename(target)
-                    note_intact(target)
-                aside.unlink(missing_ok=True)
-        return True
 
     def interrupt(self) -> None:
         """Wake the threads that wait for bytes."""
@@ -480,10 +475,27 @@ def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
     if local is not None:
         shutil.copyfile(local, path)
         return None
-    return _retried(
-        partial(_saved_once, link, path, transport),
-        lambda seconds: time.sleep(min(seconds, LONGEST_PAUSE_SECONDS)),
-    )
+    from warpfront.system.whole_heads import read_count  # noqa: PLC0415 - see `Site.transport`
+    from warpfront.wheels.transport import RequestException, no_answer, received  # noqa: PLC0415 - see `Site.transport`
+
+    def saved_once() -> NoAnswer | None:
+        answer = transport.open(link.url)
+        if isinstance(answer, NoAnswer):
+            return answer
+        announced = read_count(answer.headers.get("Content-Length", "")) or 0
+        until = transport.deadline(min(announced, _LONGEST_FILE_BYTES))
+        try:
+            with answer, path.open("wb") as stream:
+                for chunk in received(answer, transport.stall_seconds):
+                    stream.write(chunk)
+                    if transport.is_over(until) or stream.tell() > _LONGEST_FILE_BYTES:
+                        reason = "its bytes come too slowly, or without end"
+                        return NoAnswer(url=link.url, reason=reason, lasting=True)
+        except RequestException as error:
+            return no_answer(link.url, error)
+        return None
+
+    return _retried(saved_once, lambda seconds: time.sleep(min(seconds, LONGEST_PAUSE_SECONDS)))
 
 
 def _retried(ask: Callable[[], T | NoAnswer], pause: Callable[[float], None]) -> T | NoAnswer:
@@ -494,27 +506,6 @@ def _retried(ask: Callable[[], T | NoAnswer], pause: Callable[[float], None]) ->
             return answer
         pause(max(seconds, answer.after_seconds))
     return ask()
-
-
-def _saved_once(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
-    from warpfront.system.whole_heads import read_count  # noqa: PLC0415 - see `Site.transport`
-    from warpfront.wheels.transport import RequestException, no_answer, received  # noqa: PLC0415 - see `Site.transport`
-
-    answer = transport.open(link.url)
-    if isinstance(answer, NoAnswer):
-        return answer
-    announced = read_count(answer.headers.get("Content-Length", "")) or 0
-    until = transport.deadline(min(announced, _LONGEST_FILE_BYTES))
-    try:
-        with answer, path.open("wb") as stream:
-            for chunk in received(answer, transport.stall_seconds):
-                stream.write(chunk)
-                if transport.is_over(until) or stream.tell() > _LONGEST_FILE_BYTES:
-                    reason = "its bytes come too slowly, or without end"
-                    return NoAnswer(url=link.url, reason=reason, lasting=True)
-    except RequestException as error:
-        return no_answer(link.url, error)
-    return None
 
 
 def _out_of_reach(filename: str, refused: list[str]) -> WheelError:

@@ -92,7 +92,20 @@ class VariantPages:
             plain, label = split_label(link.filename)
             if label and self._rank(plain) is not None:
                 variants.setdefault(parse_wheel_filename(plain)[1], []).append(link)
-        for version in self._asked_about(name, variants):
+        inputs = self._inputs
+        texts = (*inputs.stack_requirements, *inputs.requirements, *inputs.parent)
+        accepted = [
+            requirement.specifier
+            for requirement in map(Requirement, texts)
+            if canonicalize_name(requirement.name) == name and requirement.marker is None
+        ]
+        fitting = (
+            version
+            for version in variants
+            if all(specifier.contains(version, prereleases=True) for specifier in accepted)
+        )
+        # The newest alone: an index decides how many it lists, and each is a question more.
+        for version in sorted(fitting, reverse=True)[:_MOST_VERSIONS]:
             best = self._best(name, version, variants[version], files)
             if best is None:
                 continue
@@ -134,24 +147,6 @@ class VariantPages:
             self._taken[key] = dataclasses.replace(wheel, requires=requires)
             new = True
         return new
-
-    def _asked_about(self, name: str, versions: Iterable[Version]) -> list[Version]:
-        """Return the newest of those that the cell's own requirements do not rule out: an index
-        decides how many versions it lists, and each is a question more.
-        """
-        inputs = self._inputs
-        texts = (*inputs.stack_requirements, *inputs.requirements, *inputs.parent)
-        accepted = [
-            requirement.specifier
-            for requirement in map(Requirement, texts)
-            if canonicalize_name(requirement.name) == name and requirement.marker is None
-        ]
-        fitting = (
-            version
-            for version in versions
-            if all(specifier.contains(version, prereleases=True) for specifier in accepted)
-        )
-        return sorted(fitting, reverse=True)[:_MOST_VERSIONS]
 
     def _rank(self, plain: str) -> int | None:
         tags = parse_wheel_filename(plain)[3]

@@ -117,7 +117,10 @@ def best_label(
     if of_the_stack:
         namespace = rule.namespace
         offered = [name for name in offered if not namespace or namespace in table.variants[name]]
-        named = [label for label in offered if _names_toolkit(label, rule.toolkit)]
+        # PyTorch's labels: `cuda12.6`, `cu126`, `rocm7.1`.
+        toolkits = {rule.toolkit, rule.toolkit.replace(".", "")} - {""}
+        patterns = [f"*[a-z_]{toolkit}" for toolkit in toolkits]
+        named = [label for label in offered if any(fnmatchcase(label, p) for p in patterns)]
         offered = named or offered
     keys = {label: _keys(table, label, rule) for label in offered}
     ranked = sorted((key, label) for label, key in keys.items() if key is not None)
@@ -188,13 +191,6 @@ def _ordered(first: Iterable[str], available: Iterable[str]) -> list[str]:
     ]
 
 
-def _names_toolkit(label: str, version: str) -> bool:
-    """PyTorch's labels: `cuda12.6`, `cu126`, `rocm7.1`."""
-    return bool(version) and any(
-        fnmatchcase(label, f"*[a-z_]{spelling}") for spelling in (version, version.replace(".", ""))
-    )
-
-
 def _table(document: Mapping[str, Any]) -> VariantTable:
     schema = document.get("$schema")
     if not isinstance(schema, str) or schema not in _SCHEMAS:
@@ -205,6 +201,13 @@ def _table(document: Mapping[str, Any]) -> VariantTable:
         raise ValueError(f"has {', '.join(unknown)}, which its format does not")
     namespaces = _texts(first.get("namespace"), _NAME, "default-priorities.namespace")
     variants = _mapping(document.get("variants"), "variants")
+    # Properties that need no provider at installation: those of no machine.
+    providers = _mapping(document.get("providers", {}), "providers")
+    is_static = {
+        name: _mapping(provider, f"providers.{name}").get("install-time") is False
+        for name, provider in providers.items()
+    }
+    declared = _properties(document.get("static-properties", {}), "static-properties")
     table = VariantTable(
         schema=schema,
         namespaces=namespaces,
@@ -217,7 +220,11 @@ def _table(document: Mapping[str, Any]) -> VariantTable:
             for name, value in _mapping(first.get("feature", {}), "feature").items()
         },
         values_first=_properties(first.get("property", {}), "property"),
-        static=_static(document),
+        static={
+            name: properties
+            for name, properties in declared.items()
+            if is_static.get(name) and name not in _HARDWARE
+        },
     )
     if table.variants.get("null"):
         raise ValueError("the variant null has properties")
@@ -228,18 +235,6 @@ def _table(document: Mapping[str, Any]) -> VariantTable:
     if unranked := sorted(used - set(table.namespaces)):
         raise ValueError(f"default-priorities.namespace lacks {', '.join(unranked)}")
     return table
-
-
-def _static(document: Mapping[str, Any]) -> _Namespaces:
-    """Return properties that need no provider at installation: those of no machine."""
-    providers = _mapping(document.get("providers", {}), "providers")
-    static = {
-        name
-        for name, provider in providers.items()
-        if _mapping(provider, f"providers.{name}").get("install-time") is False
-    }
-    declared = _properties(document.get("static-properties", {}), "static-properties")
-    return {name: declared[name] for name in declared if name in static - _HARDWARE}
 
 
 def _properties(value: object, where: str) -> _Namespaces:
