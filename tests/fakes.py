@@ -19,7 +19,6 @@ from stub_registry import attach_one
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
 from warpfront.matrix.devices import HostDevices
-from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     Artifact,
@@ -28,6 +27,8 @@ from warpfront.release.registry.contract import (
     Descriptor,
     RegistryManifest,
     digest_of_bytes,
+    read_manifest,
+    referrer_of,
 )
 from warpfront.system.progress import Line
 
@@ -360,7 +361,7 @@ class FakeRegistry:
         if digest_of_bytes(found[0]) != digest:
             raise self.error("manifest", f"{digest} is not what its digest says")
         try:
-            return manifests.read_manifest(*found)
+            return read_manifest(*found)
         except ValueError as error:
             raise self.error("manifest", str(error)) from None
 
@@ -381,7 +382,7 @@ class FakeRegistry:
         subject = json.loads(body).get("subject")
         if subject:
             listed = self.attached.setdefault((repository, subject["digest"]), [])
-            one = manifests.referrer_of(manifests.read_manifest(body, media_type))
+            one = referrer_of(read_manifest(body, media_type))
             listed += [] if one in listed else [one]
         self.after_call("put_manifest")
         return made

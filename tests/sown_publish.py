@@ -18,10 +18,9 @@ from typing import Any
 
 from invoke.main import program
 
-from warpfront.release import publishing
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import digest_on
-from warpfront.release.publishing import Attester, Tagger
+from warpfront.release.publishing import ImagePublisher
 from warpfront.release.signing import Signer
 
 
@@ -30,40 +29,38 @@ def die() -> None:
 
 
 def after_tags() -> None:
-    put = Tagger.set_tag
+    put = ImagePublisher.set_tag
 
-    def then_die(self: Tagger, publication: Publication, *given: Any) -> Publication:
+    def then_die(self: ImagePublisher, publication: Publication, *given: Any) -> Publication:
         done = put(self, publication, *given)
         if all(one.done for one in done.tags if not one.moves):
             die()
         return done
 
-    Tagger.set_tag = then_die  # type: ignore[method-assign, assignment]
+    ImagePublisher.set_tag = then_die  # type: ignore[method-assign, assignment]
 
 
 def alias_first() -> None:
-    bring = publishing.candidate
+    bring = ImagePublisher.candidate
 
-    def named(publication: Publication, *given: Any) -> Any:
-        found = bring(publication, *given)
-        held, (uploader, *_) = found[0], given
+    def named(self: ImagePublisher, publication: Publication) -> Any:
+        held, _ = bring(self, publication)
         there = dataclasses.replace(publication, digest=held.digest)
+        unrecorded = dataclasses.replace(self, record=lambda _: None)
         for one in there.tags:
             if one.moves:
-                before = digest_on(uploader.registry, there.path, one.tag)
-                tagger = Tagger(registry=uploader.registry, record=lambda _: None)
-                tagger.set_tag(there, dataclasses.replace(one, before=before), held)
+                before = digest_on(self.registry, there.path, one.tag)
+                unrecorded.set_tag(there, dataclasses.replace(one, before=before), held)
         die()
-        return found
 
-    publishing.candidate = named  # type: ignore[assignment]
+    ImagePublisher.candidate = named  # type: ignore[method-assign]
 
 
 def skipping(*steps: str) -> Callable[[], None]:
     def sow() -> None:
         for name in steps:
-            getattr(Attester, name)  # a step by another name is none that is left out
-            setattr(Attester, name, lambda _self, publication, *_, **__: publication)
+            getattr(ImagePublisher, name)  # a step by another name is none that is left out
+            setattr(ImagePublisher, name, lambda _self, publication, *_, **__: publication)
 
     return sow
 

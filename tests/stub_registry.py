@@ -30,11 +30,13 @@ from warpfront.release.registry.contract import (
     BytesBlob,
     Descriptor,
     Registry,
+    body_of,
     digest_of_bytes,
+    read_manifest,
+    referrer_of,
 )
 from warpfront.release.registry.copying import WatchedFile
-from warpfront.release.registry.manifests import body_of, read_manifest, referrer_of
-from warpfront.release.registry.patience import Pace, Patience
+from warpfront.release.registry.http import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system.process import Command, Completed, Run
 

@@ -29,13 +29,13 @@ from warpfront.release.registry.contract import (
     BytesBlob,
     Descriptor,
     Registry,
+    as_object,
+    index_body,
 )
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.deleting import deleter_for
-from warpfront.release.registry.http import Exchange, read_trust
+from warpfront.release.registry.http import Exchange, Pace, Patience, read_trust
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.registry.manifests import as_object, index_body
-from warpfront.release.registry.patience import Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system import process
 

@@ -27,8 +27,7 @@ from warpfront.pipeline.verifying import (
 )
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.registry.architectures import part_for
-from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.manifests import attached_payload
+from warpfront.release.registry.contract import Registry, attached_payload
 from warpfront.release.statements.predicates import BuildRecord, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.report.rows import CellFacts, ReportRow, report_rows

@@ -13,9 +13,8 @@ from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import demanded_channel
-from warpfront.release.inventory import heads_of, listed_in, remove, stock_of
 from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yank
-from warpfront.release.publication import yank_image
+from warpfront.release.publication import heads_of, listed_in, remove, stock_of, yank_image
 from warpfront.release.publish_context import host_of, path_of, run_name
 from warpfront.release.registry.architectures import parts_of
 from warpfront.release.registry.contract import Registry

@@ -35,10 +35,9 @@ from warpfront.release.publish_context import (
     path_of,
     publish_cells,
 )
-from warpfront.release.registry.contract import INDEX_TYPES, Artifact, Registry
+from warpfront.release.registry.contract import INDEX_TYPES, Artifact, Registry, attached_payload
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.registry.manifests import attached_payload
 from warpfront.release.statements.statement import predicate_of
 from warpfront.release.tags import expected_words, names_of
 from warpfront.step_results import Blocked, Failed

@@ -21,9 +21,8 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import DOCUMENT, VERIFICATION_TYPE, read_attached
 from warpfront.release.publication import RegistryImage, held_image, is_yanked
 from warpfront.release.registry.architectures import part_for
-from warpfront.release.registry.contract import Descriptor, Registry
+from warpfront.release.registry.contract import Descriptor, Registry, attached_payload
 from warpfront.release.registry.copying import ATTESTATIONS
-from warpfront.release.registry.manifests import attached_payload
 from warpfront.release.signing import Signer, trusting
 from warpfront.release.statements.predicates import (
     BuildRecord,

@@ -41,7 +41,26 @@ class BakeTarget:
 
 def bake_file(targets: Iterable[BakeTarget]) -> dict[str, object]:
     """Return the file's JSON value, with nothing for bake to interpolate."""
-    by_name = {target.name: _definition(target) for target in targets}
+    by_name = {}
+    for target in targets:
+        definition: dict[str, object] = {
+            "context": target.context,
+            "dockerfile": "Dockerfile",
+            "contexts": dict(target.contexts),
+            "tags": [target.tag] if target.tag else [],
+            "labels": dict(sorted(target.labels.items())),
+            "output": [target.output],
+            "platforms": [PLATFORMS[target.machine]],
+        }
+        if target.secrets:
+            definition["secret"] = list(target.secrets)
+        if target.stage:
+            definition["target"] = target.stage
+        if target.moment:
+            # The one argument, and one that BuildKit takes for itself: no step sees it.
+            epoch = int(datetime.fromisoformat(target.moment).timestamp())
+            definition["args"] = {"SOURCE_DATE_EPOCH": str(epoch)}
+        by_name[target.name] = _escaped(definition)
     return {"group": {"default": {"targets": list(by_name)}}, "target": by_name}
 
 
@@ -54,29 +73,6 @@ def proxy_script(proxies: Mapping[str, str]) -> str:
         f"export {name.lower()}={shlex.quote(value)}\n" for name, value in sorted(proxies.items())
     ]
     return "".join(lines)
-
-
-def _definition(target: BakeTarget) -> dict[str, object]:
-    definition: dict[str, object] = {
-        "context": target.context,
-        "dockerfile": "Dockerfile",
-        "contexts": dict(target.contexts),
-        "tags": [target.tag] if target.tag else [],
-        "labels": dict(sorted(target.labels.items())),
-        "output": [target.output],
-        "platforms": [PLATFORMS[target.machine]],
-    }
-    if target.secrets:
-        definition["secret"] = list(target.secrets)
-    if target.stage:
-        definition["target"] = target.stage
-    if target.moment:
-        # The one argument, and one that BuildKit takes for itself: no step sees it.
-        epoch = int(datetime.fromisoformat(target.moment).timestamp())
-        definition["args"] = {"SOURCE_DATE_EPOCH": str(epoch)}
-    escaped = _escaped(definition)
-    assert isinstance(escaped, dict)
-    return escaped
 
 
 def _escaped(value: object) -> object:

@@ -155,7 +155,14 @@ class Building:
         for item in fetched:
             self.store.log_path(item.cell.id).unlink(missing_ok=True)
         # Making a layer also measures the wheel, which the guard's manifest uses.
-        composed = self._composed(fetched) if fetched else {}
+        composed: Mapping[str, dict[str, str]] = {}
+        if fetched and self._layers and self.engine.features().containerd_store:
+            # Imported here: layers need the extra `layers`.
+            from warpfront.images.composing import Composer  # noqa: PLC0415
+            from warpfront.wheels.layers.layer_store import LayerStore  # noqa: PLC0415
+
+            layers = LayerStore(self._folders.cache / "layers", self._folders.wheelhouse)
+            composed = Composer(building=self, layers=layers).composed(fetched)
         ready = self._each(fetched, self._seal_one, failed)
         if not ready:
             return failed
@@ -164,7 +171,15 @@ class Building:
         request = self.request("bake.json", targets)
         bottom = tuple(cell.id for cell in leaves(item.cell for item in ready))
         answers = bake(replace(request, leaves=bottom), self.on_step)
-        self._bring_toolbox()
+        try:  # what `verify` needs, while there is a network: images do not depend on it
+            install_toolbox(
+                self._folders.cache,
+                self._folders.wheelhouse,
+                site=lambda: self._site,
+                on_progress=self.watch.advance,
+            )
+        except (WheelError, StoreError) as error:
+            self.watch.say(f"verify will not find its toolbox here: {error.message}")
         broken = [item for item in ready if answers[item.cell.id].error]
         results = {**failed, **{item.cell.id: self._result(item, answers) for item in ready}}
         if broken and not again and attempt("", "build", self._drop_damaged, broken) is True:
@@ -186,18 +201,6 @@ class Building:
         for name in sorted(damaged):
             self.watch.say(f"{name} was damaged on this disk: it is brought again")
         return bool(damaged)
-
-    def _bring_toolbox(self) -> None:
-        """Fetch what `verify` needs while there is a network. Images do not depend on it."""
-        try:
-            install_toolbox(
-                self._folders.cache,
-                self._folders.wheelhouse,
-                site=lambda: self._site,
-                on_progress=self.watch.advance,
-            )
-        except (WheelError, StoreError) as error:
-            self.watch.say(f"verify will not find its toolbox here: {error.message}")
 
     def _each(
         self, items: list[Prepared], act: Callable[[Prepared], None], failed: dict[str, Built]
@@ -230,17 +233,6 @@ class Building:
     def _sealed_folder(self, cell: Cell) -> Path:
         return self.store.cell_folder(cell.id) / "sealed"
 
-    def _composed(self, items: list[Prepared]) -> Mapping[str, dict[str, str]]:
-        """Return the contexts of images composed of layers, if the engine stores layers."""
-        if not (self._layers and self.engine.features().containerd_store):
-            return {}
-        # Imported here: layers need the extra `layers`.
-        from warpfront.images.composing import Composer  # noqa: PLC0415
-        from warpfront.wheels.layers.layer_store import LayerStore  # noqa: PLC0415
-
-        layers = LayerStore(self._folders.cache / "layers", self._folders.wheelhouse)
-        return Composer(building=self, layers=layers).composed(items)
-
     def environment_contexts(self, item: Prepared) -> dict[str, str]:
         """Return the named contexts of the stage below the wheels of an image without a parent."""
         return {**self._base_contexts(item, {}), TOOLS_CONTEXT: str(placed_uv(self._folders.cache))}
@@ -259,10 +251,18 @@ class Building:
         cell = item.cell
         self.store.write_context(cell.id, item.rendered.context)
         self.store.save(cell.id, "render", item.rendered)
+        # BuildKit wants to know of every name that stages name, also of those that it leaves out.
+        contexts = {**self._base_contexts(item, building), **composed.get(cell.id, {})}
+        if item.rendered.wheels:
+            view = self._folders.wheelhouse.view(item.rendered.wheels, self._view_folder(item))
+            contexts[WHEELS_CONTEXT] = str(view)
+            contexts[TOOLS_CONTEXT] = str(placed_uv(self._folders.cache))
+        if is_sealed(cell, item.rendered):
+            contexts[SEALED_CONTEXT] = str(self._sealed_folder(cell))
         return BakeTarget(
             name=cell.id,
             context=str(self.store.context_folder(cell.id)),
-            contexts=self._contexts(item, building, composed.get(cell.id)),
+            contexts=contexts,
             tag=cell.local_reference,
             labels=image_labels(
                 cell,
@@ -278,22 +278,6 @@ class Building:
             secrets=self.secrets(item),
             moment=self._provenance.created,
         )
-
-    def _contexts(
-        self,
-        item: Prepared,
-        building: Mapping[str, Prepared],
-        composed: dict[str, str] | None,
-    ) -> dict[str, str]:
-        # BuildKit wants to know of every name that stages name, also of those that it leaves out.
-        contexts = {**self._base_contexts(item, building), **(composed or {})}
-        if item.rendered.wheels:
-            view = self._folders.wheelhouse.view(item.rendered.wheels, self._view_folder(item))
-            contexts[WHEELS_CONTEXT] = str(view)
-            contexts[TOOLS_CONTEXT] = str(placed_uv(self._folders.cache))
-        if is_sealed(item.cell, item.rendered):
-            contexts[SEALED_CONTEXT] = str(self._sealed_folder(item.cell))
-        return contexts
 
     def _base_contexts(self, item: Prepared, building: Mapping[str, Prepared]) -> dict[str, str]:
         cell = item.cell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import BuildFailedError, WheelError
@@ -51,11 +51,17 @@ def within_budget(
     # None if of another version: then the largest parts are listed.
     before: SizeBreakdown | None = store.readable(cell.id, _NAME, (SizeBreakdown,))
     size, budget = readable_size(built.size_bytes), readable_size(cell.budget_bytes)
-    lines = "".join(f"\n    {line}" for line in _lines(now, before))
+    rows = largest(now, before) if now else ()
+    lines = [
+        f"{name}: {readable_size(size)}" + (f", {readable_size(more)} more" if before else "")
+        for name, size, more in rows
+    ]
+    lines += ["its wheels are as they were"] if now and not rows else []
+    listed = "".join(f"\n    {line}" for line in lines)
     return Failed(
         cell_id=cell.id,
         step="build",
-        reason=f"its layers take {size}, and its budget is {budget}{lines}",
+        reason=f"its layers take {size}, and its budget is {budget}{listed}",
         hint=f"take something out, or raise `images: {cell.image}: budget:` in matrix.yaml",
         log=built.log,
         exit_code=BuildFailedError.exit_code,
@@ -70,16 +76,6 @@ def breakdown_of(files: Mapping[str, Mapping[str, Measured]]) -> SizeBreakdown:
             wheels[name] += int(size)
             folders["/".join(path.split("/")[:-1][:_DEPTH]) or "."] += int(size)
     return SizeBreakdown(wheels=dict(wheels), folders=dict(folders))
-
-
-def _lines(now: SizeBreakdown | None, before: SizeBreakdown | None) -> Iterator[str]:
-    if now is None:
-        return
-    rows = largest(now, before)
-    for name, size, more in rows:
-        yield f"{name}: {readable_size(size)}" + (f", {readable_size(more)} more" if before else "")
-    if not rows:
-        yield "its wheels are as they were"
 
 
 def largest(now: SizeBreakdown, before: SizeBreakdown | None) -> tuple[tuple[str, int, int], ...]:

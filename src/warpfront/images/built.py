@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 CREATED = "org.opencontainers.image.created"
 REVISION = "org.opencontainers.image.revision"
 """Labels that say when an image was built, and from which commit."""
+_COMMENT = re.compile(r"\s*#(?!\s*(?:syntax|escape|check)\s*=)").match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,25 +44,16 @@ class RenderedImage:
     def parts(self) -> Mapping[str, str]:
         """Return what decides the image, by name: its files, less comments, and its wheels."""
         files = {f"file {name}": digest_of(f.identity) for name, f in self.context.items()}
-        text = without_comments(self.files.get("Dockerfile", ""))
+        # Comments decide nothing: a new title is no new image. In a here-document, `#` is none.
+        text = self.files.get("Dockerfile", "")
+        if "<<" not in text:
+            text = "".join(line for line in text.splitlines(keepends=True) if not _COMMENT(line))
         wheels = {f"wheel {w.name}": f"{w.version} {w.sha256}" for w in sorted(self.wheels)}
         return {**files, "file Dockerfile": digest_of(text), **wheels}
 
     @property
     def digest(self) -> str:
         return digest_of(self.parts)
-
-
-def without_comments(dockerfile: str) -> str:
-    """Return a Dockerfile without its comments, which decide nothing: a new title is no new image.
-    One with a here-document stays, since a `#` there is no comment of the Dockerfile.
-    """
-    if "<<" in dockerfile:
-        return dockerfile
-    return "".join(line for line in dockerfile.splitlines(keepends=True) if not _COMMENT(line))
-
-
-_COMMENT = re.compile(r"\s*#(?!\s*(?:syntax|escape|check)\s*=)").match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

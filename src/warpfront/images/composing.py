@@ -106,21 +106,16 @@ class Composer:
         key = digest_of([before, base, uv_version(), assets])
         record = self.layers.root / "made" / f"environment-{key}.json"
         environment = (read_text(record, missing_ok=True) or "").strip().strip('"')
-        if environment and self._is_there(environment):
-            return environment
+        if environment and self.layers.blob(environment).is_file():
+            manifest = self.layers.read(environment)
+            parts = [manifest["config"], *manifest["layers"]]
+            paths = [(self.layers.blob(part["digest"]), part["size"]) for part in parts]
+            if all(path.is_file() and path.stat().st_size == size for path, size in paths):
+                return environment
         contexts = self.building.environment_contexts(item)
         digest = self._built(item, item.rendered.context, contexts, stage=EMPTY_STAGE)
         write_json(record, digest)
         return digest
-
-    def _is_there(self, digest: str) -> bool:
-        """Return true if a manifest and all its blobs are in the store, by size."""
-        if not self.layers.blob(digest).is_file():
-            return False
-        manifest = self.layers.read(digest)
-        parts = [manifest["config"], *manifest["layers"]]
-        paths = [(self.layers.blob(part["digest"]), part["size"]) for part in parts]
-        return all(path.is_file() and path.stat().st_size == size for path, size in paths)
 
     def _byte_code(
         self, item: Prepared, base: str, layers: Sequence[Layer], sets: Sequence[Wheels]

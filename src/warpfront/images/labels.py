@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 
 from packaging.version import InvalidVersion, Version
 
 from warpfront.images.built import CREATED, REVISION, ResolvedBase
-from warpfront.matrix.cell import Base, BaseSource, Cell
+from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.revision import Provenance
@@ -45,7 +44,17 @@ def image_labels(
     it came from; `uv` is the version of what installed the wheels.
     """
     torch = {wheel.name: wheel.version for wheel in lock.wheels}.get("torch", cell.torch)
-    is_made = base.source is BaseSource.BOOTSTRAP
+    is_made, bootstrap = base.source is BaseSource.BOOTSTRAP, cell.base.bootstrap
+    words = cell.base.reference  # for a reader, without the mirror that served it
+    if is_made and bootstrap is not None:
+        suites = " with updates and security fixes" if bootstrap.updates else ""
+        words = (
+            f"bootstrapped Debian {bootstrap.suite}{suites}, by mmdebstrap from a Debian mirror; "
+            f"recipe sha256:{base.recipe}; not {cell.base.reference}"
+        )
+    # What is not as its authors published it: `lmcache 0.3.9+wf.p1a2b3c4d,...`.
+    changed = {wheel.package for wheel in lock.patched}
+    patched = sorted(f"{w.name} {w.version}" for w in lock.wheels if w.name in changed)
     set_here = ",".join(
         f"{policy.name}={policy.value}" for policy in cell.policies if policy.level == "set"
     )
@@ -62,7 +71,7 @@ def image_labels(
         CELL: cell.id,
         CONTENT_HASH: content_hash,
         BASE_SOURCE: base.source.value,
-        BASE: _base_words(cell.base, base),
+        BASE: words,
         f"{_OURS}.vendor": cell.vendor,
         f"{_OURS}.targets": ",".join(cell.targets),
         f"{_OURS}.toolkit": str(cell.toolkit or ""),
@@ -71,35 +80,14 @@ def image_labels(
         LOCK: lock.digest,
         UV: uv,
         RELAXED: ",".join(sorted(relaxed.package for relaxed in lock.relaxed)),
-        **({PATCHED: _patched_words(lock)} if lock.patched else {}),
+        **({PATCHED: ",".join(patched)} if lock.patched else {}),
         **({POLICIES: set_here} if set_here else {}),
     }
 
 
-def _patched_words(lock: WheelLock) -> str:
-    """`lmcache 0.3.9+wf.p1a2b3c4d,...`: what is not as its authors published it."""
-    names = {wheel.package for wheel in lock.patched}
-    return ",".join(
-        sorted(f"{wheel.name} {wheel.version}" for wheel in lock.wheels if wheel.name in names)
-    )
-
-
-def _base_words(declared: Base, base: ResolvedBase) -> str:
-    """Return the base's identity for a reader, without the mirror that served it."""
-    if base.source is not BaseSource.BOOTSTRAP or declared.bootstrap is None:
-        return declared.reference
-    bootstrap = declared.bootstrap
-    suites = " with updates and security fixes" if bootstrap.updates else ""
-    return (
-        f"bootstrapped Debian {bootstrap.suite}{suites}, by mmdebstrap from a Debian mirror; "
-        f"recipe sha256:{base.recipe}; not {declared.reference}"
-    )
-
-
 def label_disagreements(cell: Cell, labels: Mapping[str, str], facts: Facts) -> tuple[str, ...]:
     """Return claims of a built image's labels, its tag or the matrix that the image contradicts."""
-    finders = (_label_differences, _tag_differences, _target_differences)
-    return tuple(itertools.chain.from_iterable(find(cell, labels, facts) for find in finders))
+    return (*_label_differences(cell, labels, facts), *_name_differences(cell, labels, facts))
 
 
 def _label_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
@@ -120,31 +108,30 @@ def _label_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> I
             yield f"label {_OURS}.{name} says {label!r}, the image holds {truth!r}"
 
 
-def _tag_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
-    """Compare the tag, without parsing it, with torch's version, toolkit and Python."""
+def _name_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
+    """Compare the tag, without parsing it, with torch's version, toolkit and Python; and the
+    label's targets with the matrix's and torch's arch list.
+    """
+    vendor = VENDORS[cell.vendor]
     version = labels.get(f"{_OCI}.version")
     if version != cell.tag:
         yield f"label {_OCI}.version says {version!r}, its tag is {cell.tag!r}"
     torch, toolkit = str(facts.get("torch", "")), str(facts.get("toolkit", ""))
     words = {"torch": torch.partition("+")[0], "python": f"py{facts.get('python', '')}"}
-    if VENDORS[cell.vendor].torch_from == "base":
+    if vendor.torch_from == "base":
         words["torch"] = _release(torch)
     else:
         words["toolkit"] = toolkit or cell.vendor
     for name, word in words.items():
         if word not in cell.tag.split("-"):
             yield f"tag {cell.tag} does not name the {name} of the image, {word}"
-
-
-def _target_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
-    """Yield differences between the label's targets, the matrix's and torch's arch list."""
     archs = facts.get("archs")
     listed = set(map(str, archs)) if isinstance(archs, list) else set()
     promised = (labels.get(f"{_OURS}.targets") or "").split(",")
     if tuple(promised) != cell.targets:
         yield f"label {_OURS}.targets says {promised}, the matrix {list(cell.targets)}"
     for target in cell.targets:
-        serving = VENDORS[cell.vendor].accepted_archs(target)
+        serving = vendor.accepted_archs(target)
         if serving and not listed & set(serving):
             yield f"target {target} is promised, torch's arch list is {sorted(listed)}"
 

@@ -92,11 +92,15 @@ def content_record(
 def changes_since(before: ContentRecord, now: ContentRecord) -> str:
     """Return `changed: wheel numpy 2.1 -> 2.2, file Dockerfile`; "" if nothing did."""
     names = [*now.parts, *(name for name in before.parts if name not in now.parts)]
-    lines = [
-        _change(name, before.parts.get(name, ""), now.parts.get(name, ""))
-        for name in names
-        if before.parts.get(name) != now.parts.get(name)
-    ]
+    lines = []
+    for name in names:
+        was, is_now = before.parts.get(name, ""), now.parts.get(name, "")
+        old, new = was.partition(" ")[0], is_now.partition(" ")[0]
+        if not was or not is_now:
+            lines.append(f"{name} {'removed' if was else 'added'}")
+        elif was != is_now:
+            is_version = name.startswith("wheel ") and old != new
+            lines.append(f"{name} {old} -> {new}" if is_version else name)
     # The list of requirements and the guard's files follow from the wheels.
     wheels = [line for line in lines if line.startswith("wheel ")]
     others = [line for line in lines if not line.startswith(("wheel ", "file requirements.txt"))]
@@ -107,11 +111,3 @@ def changes_since(before: ContentRecord, now: ContentRecord) -> str:
 
 CONTENT = "content"  # the name of the record in the build folder
 _SHOWN = 4
-
-
-def _change(name: str, before: str, now: str) -> str:
-    if not before or not now:
-        return f"{name} {'removed' if before else 'added'}"
-    old, new = before.partition(" ")[0], now.partition(" ")[0]
-    is_version = name.startswith("wheel ") and old != new
-    return f"{name} {old} -> {new}" if is_version else name

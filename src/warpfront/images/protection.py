@@ -41,7 +41,9 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
         for wheel in lock.wheels
         if any(fnmatchcase(wheel.name, pattern) for pattern in patterns)
     }
-    companions = _absent_companions(cell, protected, compat)
+    # Those that the image lacks, at the one version that fits its torch: pip would take the build
+    # for another toolkit, which has the same public version.
+    release, label = compat.release(cell.torch), protected.get("torch", "").partition("+")[2]
     if vendor.torch_from == "base":
         adopted, packages = stack_patterns(toolkit), sentinels(toolkit, ())
         return Policy(cell=cell.id, title="", adopt=adopted, sentinels=packages)
@@ -51,7 +53,11 @@ def guard_policy(cell: Cell, lock: WheelLock, compat: Compat) -> Policy:
         title="",
         index=cell.index.url if cell.index else "",
         protected=protected,
-        companions=companions,
+        companions={
+            name: release.companion(name).version + (f"+{label}" if label else "")
+            for name in COMPANIONS
+            if release and name not in protected
+        },
         sentinels=sentinels(toolkit, protected),
         shims=triton_shims(protected),
         relaxed=relaxed_reasons(lock),
@@ -96,18 +102,3 @@ def relaxed_files(lock: WheelLock, parent_lock: WheelLock) -> dict[str, str]:
     before = relaxed_reasons(parent_lock)
     more = {name: why for name, why in relaxed_reasons(lock).items() if name not in before}
     return {RELAXED: json.dumps(more, indent=1, sort_keys=True) + "\n"} if more else {}
-
-
-def _absent_companions(cell: Cell, protected: Mapping[str, str], compat: Compat) -> dict[str, str]:
-    """Return the companions that the image lacks, at the one version that fits its torch: pip
-    would take the build for another toolkit, which has the same public version.
-    """
-    release = compat.release(cell.torch)
-    if release is None:
-        return {}
-    _, _, label = protected.get("torch", "").partition("+")
-    return {
-        name: release.companion(name).version + (f"+{label}" if label else "")
-        for name in COMPANIONS
-        if name not in protected
-    }

@@ -51,21 +51,17 @@ class Templates:
 
     def assets(self, folder: str) -> dict[str, ImageFile]:
         """Return the template's other files, for the build context. Raise `BlockedError`."""
-        prefix, read = f"{folder}/", f"{folder}/{REQUIREMENTS}"
-        return {
-            name.removeprefix(prefix): self._file(name)
-            for name in self.sources
-            if name.startswith(prefix) and name != read and not name.endswith(".j2")
-        }
-
-    def _file(self, name: str) -> ImageFile:
-        file = self.sources[name]
-        if isinstance(file, RefusedFile):
-            raise BlockedError(
-                f"images/{name}: {file.reason}",
-                hint="images hold files, and links to files of the same folder: copy it there",
-            )
-        return file
+        prefix, read, assets = f"{folder}/", f"{folder}/{REQUIREMENTS}", {}
+        for name, file in self.sources.items():
+            if not name.startswith(prefix) or name == read or name.endswith(".j2"):
+                continue
+            if isinstance(file, RefusedFile):
+                raise BlockedError(
+                    f"images/{name}: {file.reason}",
+                    hint="images hold files, and links to files of the same folder: copy it there",
+                )
+            assets[name.removeprefix(prefix)] = file
+        return assets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +129,16 @@ def rendered_image(parts: ContextParts, templates: Templates, dockerfile: str) -
     # Includes leave runs of blank lines.
     text = _BLANK_LINES.sub("\n\n", dockerfile).strip("\n") + "\n"
     files = {**parts.guard, **ours, DOCKERFILE: text}
-    _refuse_device_variables(cell, text)
+    # No template sets a variable that matrix.yaml may not set either.
+    for line in text.replace("\\\n", " ").splitlines():
+        for name, written in (
+            _ASSIGNMENT.findall(line[4:]) if line.upper().startswith("ENV ") else ()
+        ):
+            value = written.strip("\"'")
+            fault, hint = device_fault(name, value, vendor=cell.vendor, targets=cell.targets)
+            if fault:
+                where = f"images/{cell.template}/Dockerfile.j2"
+                raise RenderError(f"{where}: ENV {name}={value}: {fault}", hint=hint)
     if wheels:
         files[REQUIREMENTS] = requirements_text(wheels)
     assets = templates.assets(cell.template)
@@ -144,19 +149,6 @@ def rendered_image(parts: ContextParts, templates: Templates, dockerfile: str) -
             raise RenderError(where, hint="give it another name")
     assets = {name: file for name, file in assets.items() if name not in files}
     return RenderedImage(cell_id=cell.id, files=frozen(files), wheels=wheels, assets=assets)
-
-
-def _refuse_device_variables(cell: Cell, dockerfile: str) -> None:
-    """Refuse variables in a template that matrix.yaml may not set either."""
-    for line in dockerfile.replace("\\\n", " ").splitlines():
-        if not line.upper().startswith("ENV "):
-            continue
-        for name, written in _ASSIGNMENT.findall(line[4:]):
-            value = written.strip("\"'")
-            fault, hint = device_fault(name, value, vendor=cell.vendor, targets=cell.targets)
-            if fault:
-                where = f"images/{cell.template}/Dockerfile.j2"
-                raise RenderError(f"{where}: ENV {name}={value}: {fault}", hint=hint)
 
 
 _ASSIGNMENT = re.compile(r"(?<![\w$])([A-Z][A-Z0-9_]*)(?:=| +)(\"[^\"]*\"|'[^']*'|[^\s=]*)")

@@ -59,7 +59,11 @@ def render_templates(
 ) -> list[Rendered]:
     """Return the text of each request, or why there is none. A broken limit fails one template."""
     results: dict[int, Rendered] = {}
-    files = {name: _sent(source) for name, source in sources.items()}
+    files = {}
+    for name, file in sources.items():
+        is_long = isinstance(file, ImageFile) and len(file.content) > _LONGEST_TEMPLATE
+        reason = f"larger than a template may be ({_LONGEST_TEMPLATE:,} bytes)"
+        files[name] = RefusedFile(reason=reason) if is_long else file
     pending = list(range(len(requests)))
     while pending:
         sent = (files, [requests[index] for index in pending], limits)
@@ -79,16 +83,11 @@ def render_templates(
             for index in pending:
                 if requests[index].folder == requests[first].folder:
                     reason = why if index == first else f"{why} for another cell"
-                    results[index] = _error(requests[index], reason)
+                    where = f"images/{requests[index].folder}/Dockerfile.j2"
+                    message = f"{where}: {reason}{requests[index].label}"
+                    results[index] = RenderError(message, hint=_HINT)
             pending = [index for index in pending if index not in results]
     return [results[index] for index in range(len(requests))]
-
-
-def _sent(file: ImageFile | RefusedFile) -> ImageFile | RefusedFile:
-    """Return a file of an image as the child gets it: what is too long for a template stays."""
-    if isinstance(file, ImageFile) and len(file.content) > _LONGEST_TEMPLATE:
-        return RefusedFile(reason=f"larger than a template may be ({_LONGEST_TEMPLATE:,} bytes)")
-    return file
 
 
 # Read-only mappings, for which pickle has no rule.
@@ -101,10 +100,6 @@ def _read(answer: Mapping[str, str]) -> Rendered:
         return str(answer["text"])
     kind = BlockedError if answer.get("kind") == "blocked" else RenderError
     return kind(str(answer.get("message")), hint=str(answer.get("hint", "")))
-
-
-def _error(request: RenderRequest, why: str) -> RenderError:
-    return RenderError(f"images/{request.folder}/Dockerfile.j2: {why}{request.label}", hint=_HINT)
 
 
 def _why_ended(completed: Completed, limits: Limits) -> str:
@@ -138,9 +133,14 @@ def main() -> None:
     for request in requests:
         _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + limits.cpu_seconds)
         try:
-            line = json.dumps(_answer(renderer, request))
+            text = renderer.render(request.folder, request.variables, label=request.label)
+            line = json.dumps({"text": text})
         except MemoryError:
             sys.exit(_OUT_OF_MEMORY)
+        except (RenderError, BlockedError) as error:
+            kind = "blocked" if isinstance(error, BlockedError) else "render"
+            message = error.message[:_LONGEST_MESSAGE]
+            line = json.dumps({"kind": kind, "message": message, "hint": error.hint})
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 
@@ -150,15 +150,6 @@ def _lower(which: int, limit: int) -> None:
     _, most = resource.getrlimit(which)
     soft = limit if most == resource.RLIM_INFINITY else min(limit, most)
     resource.setrlimit(which, (soft, most))
-
-
-def _answer(renderer: object, request: RenderRequest) -> dict[str, str]:
-    try:
-        text = renderer.render(request.folder, request.variables, label=request.label)  # type: ignore[attr-defined]
-    except (RenderError, BlockedError) as error:
-        kind = "blocked" if isinstance(error, BlockedError) else "render"
-        return {"kind": kind, "message": error.message[:_LONGEST_MESSAGE], "hint": error.hint}
-    return {"text": text}
 
 
 if __name__ == "__main__":

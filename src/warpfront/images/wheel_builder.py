@@ -67,7 +67,14 @@ class WheelBuilder:
 
     def from_source(self, source: Source) -> tuple[LockedWheel, Recipe | UnbuiltWheel | None]:
         sdist = self.archived(source)
-        name = self._name(source)
+        folder, name = self.root / source.location, source.name
+        if not name and source.kind == "folder":
+            text = read_text(folder / "pyproject.toml", missing_ok=True) or ""
+            # The build reports a wrong file with its line.
+            with contextlib.suppress(ValueError, RecursionError):
+                stated = tomllib.loads(text).get("project", {}).get("name")
+                name = stated if isinstance(stated, str) else ""
+        name = canonicalize_name(name or folder.resolve().name.removesuffix(".git"))
         recipe = next((build for build in self.inputs.builds if build.package == name), None)
         if recipe is not None:
             return self.from_sdist(sdist, recipe)
@@ -164,18 +171,6 @@ class WheelBuilder:
         if source.kind == "folder" and sha256 != source.pin:
             raise LockError(f"{source} changed while it was read", hint="lock again")
         return Sdist(path=stored, sha256=sha256, source=str(source))
-
-    def _name(self, source: Source) -> str:
-        """Return the name of a source: from its line, else its pyproject.toml, else its folder."""
-        folder = self.root / source.location
-        name = source.name
-        if not name and source.kind == "folder":
-            text = read_text(folder / "pyproject.toml", missing_ok=True) or ""
-            # The build reports a wrong file with its line.
-            with contextlib.suppress(ValueError, RecursionError):
-                stated = tomllib.loads(text).get("project", {}).get("name")
-                name = stated if isinstance(stated, str) else ""
-        return canonicalize_name(name or folder.resolve().name.removesuffix(".git"))
 
     def _unbuilt(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel]:
         """Return a wheel of what the sources state before they are built, and its description."""

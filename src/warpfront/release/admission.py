@@ -136,7 +136,7 @@ def _on(evidence: Evidence, target: str, channel: Channel, *, now: str) -> Itera
     ):
         yield _Objection(text=f"{target}: {wrong}", only_here=True)
     else:
-        for objection in (*_options(verification), *_outcomes(verification, channel)):
+        for objection in _findings(verification, channel):
             yield dataclasses.replace(objection, text=f"{target}: {objection.text}")
 
 
@@ -184,20 +184,18 @@ def _not_of_this_job(verification: Verification, evidence: Evidence, target: str
     return f"its job ended with {state}, and its results say {word}"
 
 
-def _options(verification: Verification) -> Iterator[_Objection]:
+def _findings(verification: Verification, channel: Channel) -> Iterator[_Objection]:
+    """Yield what was left unchecked by its options, failures of any session, and checks that did
+    not run of sessions that are demanded.
+    """
     options = stored_options(verification.environment)
     if options is None:
         yield _Objection(text="the verification does not say how much was checked")
-        return
-    if options.get("quick") is not False:
+    elif options.get("quick") is not False:
         yield _Objection(text="verified by quick checks only", allowed_by="quick", only_here=True)
-    if options.get("profile") != "strict":
+    if options is not None and options.get("profile") != "strict":
         text = f"verified by the tolerances of {options.get('profile')}"
         yield _Objection(text=text, allowed_by="profile", only_here=True)
-
-
-def _outcomes(verification: Verification, channel: Channel) -> Iterator[_Objection]:
-    """Yield failures of any session, and checks that did not run of sessions that are demanded."""
     for session in dict.fromkeys((*channel.sessions, *verification.sessions)):
         checks = [check for check in verification.checks if check.session == session]
         if not checks:

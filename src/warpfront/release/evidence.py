@@ -18,8 +18,7 @@ from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Admission, Evidence
 from warpfront.release.ledger import CHANNEL_ANNOTATION
 from warpfront.release.publication import RegistryImage
-from warpfront.release.registry.contract import Artifact, Registry
-from warpfront.release.registry.manifests import attached_payload
+from warpfront.release.registry.contract import Artifact, Registry, attached_payload
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.foreign import clean_json
 from warpfront.system.references import read_reference

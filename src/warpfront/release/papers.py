@@ -15,8 +15,7 @@ from warpfront.release.evidence import DOCUMENT
 from warpfront.release.ledger import Publication
 from warpfront.release.registry.contract import Artifact
 from warpfront.release.sbom.cyclonedx import cyclonedx_text
-from warpfront.release.sbom.licence_table import licence_document
-from warpfront.release.sbom.parts import Bill, bill_of
+from warpfront.release.sbom.parts import Bill, bill_of, licence_document
 from warpfront.release.sbom.spdx import spdx_text
 from warpfront.release.statements.predicates import (
     Proof,
@@ -30,7 +29,7 @@ from warpfront.system.store import Store
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.resolve.demands import roots_of
-from warpfront_checks.image_contents import Contents, ContentsError, contents_from
+from warpfront_checks.image_contents import ContentsError, contents_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,15 +81,32 @@ class ImagePapers:
 
 
 def bill_for(inputs: DocumentInputs) -> Bill:
-    """Return an image's bill. Raises `BlockedError` where no verification lists its content."""
-    return bill_of(
-        inputs.cell,
-        inputs.lock,
-        _contents(inputs),
-        inputs.built.base,
-        roots=roots_of(inputs.chain, inputs.lock.wheels),
-        created=inputs.labels[CREATED],
-        source=inputs.labels.get(SOURCE, ""),
+    """Return an image's bill, by the contents that `load` listed on the first target where they can
+    be read, since it is one image. Raises `BlockedError` where no verification lists them.
+    """
+    reasons = []
+    for verification in inputs.verifications:
+        if verification.content_hash != inputs.built.content_hash:
+            reasons.append(f"on {verification.target}, another content was verified")
+            continue
+        try:
+            contents = contents_from(verification.environment.get("contents"))
+        except ContentsError as error:
+            reasons.append(f"on {verification.target}: {error}")
+            continue
+        return bill_of(
+            inputs.cell,
+            inputs.lock,
+            contents,
+            inputs.built.base,
+            roots=roots_of(inputs.chain, inputs.lock.wheels),
+            created=inputs.labels[CREATED],
+            source=inputs.labels.get(SOURCE, ""),
+        )
+    raise BlockedError(
+        f"{inputs.cell.id}: nobody says what lies in its image"
+        + "".join(f"; {reason}" for reason in reasons),
+        hint=f"warpfront verify --only {inputs.cell.id}",
     )
 
 
@@ -144,24 +160,4 @@ def _document(name: str, media_type: str, text: str) -> Artifact:
         # The kind of statement finds one among several.
         annotations={DOCUMENT: name, **({"dev.warpfront.statement": name} if stated else {})},
         predicate=predicate_of(name, media_type, payload),
-    )
-
-
-def _contents(inputs: DocumentInputs) -> Contents:
-    """Return the contents that `load` listed on the first target where they can be read, since
-    it is one image. Those of another content hash do not count.
-    """
-    reasons = []
-    for verification in inputs.verifications:
-        if verification.content_hash != inputs.built.content_hash:
-            reasons.append(f"on {verification.target}, another content was verified")
-            continue
-        try:
-            return contents_from(verification.environment.get("contents"))
-        except ContentsError as error:
-            reasons.append(f"on {verification.target}: {error}")
-    raise BlockedError(
-        f"{inputs.cell.id}: nobody says what lies in its image"
-        + "".join(f"; {reason}" for reason in reasons),
-        hint=f"warpfront verify --only {inputs.cell.id}",
     )

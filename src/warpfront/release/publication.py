@@ -1,31 +1,43 @@
 """A registry's image with its documents, the state of a tag, and a digest's history: where aliases
-were before they came to it, and whether it was yanked. Edge.
+were before they came to it, and whether it was yanked; and the content of a repository: each digest
+with its tags and its own labels. Edge.
 """
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from warpfront.errors import RegistryError, TagConflictError
+from warpfront.errors import RegistryError, RegistryFault, TagConflictError
 from warpfront.images.built import CREATED, REVISION
-from warpfront.release.ledger import CHANNEL_ANNOTATION, Attachment, Publication, Yank
+from warpfront.release.ledger import (
+    CHANNEL_ANNOTATION,
+    Attachment,
+    Publication,
+    Removed,
+    Stock,
+    Yank,
+)
 from warpfront.release.registry.contract import (
+    CONFIG_LIMIT_BYTES,
+    INDEX_TYPES,
     Artifact,
     Descriptor,
+    Document,
+    ImageIndex,
     ImageManifest,
     Registry,
     RegistryManifest,
-    digest_of_bytes,
-)
-from warpfront.release.registry.manifests import (
-    CONFIG_LIMIT_BYTES,
     attached_payload,
     body_of,
+    digest_of_bytes,
     read_object,
 )
-from warpfront.system.references import is_digest, is_tag
+from warpfront.release.registry.copying import SIGNATURE_TAGS
+from warpfront.release.registry.deleting import Delete
+from warpfront.system.references import fallback_tag, is_digest, is_tag
 from warpfront.system.registry_errors import wrong
 
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
@@ -126,14 +138,6 @@ def attached_as(subject: Descriptor, document: Artifact) -> Attachment:
         digest=digest_of_bytes(body_of(subject, document)),
         size_bytes=len(document.payload),
     )
-
-
-def signed_annotations(publication: Publication) -> Mapping[str, str]:
-    """Return the annotations that a signature covers with the digest: the documents of it."""
-    documents = {
-        f"dev.warpfront.{attachment.name}": attachment.digest for attachment in publication.attached
-    }
-    return {CHANNEL_ANNOTATION: publication.channel, **documents}
 
 
 def moves_document(publication: Publication, befores: Mapping[str, str]) -> Artifact:
@@ -258,3 +262,116 @@ def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_f
     if manifest is None or digest_on(registry, path, alias) != away_from:
         raise error
     move_tag(registry, path, alias, manifest, before=away_from, conflict=lambda _: error)
+
+
+# Lists of what is attached, and cosign's signatures, where a registry keeps none of its own.
+_NOT_IMAGES = "sha256-"
+# Tags that cosign 2 adds for an image: signatures, attestations.
+_SIGNATURES = frozenset(
+    {"application/vnd.dev.cosign.simplesigning.v1+json", "application/vnd.dsse.envelope.v1+json"}
+)
+_NOTED = "dev.warpfront.noted"
+
+
+def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
+    """Return every image under a tag, in the order of their tags, and skip anything else."""
+    on: defaultdict[str, list[str]] = defaultdict(list)
+    heads = heads_of(registry, path)
+    for tag, head in heads.items():
+        on[head.digest].append(tag)
+    parts, stocks = listed_in(registry, path, heads), []
+    for digest, tags in on.items():
+        try:
+            registry_image = held_image(registry, path, digest)
+        except RegistryError as error:
+            if error.fault is not RegistryFault.WRONG:
+                raise
+            continue
+        if registry_image is None:
+            continue
+        attached = registry.referrers(path, digest)
+        annotations = [
+            entry.annotations for entry in attached if CHANNEL_ANNOTATION in entry.annotations
+        ]
+        noted = {annotation.get(_NOTED, "") for annotation in annotations} - {""}
+        moves = [entry for entry in attached if entry.artifact_type == MOVES_TYPE]
+        befores = aliases_before(registry, path, digest)
+        yanked = any(entry.artifact_type == YANK_TYPE for entry in attached)
+        # The way back of an alias that has gone on does not lead over here; of one taken back it
+        # does.
+        ways = {before for alias, before in befores.items() if before and (alias in tags or yanked)}
+        stock = Stock(
+            repository=f"{registry.host}/{path}",
+            digest=digest,
+            tags=tuple(tags),
+            aliases=tuple(tag for tag in tags if tag in befores),
+            listed_in=parts.get(digest, ()),
+            befores=tuple(sorted(ways)),
+            channels=tuple(sorted({annotation[CHANNEL_ANNOTATION] for annotation in annotations})),
+            noted=tuple(sorted(noted)),
+            runs=tuple(entry.annotations.get("dev.warpfront.run", "") for entry in moves),
+            labels=registry_image.labels,
+            yanked=yanked,
+            attached=tuple((entry.artifact_type or "", entry.digest) for entry in attached),
+        )
+        stocks.append(stock)
+    return tuple(stocks)
+
+
+def heads_of(registry: Registry, path: str) -> Mapping[str, Descriptor]:
+    """Return the digest of each tag of an image or index."""
+    tags = (tag for tag in registry.tags(path) if not tag.startswith(_NOT_IMAGES))
+    heads = ((tag, registry.head(path, tag)) for tag in tags)
+    return {tag: head for tag, head in heads if head is not None}
+
+
+def listed_in(
+    registry: Registry, path: str, heads: Mapping[str, Descriptor]
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the tags of the indexes that list each digest, by digest."""
+    tags_by_digest: defaultdict[str, list[str]] = defaultdict(list)
+    for tag, head in heads.items():
+        if head.media_type in INDEX_TYPES:
+            index = _document(registry, path, head.digest)
+            for child in index.manifests if isinstance(index, ImageIndex) else ():
+                tags_by_digest[child.digest].append(tag)
+    return {digest: tuple(tags) for digest, tags in tags_by_digest.items()}
+
+
+def remove(registry: Registry, delete: Delete, stock: Stock, reason: str) -> Removed:
+    """Delete a digest, then its attachments: never the proof before the image. Anybody who may
+    push may list anything as attached, so documents about another image stay.
+    """
+    path = stock.repository.removeprefix(f"{registry.host}/")
+    attached = [
+        digest
+        for _, digest in stock.attached
+        if (document := _document(registry, path, digest))
+        and document.subject
+        and document.subject.digest == stock.digest
+    ]
+    delete(path, stock.digest, stock.tags)
+    for digest in attached:
+        delete(path, digest, ())
+    for suffix in ("", *SIGNATURE_TAGS):
+        tag = f"{fallback_tag(stock.digest)}{suffix}"
+        listed = registry.head(path, tag)
+        document = _document(registry, path, listed.digest) if listed else None
+        if isinstance(document, ImageIndex):
+            leads_nowhere = {manifest.digest for manifest in document.manifests} <= {*attached}
+        else:
+            kinds = {layer.media_type for layer in document.layers} if document else set()
+            leads_nowhere = bool(kinds) and kinds <= _SIGNATURES
+        if listed and leads_nowhere:
+            delete(path, listed.digest, (tag,))
+    return Removed(repository=stock.repository, digest=stock.digest, tags=stock.tags, reason=reason)
+
+
+def _document(registry: Registry, path: str, digest: str) -> Document | None:
+    try:
+        manifest = registry.manifest(path, digest)
+    except RegistryError as error:
+        if error.fault is not RegistryFault.WRONG:
+            raise
+        return None
+    return manifest.document if manifest is not None else None

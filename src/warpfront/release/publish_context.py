@@ -25,7 +25,6 @@ from warpfront.matrix.project_values import Channel
 from warpfront.matrix.selection import with_parents
 from warpfront.release.admission import Admission, Evidence, admission
 from warpfront.release.evidence import Publishable, verification_payload
-from warpfront.release.indexes import IndexWriter
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
     LEDGER_FOLDER,
@@ -37,7 +36,7 @@ from warpfront.release.ledger import (
 from warpfront.release.origin import Origin
 from warpfront.release.publication import RegistryImage, attached_as, held_image, is_yanked, taken
 from warpfront.release.publishers import keyless_identity, publishing_refusals
-from warpfront.release.publishing import Attester, Bring, Tagger, Uploader, publish_image
+from warpfront.release.publishing import Bring, ImagePublisher, IndexWriter
 from warpfront.release.registry.contract import Artifact, Registry
 from warpfront.release.signing import KEYLESS, Signer, find_cosign, trusting
 from warpfront.release.tag_contents_of import leave_page
@@ -308,22 +307,21 @@ def _published(
     plan: _Planned, channel: Channel, context: PublishContext, writer: LedgerWriter
 ) -> Published:
     started = time.monotonic()
-    uploader = Uploader(
+    publisher = ImagePublisher(
         registry=context.registry,
         engine=context.engine,
+        signer=context.signer,
         watch=context.watch,
+        prove=partial(_proven, plan, channel, context),
+        record=writer.record,
         bring=context.bring,
         mount_from=plan.mount_from,
     )
-    proves = partial(_proven, plan, channel, context)
-    attester = Attester(registry=context.registry, signer=context.signer, prove=proves)
-    tagger = Tagger(registry=context.registry, record=writer.record)
     planned = _publication(plan, channel, context)
     cell_id = planned.cell_id
-    act = partial(publish_image, planned, uploader, attester, tagger)
     try:
         writer.record(planned)
-        result = _tried(cell_id, act)
+        result = _tried(cell_id, publisher.publish, planned)
     finally:
         context.watch.step(cell_id, "")
     if isinstance(result, Publication):

@@ -76,16 +76,11 @@ def keyless_identity(project: Project, forge: ForgeName) -> KeylessIdentity:
     place = f"{source}/{PUBLISH_WORKFLOW}" if forge == "github" else f"{source}//{GITLAB_CONFIG}"
     branch, tags = re.escape(project.branch), re.escape(project.release_tags)
     refs = rf"refs/(heads/{branch}|tags/{tags}[A-Za-z0-9._+/-]+)"
-    return KeylessIdentity(pattern=f"^{re.escape(place)}@{refs}$", issuer=_issuer(source, forge))
-
-
-def _issuer(source: str, forge: ForgeName) -> str:
-    """Return the issuer of a CI service's tokens.
-    https://docs.github.com/en/enterprise-server/actions/reference/security/oidc has that of a
-    self-hosted GitHub; GitLab's is the instance itself.
-    """
     parts = urlsplit(source)
     host = f"{parts.scheme}://{parts.netloc}"
-    if forge == "gitlab":
-        return host
-    return _GITHUB_ISSUER if parts.hostname == "github.com" else f"{host}/_services/token"
+    # GitLab's issuer is the instance itself; that of a self-hosted GitHub is in
+    # https://docs.github.com/en/enterprise-server/actions/reference/security/oidc.
+    issuer = host if forge == "gitlab" else f"{host}/_services/token"
+    if forge == "github" and parts.hostname == "github.com":
+        issuer = _GITHUB_ISSUER
+    return KeylessIdentity(pattern=f"^{re.escape(place)}@{refs}$", issuer=issuer)

@@ -3,6 +3,11 @@ and no public tag is touched before every earlier step succeeded. Edge.
 
 A registry has no transactions. So the digest is proven and documented first, fixed tags come next,
 and aliases last. Each tag is read before and after; another digest there raises an error.
+
+A name of several machines is an index, put when each machine's image of the same revision is
+published, by any publisher in any repository. Each publisher stores its image under an unadvertised
+tag of its own (`{tag}.{machine}`), and reads the others'. So no publisher writes another's tag, and
+the last one puts an index of the same bytes, whichever it is.
 """
 
 from __future__ import annotations
@@ -13,22 +18,30 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from warpfront.errors import InputError, RegistryError
+from warpfront.errors import InputError, RegistryError, TagConflictError
 from warpfront.images.engine import Engine
-from warpfront.release.ledger import Publication, Stage, TagMove
+from warpfront.release.ledger import (
+    CHANNEL_ANNOTATION,
+    IndexTagMove,
+    Publication,
+    Stage,
+    TagMove,
+    staged_tag,
+)
 from warpfront.release.publication import (
     RegistryImage,
     attached_as,
     digest_on,
     held_image,
+    is_yanked,
     move_tag,
     moved,
     moves_document,
-    signed_annotations,
     taken,
     wrong_image,
 )
-from warpfront.release.registry.contract import Artifact, Registry
+from warpfront.release.registry.architectures import ARCHITECTURES, put_index
+from warpfront.release.registry.contract import Artifact, Descriptor, Platform, Registry
 from warpfront.release.registry.copying import Repository, copy_image
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.signing import Signer
@@ -36,9 +49,6 @@ from warpfront.system.progress import Watch
 
 Bring = Callable[[Publication], int]
 """Gets an image into its repository by its digest; returns the bytes that were sent."""
-Prove = Callable[[Publication, RegistryImage], tuple[Artifact, ...]]
-"""Raises where this very image may not be published; returns the documents that go with it."""
-Record = Callable[[Publication], None]
 
 
 @contextlib.contextmanager
@@ -62,16 +72,75 @@ def metered(watch: Watch, transfer: str, total: int) -> Iterator[Callable[[int],
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Uploader:
-    """Gets an image into the registry. `mount_from` are repositories that may have some of the
-    image; `bring` replaces the engine for an image that is in none.
+class ImagePublisher:
+    """The publication of one image. `mount_from` are repositories that may have some of it; `bring`
+    replaces the engine for an image that is in none. `prove` raises where this very image may not
+    be published, and returns the documents that go with it; `record` receives every step.
     """
 
     registry: Registry
     engine: Engine | None
+    signer: Signer | None
     watch: Watch
+    prove: Callable[[Publication, RegistryImage], tuple[Artifact, ...]]
+    record: Callable[[Publication], None]
     bring: Bring | None = None
     mount_from: tuple[str, ...] = ()
+
+    def publish(self, planned: Publication) -> Publication:
+        """Publish the image in all stages, or raise an error that names the stage where it ended.
+        It is recorded after every step.
+        """
+        documents: tuple[Artifact, ...] = ()
+
+        def step(stage: Stage, act: Callable[[Publication], Publication]) -> Publication:
+            self.watch.step(planned.cell_id, f"publishing: {stage}")
+            reached = dataclasses.replace(act(publication), stage=stage)
+            self.record(reached)
+            return reached
+
+        def prove(publication: Publication) -> Publication:
+            nonlocal documents
+            documents = self.prove(publication, image)
+            return publication
+
+        self.watch.step(planned.cell_id, f"publishing: {Stage.CANDIDATE}")
+        image, sent_bytes = self.candidate(planned)
+        publication = dataclasses.replace(
+            planned,
+            stage=Stage.CANDIDATE,
+            digest=image.digest,
+            config=image.config,
+            sent_bytes=sent_bytes,
+            present_bytes=max(image.size_bytes - sent_bytes, 0),
+        )
+        self.record(publication)
+        publication = step(Stage.PROVEN, prove)
+        publication = step(Stage.DOCUMENTED, lambda current: self.attach(current, image, documents))
+        signed = Stage.SIGNED if self.signer else Stage.UNSIGNED
+        publication = step(signed, lambda current: self.sign(current, documents))
+        publication = step(Stage.TAGGED, lambda current: self.tag(current, image))
+        return step(Stage.DONE, self.look_again)
+
+    def candidate(self, publication: Publication) -> tuple[RegistryImage, int]:
+        """Return the image in the registry, and the bytes sent: under a tag of no channel,
+        unless the registry has it by a tag of its own.
+        """
+        registry, sent_bytes = self.registry, 0
+        registry_image = self.found(publication)
+        if registry_image is None:
+            sent_bytes = self.send(publication)
+            reference = publication.digest if self.bring else publication.candidate
+            registry_image = held_image(registry, publication.path, reference)
+        if registry_image is None:
+            raise wrong_image(registry, f"{publication.candidate} was pushed, and is not there")
+        if publication.image_id not in registry_image.identities:
+            raise wrong_image(
+                registry,
+                f"{publication.candidate} is {registry_image.digest}, not the image that was sent "
+                f"({publication.image_id})",
+            )
+        return registry_image, sent_bytes
 
     def found(self, publication: Publication) -> RegistryImage | None:
         """Return the image, where a tag that never moves has it already. Raises `TagConflictError`
@@ -133,15 +202,6 @@ class Uploader:
         finally:
             self.engine.remove(reference)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attester:
-    """Attaches documents to an image, attests and signs them."""
-
-    registry: Registry
-    signer: Signer | None
-    prove: Prove
-
     def attach(
         self,
         publication: Publication,
@@ -180,17 +240,11 @@ class Attester:
         stated = [document.predicate for document in documents if document.predicate is not None]
         for predicate in stated:
             self.signer.attest(publication.reference, predicate)
-        self.signer.sign(publication.reference, signed_annotations(publication))
+        digests = {f"dev.warpfront.{a.name}": a.digest for a in publication.attached}
+        annotations = {CHANNEL_ANNOTATION: publication.channel, **digests}
+        self.signer.sign(publication.reference, annotations)
         attested = tuple(predicate.name for predicate in stated)
         return dataclasses.replace(publication, signed_by=self.signer.name, attested=attested)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tagger:
-    """Puts tags on a digest that is proven, documented and signed."""
-
-    registry: Registry
-    record: Record
 
     def tag(self, publication: Publication, registry_image: RegistryImage) -> Publication:
         """Put fixed tags, then aliases. The previous digest of an alias is recorded in the
@@ -245,64 +299,119 @@ class Tagger:
         return {tag.tag: digest_on(self.registry, path, tag.tag) for tag in tags}
 
 
-def publish_image(
-    planned: Publication,
-    uploader: Uploader,
-    attester: Attester,
-    tagger: Tagger,
-) -> Publication:
-    """Publish an image in all stages, or raise an error that names the stage where it ended. It is
-    recorded after every step.
-    """
-    record, watch = tagger.record, uploader.watch
-    documents: tuple[Artifact, ...] = ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexWriter:
+    """The writer of a channel's indexes, which signs them if there is a signer."""
 
-    def step(stage: Stage, act: Callable[[Publication], Publication]) -> Publication:
-        watch.step(planned.cell_id, f"publishing: {stage}")
-        reached = dataclasses.replace(act(publication), stage=stage)
-        record(reached)
-        return reached
+    registry: Registry
+    signer: Signer | None
+    record: Callable[[Publication], None]
 
-    def prove(publication: Publication) -> Publication:
-        nonlocal documents
-        documents = attester.prove(publication, image)
+    def stage(self, publication: Publication, machine: str) -> Publication:
+        """Put a published image under the tag where its twins' publishers find it. Raises
+        `TagConflictError` where a newer one is.
+        """
+        path = publication.path
+        image = self._own(publication)
+        for name in publication.indexes:
+            tag = staged_tag(name.tag, machine)
+            standing = held_image(self.registry, path, tag)
+            if standing is None or standing.digest != image.digest:
+                if standing and standing.created > image.created:
+                    raise TagConflictError(
+                        f"{publication.repository}:{name.tag} waits for a newer image of {machine},"
+                        f" of {standing.created}",
+                        hint="publish that one",
+                    )
+                media_type = image.manifest.descriptor.media_type
+                self.registry.put_manifest(path, tag, image.manifest.body, media_type)
         return publication
 
-    watch.step(planned.cell_id, f"publishing: {Stage.CANDIDATE}")
-    image, sent_bytes = candidate(planned, uploader)
-    publication = dataclasses.replace(
-        planned,
-        stage=Stage.CANDIDATE,
-        digest=image.digest,
-        config=image.config,
-        sent_bytes=sent_bytes,
-        present_bytes=max(image.size_bytes - sent_bytes, 0),
-    )
-    record(publication)
-    publication = step(Stage.PROVEN, prove)
-    publication = step(Stage.DOCUMENTED, lambda current: attester.attach(current, image, documents))
-    signed = Stage.SIGNED if attester.signer else Stage.UNSIGNED
-    publication = step(signed, lambda current: attester.sign(current, documents))
-    publication = step(Stage.TAGGED, lambda current: tagger.tag(current, image))
-    return step(Stage.DONE, tagger.look_again)
+    def put(self, publication: Publication) -> Publication:
+        """Put each index of the publication, signed and then tagged, and return it or the
+        reason why it waits.
+        """
+        image = self._own(publication)
+        for name in publication.indexes:
+            put = self._put(publication, name, image)
+            indexes = tuple(put if index.tag == put.tag else index for index in publication.indexes)
+            publication = dataclasses.replace(publication, indexes=indexes)
+            self.record(publication)
+        return publication
 
+    def _put(
+        self, publication: Publication, name: IndexTagMove, registry_image: RegistryImage
+    ) -> IndexTagMove:
+        path = publication.path
+        parts, waits = dict[str, Descriptor](), list[str]()
+        for machine in name.machines:
+            image = held_image(self.registry, path, staged_tag(name.tag, machine))
+            reasons = [*self._against(publication, image, registry_image)]
+            if image is None or reasons:
+                waits.append(f"{machine}, which {', '.join(reasons)}")
+                continue
+            platform = Platform(os="linux", architecture=ARCHITECTURES[machine])
+            described = image.manifest.descriptor
+            parts[platform.architecture] = dataclasses.replace(described, platform=platform)
+        before = digest_on(self.registry, path, name.tag)
+        if waits:
+            return dataclasses.replace(name, waits=tuple(waits), before=before, digest="")
+        index = put_index(self.registry, path, [*parts.values()])
+        digest = index.descriptor.digest
+        if before not in {"", digest} and not name.moves:
+            raise taken(dataclasses.replace(publication, digest=digest), name.tag, before)
+        if self.signer is not None:
+            annotations = {f"dev.warpfront.{key}": part.digest for key, part in parts.items()}
+            annotations[CHANNEL_ANNOTATION] = publication.channel
+            self.signer.sign(f"{publication.repository}@{digest}", annotations)
+        if before != digest:
+            if name.moves:
+                moves = moves_document(publication, {name.tag: before})
+                self.registry.attach_all(path, index.descriptor, [moves])
+            # It was looked at before the signature, which takes its time.
+            move_tag(
+                self.registry,
+                path,
+                name.tag,
+                index,
+                before=before,
+                conflict=lambda standing: moved(publication, name.tag, standing),
+            )
+        return dataclasses.replace(name, waits=(), before=before, digest=digest)
 
-def candidate(publication: Publication, uploader: Uploader) -> tuple[RegistryImage, int]:
-    """Return the image in the registry, and the bytes sent. It is sent under a tag of no channel,
-    unless the registry has it by a tag of its own.
-    """
-    registry, sent_bytes = uploader.registry, 0
-    registry_image = uploader.found(publication)
-    if registry_image is None:
-        sent_bytes = uploader.send(publication)
-        reference = publication.digest if uploader.bring else publication.candidate
-        registry_image = held_image(registry, publication.path, reference)
-    if registry_image is None:
-        raise wrong_image(registry, f"{publication.candidate} was pushed, and is not there")
-    if publication.image_id not in registry_image.identities:
-        raise wrong_image(
-            registry,
-            f"{publication.candidate} is {registry_image.digest}, not the image that was sent "
-            f"({publication.image_id})",
+    def _against(
+        self,
+        publication: Publication,
+        registry_image: RegistryImage | None,
+        own_image: RegistryImage,
+    ) -> Iterator[str]:
+        """Yield the reasons why the image of another machine is not part of this index. A
+        staged tag only leads to the image, since anybody who may push can stage anything.
+        """
+        if registry_image is None:
+            yield "is not there"
+            return
+        if registry_image.digest == own_image.digest:
+            return
+        path = publication.path
+        if registry_image.revision != own_image.revision:
+            yield f"is of revision {registry_image.revision or 'unknown'}"
+        if is_yanked(self.registry, path, registry_image.digest):
+            yield "was yanked"
+        proven = {
+            descriptor.annotations.get(CHANNEL_ANNOTATION)
+            for descriptor in self.registry.referrers(path, registry_image.digest)
+        }
+        reference = f"{publication.repository}@{registry_image.digest}"
+        signed = self.signer is None or self.signer.is_signed(
+            reference, {CHANNEL_ANNOTATION: publication.channel}
         )
-    return registry_image, sent_bytes
+        if publication.channel not in proven or not signed:
+            yield f"nobody proved for {publication.channel}"
+
+    def _own(self, publication: Publication) -> RegistryImage:
+        registry_image = held_image(self.registry, publication.path, publication.digest)
+        if registry_image is None:
+            text = f"{publication.reference} was published, and is gone"
+            raise TagConflictError(text, hint="publish it again")
+        return registry_image

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import which
@@ -193,11 +193,21 @@ class Signer:
         """Return whether a verified attestation states exactly this predicate of the digest."""
         command = verify_attestation_command(self.cosign, reference, predicate.type)
         verified = _run(self.run, command)
-        digest = reference.rpartition("@")[2]
-        stated = (predicate.type, predicate.content)
-        return verified.returncode == 0 and any(
-            predicate == stated for predicate in _attested_predicates(verified.stdout, digest)
-        )
+        # A DSSE envelope a line.
+        for line in () if verified.returncode else verified.stdout.splitlines():
+            try:
+                statement = json.loads(base64.b64decode(json.loads(line)["payload"]))
+            except (ValueError, KeyError, TypeError):
+                continue
+            if not isinstance(statement, dict):
+                continue
+            subjects = statement.get("subject") or ()
+            digests = {f"sha256:{subject.get('digest', {}).get('sha256')}" for subject in subjects}
+            stated = str(statement.get("predicateType")), statement.get("predicate")
+            is_about_it = reference.rpartition("@")[2] in digests
+            if is_about_it and stated == (predicate.type, predicate.content):
+                return True
+        return False
 
     def attest(self, reference: str, predicate: Predicate) -> None:
         """Attest the predicate unless it is attested: cosign would add a second one."""
@@ -210,21 +220,6 @@ class Signer:
                 f"{predicate.name} of {reference}: its attestation does not hold",
                 hint="another run may have written attestations of this digest; run it again",
             )
-
-
-def _attested_predicates(envelopes: str, digest: str) -> Iterator[tuple[str, object]]:
-    """Yield (type, predicate) of each verified DSSE envelope about `digest`, one a line."""
-    for line in envelopes.splitlines():
-        try:
-            statement = json.loads(base64.b64decode(json.loads(line)["payload"]))
-        except (ValueError, KeyError, TypeError):
-            continue
-        if not isinstance(statement, dict):
-            continue
-        subjects = statement.get("subject") or ()
-        digests = {f"sha256:{subject.get('digest', {}).get('sha256')}" for subject in subjects}
-        if digest in digests:
-            yield str(statement.get("predicateType")), statement.get("predicate")
 
 
 def _run(run: Run, command: Command) -> Completed:

@@ -67,7 +67,7 @@ class TagDifference:
 
 def contents_by_sbom(sbom: bytes, image: TagContents) -> TagContents:
     """Return the image with what a CycloneDX document lists, or why it cannot be read."""
-    reference = image.reference
+    reference, prefix = image.reference, f"{OURS}:{FOLDER}"
     try:
         document = read_json(sbom)
         versions: dict[str, dict[str, str]] = {"wheels": {}, "packages": {}}
@@ -77,7 +77,14 @@ def contents_by_sbom(sbom: bytes, image: TagContents) -> TagContents:
             )
             if kind:
                 versions[kind][_text(component, "name")] = _text(component, "version")
-        folders = dict(_folders(document))
+        metadata = document.get("metadata") if isinstance(document, dict) else None
+        described = metadata.get("component") if isinstance(metadata, dict) else None
+        folders: dict[str, int] = {}
+        for entry in _objects(described, "properties"):
+            name, value = _text(entry, "name"), _text(entry, "value")
+            is_size = value.isascii() and value.isdigit() and len(value) < 19
+            if name.startswith(prefix) and is_size:
+                folders[name.removeprefix(prefix)] = int(value)
     except StatementError as error:
         return replace(image, unread=(f"the SBOM of {reference}: {error}",))
     reasons = () if folders else (f"the SBOM of {reference} has no sizes of folders",)
@@ -116,16 +123,6 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Chan
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
             yield Change(name=name, before=before.get(name), now=now.get(name))
-
-
-def _folders(document: object) -> Iterator[tuple[str, int]]:
-    metadata = document.get("metadata") if isinstance(document, dict) else None
-    component = metadata.get("component") if isinstance(metadata, dict) else None
-    prefix = f"{OURS}:{FOLDER}"
-    for entry in _objects(component, "properties"):
-        name, value = _text(entry, "name"), _text(entry, "value")
-        if name.startswith(prefix) and value.isascii() and value.isdigit() and len(value) < 19:
-            yield name.removeprefix(prefix), int(value)
 
 
 def _objects(document: object, name: str) -> Iterable[Mapping[str, Any]]:
@@ -185,21 +182,16 @@ def difference_lines(tag_difference: TagDifference) -> list[str]:
             )
             for change in (changes[:_MOST_FOLDERS] if name == "folder" else changes)
         ]
-        lines += ["", f"### {title}: {_count(changes)}"]
+        added = sum(change.before is None for change in changes)
+        removed = sum(change.now is None for change in changes)
+        count = f"{added} added, {removed} removed, {len(changes) - added - removed} changed"
+        lines += ["", f"### {title}: {count if changes else 'no difference'}"]
         lines += ["", *markdown_table((name, "before", "now"), rows)] if rows else []
     return [*lines, "", *map(_unknown, tag_difference.undetermined)]
 
 
 def _unknown(part: str) -> str:
     return f"Not determined: {markdown_text(part)}."
-
-
-def _count(changes: Sequence[Change]) -> str:
-    if not changes:
-        return "no difference"
-    added = sum(change.before is None for change in changes)
-    removed = sum(change.now is None for change in changes)
-    return f"{added} added, {removed} removed, {len(changes) - added - removed} changed"
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

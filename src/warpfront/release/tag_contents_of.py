@@ -8,8 +8,7 @@ from warpfront.errors import InputError
 from warpfront.release.evidence import DOCUMENT
 from warpfront.release.ledger import Publication
 from warpfront.release.publication import held_image, target_before
-from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.manifests import attached_payload
+from warpfront.release.registry.contract import Registry, attached_payload
 from warpfront.release.signing import Signer
 from warpfront.release.tag_contents import TagContents, TagPage, contents_by_sbom, tag_page
 from warpfront.system.attempt import attempt

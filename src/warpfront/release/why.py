@@ -56,8 +56,25 @@ def why_text(why: Why) -> str:
     lines += [
         f"  but        {contradiction}" for contradiction in (*contradictions(why), *why.unread)
     ]
-    lines += _making_lines(why.making)
-    lines += _proof_lines(why.proof)
+    if making := why.making:
+        dependencies = [dependency for dependency in making.dependencies if dependency.digest]
+        wheels = [entry for entry in dependencies if entry.uri.startswith("pkg:pypi/")]
+        sources = [entry for entry in dependencies if entry.algorithm == "gitCommit"]
+        bases = [entry for entry in making.dependencies if entry.uri.startswith("pkg:oci/")]
+        fields = ", ".join(f"{name} {' '.join(texts)}" for name, texts in making.asked if texts)
+        lines += [f"provenance: made by {making.builder}, {making.created}"]
+        lines += [f"  asked for {fields}", *(f"  on {base.uri}" for base in bases)]
+        lines += [f"  from {source.uri} {source.digest}" for source in sources]
+        lines.append(f"  with {len(wheels)} wheels by sha256")
+    else:
+        lines.append("provenance: none is attached")
+    lines.append("verification:" if why.proof else "verification: none is attached")
+    for target in why.proof.targets if why.proof else ():
+        sessions = ", ".join(
+            f"{session.name} {session.outcome}, {session.checks}" for session in target.sessions
+        )
+        lines.append(f"  {target.target}: {target.outcome}, {target.at} ({sessions})")
+    lines += [f"  let pass: {finding}" for finding in (why.proof.noted if why.proof else ())]
     if why.asked:
         lines.append("wheels, and who asked for each:")
         required = sorted({name for _, name, _ in why.asked})
@@ -89,34 +106,3 @@ def contradictions(why: Why) -> tuple[str, ...]:
         if relaxed != why.labels.get(RELAXED, ""):
             texts.append(f"the verification relaxes {relaxed or 'nothing'}")
     return tuple(texts)
-
-
-def _making_lines(making: BuildRecord | None) -> list[str]:
-    if making is None:
-        return ["provenance: none is attached"]
-    dependencies = [dependency for dependency in making.dependencies if dependency.digest]
-    wheels = [dependency for dependency in dependencies if dependency.uri.startswith("pkg:pypi/")]
-    sources = [dependency for dependency in dependencies if dependency.algorithm == "gitCommit"]
-    bases = [
-        dependency for dependency in making.dependencies if dependency.uri.startswith("pkg:oci/")
-    ]
-    fields = ", ".join(f"{name} {' '.join(texts)}" for name, texts in making.asked if texts)
-    return [
-        f"provenance: made by {making.builder}, {making.created}",
-        f"  asked for {fields}",
-        *(f"  on {base.uri}" for base in bases),
-        *(f"  from {source.uri} {source.digest}" for source in sources),
-        f"  with {len(wheels)} wheels by sha256",
-    ]
-
-
-def _proof_lines(proof: Proof | None) -> list[str]:
-    if proof is None:
-        return ["verification: none is attached"]
-    lines = ["verification:"]
-    for target in proof.targets:
-        sessions = ", ".join(
-            f"{session.name} {session.outcome}, {session.checks}" for session in target.sessions
-        )
-        lines.append(f"  {target.target}: {target.outcome}, {target.at} ({sessions})")
-    return [*lines, *(f"  let pass: {finding}" for finding in proof.noted)]

@@ -176,7 +176,9 @@ def _release(
     requires: dict[str, tuple[str, ...]] = {}
     devices: set[str] = set()
     for machine in plain.machines or ("any",):
-        file = _representative(files, machine)
+        wheels = [f for f in files if f.tags and (machine in f.machines or machine == "any")]
+        # The newest Python's represents the release.
+        file = max(wheels, key=lambda f: (max(f.minors, default=0), f.link.filename), default=None)
         metadata = _metadata(name, version, file, transport) if file else None
         if metadata is not None:
             pythons = plain.python or (f"3.{newest}",)
@@ -221,18 +223,6 @@ def _without_metadata(files: list[_File], newest: int) -> IndexedRelease:
 def _level(platform: str) -> tuple[int, ...]:
     legacy = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
     return legacy.get(platform, tuple(map(int, re.findall(r"\d+", platform))) or (99,))
-
-
-def _representative(files: list[_File], machine: str) -> _File | None:
-    """Return the wheel whose METADATA represents a release on `machine`: the newest Python's."""
-    wheels = [
-        file for file in files if file.tags and (machine in file.machines or machine == "any")
-    ]
-    return max(
-        wheels,
-        key=lambda wheel: (max(wheel.minors, default=0), wheel.link.filename),
-        default=None,
-    )
 
 
 def _metadata(

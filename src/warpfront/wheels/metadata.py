@@ -181,25 +181,21 @@ class StackFiles:
         """Yield the version itself, then its release, each with what its wheels demand."""
         if wheel is not None and (path := self.wheelhouse.path(wheel)).is_file():
             yield version, _read(path)
-        offered = tuple(self._links(name, index_url, transport))
-        release = Version(version)
-        for candidate in dict.fromkeys((version, release.public, release.base_version)):
-            for file, link in offered:
-                if file.tags and str(file.version) == candidate:
-                    yield candidate, self._of_link(link, transport)
-
-    def _links(
-        self, name: str, index_url: str, transport: Transport
-    ) -> Iterator[tuple[FileName, Link]]:
         sources = list(self.site.sources)
         if index_url and not self.offline and not probe(self.site, index_url, name):
             sources.insert(len(self.site.find_links), (index_url, False))
+        offered: list[tuple[FileName, Link]] = []
         for source, flat in sources:
             if self.offline and local_path(source) is None:
                 continue
             if (source, name) not in self.pages:
                 self.pages[source, name] = tuple(files_of(source, name, transport, flat=flat))
-            yield from self.pages[source, name]
+            offered += self.pages[source, name]
+        release = Version(version)
+        for candidate in dict.fromkeys((version, release.public, release.base_version)):
+            for file, link in offered:
+                if file.tags and str(file.version) == candidate:
+                    yield candidate, self._of_link(link, transport)
 
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
         if link.url not in self.requirements:

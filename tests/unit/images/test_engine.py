@@ -397,27 +397,23 @@ def test_engines_that_begin_at_once_get_a_subnet_each(
     forwarding = tmp_path / "ip_forward"
     forwarding.write_text("1")
 
-    def free(_tree: object) -> str:
+    def made(_place: object, _tree: object) -> None:
         found = next(one for one in embedded._SUBNETS if one not in taken)
         time.sleep(0.05)
-        return found
-
-    def made(_place: object, _tree: object, subnet: str) -> None:
-        taken.append(subnet)
+        taken.append(found)
 
     for name, fake in {
         "_RUNTIME": tmp_path / "run",
-        "_free_subnet": free,
         "_make_bridge": made,
         "_FORWARDING": forwarding,
-        "_daemon_settings": lambda *_: {},
         "_await_daemon": lambda _place: {},
     }.items():
         monkeypatch.setattr(embedded, name, fake)
     monkeypatch.setattr(process, "start_daemon", lambda *_: None)
     tree = packages.PackageTree(root=tmp_path, perl="")
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "dockerd").write_text("")
+    for program in ("dockerd", "docker-proxy", "tini-static"):
+        (tmp_path / "bin" / program).write_text("")
     places = [embedded.EnginePlace(state=tmp_path / str(number)) for number in range(3)]
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda place: embedded._begin(place, tree, print), places))

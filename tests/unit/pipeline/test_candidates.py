@@ -27,7 +27,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.project_values import Alias, Channel
 from warpfront.matrix.reading import Matrix
-from warpfront.release.inventory import stock_of
+from warpfront.release.publication import stock_of
 from warpfront.release.registry.contract import RegistryManifest
 from warpfront.release.retention import not_needed
 from warpfront.step_results import Failed

@@ -48,10 +48,9 @@ from warpfront.release.evidence import (
 )
 from warpfront.release.ledger import LEDGER_FOLDER, Publication, Stage, Stock
 from warpfront.release.publish_context import Published, publish_cells
-from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact
+from warpfront.release.registry.contract import IMAGE_INDEX, IMAGE_MANIFEST, Artifact, index_body
 from warpfront.release.registry.copying import Repository
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.registry.manifests import index_body
 from warpfront.release.retention import newest_first, not_needed
 from warpfront.release.statements.statement import predicate_of
 from warpfront.release.why import why_text

@@ -27,8 +27,9 @@ from warpfront.release.registry.contract import (
     BytesBlob,
     Descriptor,
     Platform,
+    as_object,
+    index_body,
 )
-from warpfront.release.registry.manifests import as_object, index_body
 
 PACKINGS = {
     "tar": lambda content: content,

@@ -29,8 +29,8 @@ from warpfront.release.registry.contract import (
     BytesBlob,
     Descriptor,
     RegistryManifest,
+    index_body,
 )
-from warpfront.release.registry.manifests import index_body
 from warpfront.release.registry.uploads import PieceSizes
 
 CONFIG = b'{"architecture":"amd64","os":"linux"}'

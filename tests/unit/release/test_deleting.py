@@ -17,7 +17,7 @@ from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry import deleting
 from warpfront.release.registry.contract import IMAGE_MANIFEST, digest_of_bytes
 from warpfront.release.registry.deleting import Delete, deleter_for
-from warpfront.release.registry.patience import Pace
+from warpfront.release.registry.http import Pace
 from warpfront.system.process import Command, Completed
 
 BODIES = (b"{}", b"[]")

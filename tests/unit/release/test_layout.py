@@ -30,6 +30,8 @@ from warpfront.release.registry.contract import (
     BlobSource,
     BytesBlob,
     Descriptor,
+    as_object,
+    index_body,
 )
 from warpfront.release.registry.copying import (
     DEEPEST,
@@ -38,7 +40,6 @@ from warpfront.release.registry.copying import (
     copy_image,
 )
 from warpfront.release.registry.layout import NAME, LayoutRegistry
-from warpfront.release.registry.manifests import as_object, index_body
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 CONFIG = "application/vnd.oci.image.config.v1+json"

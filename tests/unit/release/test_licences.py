@@ -7,8 +7,8 @@ import json
 import pytest
 from bills import A_CONTENTS, BASH, BOOTSTRAPPED, a_bill
 
-from warpfront.release.sbom.licence_table import licence_document, licence_markdown, licence_rows
 from warpfront.release.sbom.licences import Licence, class_of, licence_of, licence_of_package
+from warpfront.release.sbom.parts import licence_document, licence_markdown, licence_rows
 from warpfront_checks.image_contents import FoundDistribution, Package
 
 MIT = "License :: OSI Approved :: MIT License"

@@ -26,9 +26,8 @@ from stub_registry import (
 
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry.client import HttpRegistry
-from warpfront.release.registry.contract import IMAGE_INDEX, BytesBlob
-from warpfront.release.registry.manifests import index_body
-from warpfront.release.registry.patience import Attempts, Pace, Patience
+from warpfront.release.registry.contract import IMAGE_INDEX, BytesBlob, index_body
+from warpfront.release.registry.http import Attempts, Pace, Patience
 from warpfront.release.registry.uploads import PieceSizes
 
 EMPTY_INDEX = index_body([])

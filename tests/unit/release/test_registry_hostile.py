@@ -28,18 +28,15 @@ from warpfront.release.registry.contract import (
     DOCKER_MANIFEST,
     IMAGE_INDEX,
     IMAGE_MANIFEST,
+    MANIFEST_LIMIT_BYTES,
     Artifact,
     BytesBlob,
     Descriptor,
-)
-from warpfront.release.registry.http import Exchange, Trust
-from warpfront.release.registry.manifests import (
-    MANIFEST_LIMIT_BYTES,
     attached_payload,
     index_body,
     read_body,
 )
-from warpfront.release.registry.patience import Pace, Patience
+from warpfront.release.registry.http import Exchange, Pace, Patience, Trust
 from warpfront.system.process import Command, Completed
 
 CONTENT = b"x" * 5000

@@ -193,12 +193,19 @@ def _bake_once(
 ) -> dict[str, Baked]:
     name = targets[0] if len(targets) == 1 else "all"
     metadata = request.file.with_name(f"{request.file.stem}-{name}-metadata.json")
+    # A tag for each target: caches of one tag replace each other. Failing exports pass.
+    caches = [(f"{t}.cache", f"type=registry,ref={request.cache}:{t}") for t in targets]
     command = Command(
         argv=(
             *(*request.buildx, "bake", "--file", str(request.file)),
             *("--progress=rawjson", "--metadata-file", str(metadata)),
             *(f"--allow=fs.read={path}" for path in request.readable),
-            *_cached(request, targets),
+            *(f"--set={name}-from={cache}" for name, cache in caches if request.cache),
+            *(
+                f"--set={name}-to={cache},mode=max,ignore-error=true"
+                for name, cache in caches
+                if request.cache
+            ),
             *(f"--allow=fs.write={path}" for path in request.writable),
             *options,
             *targets,
@@ -235,18 +242,6 @@ def _bake_once(
         named_at_once=bool(_NAMED_AT_ONCE.search(output)),
     )
     return dict.fromkeys(targets, failed)
-
-
-def _cached(request: BakeRequest, targets: tuple[str, ...]) -> list[str]:
-    """Return a tag for each target: caches of one tag replace each other. Failing exports pass."""
-    words = []
-    for target in targets if request.cache else ():
-        cache = f"type=registry,ref={request.cache}:{target}"
-        words += [
-            f"--set={target}.cache-from={cache}",
-            f"--set={target}.cache-to={cache},mode=max,ignore-error=true",
-        ]
-    return words
 
 
 @dataclass
@@ -308,7 +303,10 @@ class ProgressReader:
         for status in event.get("statuses") or ():
             self._read_status(status)
         for log in event.get("logs") or ():
-            self._read_log(str(log.get("vertex", "")), _decoded(str(log.get("data", ""))))
+            data = str(log.get("data", ""))
+            with contextlib.suppress(binascii.Error, ValueError):
+                data = base64.b64decode(data, validate=True).decode("utf-8", errors="replace")
+            self._read_log(str(log.get("vertex", "")), data)
 
     def _tell(self, digest: str, state: str, line: str = "") -> None:
         name = self._names.get(digest, "")
@@ -394,10 +392,3 @@ def _state(vertex: Mapping[str, Any]) -> str:
     if vertex.get("completed"):
         return "done"
     return "running" if vertex.get("started") else ""
-
-
-def _decoded(data: str) -> str:
-    try:
-        return base64.b64decode(data, validate=True).decode("utf-8", errors="replace")
-    except (binascii.Error, ValueError):
-        return data

@@ -43,7 +43,6 @@ _CORNERS = ("172.31.{}.0/24", "10.213.{}.0/24", "192.168.{}.0/24", "10.77.{}.0/2
 _SUBNETS = tuple(corner.format(254 - number) for number in range(4) for corner in _CORNERS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EnginePlace:
     """Paths of an engine, derived from `state`, so that engines of two states never meet.
 
@@ -52,31 +51,24 @@ class EnginePlace:
     each its own.
     """
 
-    state: Path
-
-    @property
-    def key(self) -> str:
-        return _short(str(self.state.absolute()))
+    def __init__(self, *, state: Path) -> None:
+        self.state = state
+        self._key = _short(str(state.absolute()))
+        self.runtime = _RUNTIME / self._key
+        self.socket = self.runtime / "docker.sock"
+        self.host = f"unix://{self.socket}"
+        self.log = state / "dockerd.log"
+        # CDI specifications put here are seen by this engine only.
+        self.cdi = state / "cdi"
+        self.record = state / "engine.json"
 
     @property
     def network_key(self) -> str:
         try:
             folder = self.state.stat()
         except FileNotFoundError:
-            return self.key
+            return self._key
         return _short(f"{self.state.absolute()} {folder.st_dev} {folder.st_ino}")
-
-    @property
-    def runtime(self) -> Path:
-        return _RUNTIME / self.key
-
-    @property
-    def socket(self) -> Path:
-        return self.runtime / "docker.sock"
-
-    @property
-    def host(self) -> str:
-        return f"unix://{self.socket}"
 
     @property
     def bridge(self) -> str:
@@ -85,19 +77,6 @@ class EnginePlace:
     @property
     def table(self) -> str:
         return f"warpfront_{self.network_key}"
-
-    @property
-    def log(self) -> Path:
-        return self.state / "dockerd.log"
-
-    @property
-    def cdi(self) -> Path:
-        """CDI specifications put here are seen by this engine only."""
-        return self.state / "cdi"
-
-    @property
-    def record(self) -> Path:
-        return self.state / "engine.json"
 
 
 def _short(text: str) -> str:
@@ -208,15 +187,32 @@ def _begin(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
         (place.state / "data" / "network" / "files" / "local-kv.db").unlink(missing_ok=True)
         # A subnet is free until its bridge exists: two engines that start at once take turns.
         with exclusive(_RUNTIME, on_line):
-            subnet = _free_subnet(tree)
             was_off = _FORWARDING.read_text(encoding="ascii").strip() != "1"
             record = Record(process={}, forwarding=was_off)
             _write_record(place, record)
             if was_off:
                 _FORWARDING.write_text("1", encoding="ascii")
-            _make_bridge(place, tree, subnet)
+            _make_bridge(place, tree)
         config = place.state / "daemon.json"
-        config.write_text(json.dumps(_daemon_settings(place, tree), indent=2), encoding="utf-8")
+        # docs.docker.com/reference/cli/dockerd
+        settings = {
+            "hosts": [place.host],
+            "data-root": str(place.state / "data"),
+            "exec-root": str(place.runtime / "exec"),
+            "pidfile": str(place.runtime / "docker.pid"),
+            "bridge": place.bridge,
+            "iptables": False,
+            "ip6tables": False,
+            "ip-masq": False,
+            "ip-forward": False,
+            # Published ports: without rules of its own in the host's tables there is no other way.
+            "userland-proxy": True,
+            "userland-proxy-path": str(tree.program("docker-proxy")),
+            "features": {"cdi": True, "containerd-snapshotter": True},
+            "cdi-spec-dirs": [str(place.cdi), "/etc/cdi", "/var/run/cdi"],
+            "init-path": str(tree.program("tini-static")),
+        }
+        config.write_text(json.dumps(settings, indent=2), encoding="utf-8")
         place.log.write_bytes(b"")
         argv = (str(tree.program("dockerd")), "--config-file", str(config))
         process.start_daemon(
@@ -232,27 +228,6 @@ def _begin(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
         raise EngineError(error.message, hint=error.hint or f"see {place.log}") from error
 
 
-def _daemon_settings(place: EnginePlace, tree: PackageTree) -> dict[str, object]:
-    """dockerd's own configuration file (docs.docker.com/reference/cli/dockerd)."""
-    return {
-        "hosts": [place.host],
-        "data-root": str(place.state / "data"),
-        "exec-root": str(place.runtime / "exec"),
-        "pidfile": str(place.runtime / "docker.pid"),
-        "bridge": place.bridge,
-        "iptables": False,
-        "ip6tables": False,
-        "ip-masq": False,
-        "ip-forward": False,
-        # Published ports: without rules of its own in the host's tables there is no other way.
-        "userland-proxy": True,
-        "userland-proxy-path": str(tree.program("docker-proxy")),
-        "features": {"cdi": True, "containerd-snapshotter": True},
-        "cdi-spec-dirs": [str(place.cdi), "/etc/cdi", "/var/run/cdi"],
-        "init-path": str(tree.program("tini-static")),
-    }
-
-
 def _await_daemon(place: EnginePlace) -> dict[str, str]:
     """Return the identity of the daemon once it answers."""
     deadline = time.monotonic() + _START_SECONDS
@@ -265,9 +240,11 @@ def _await_daemon(place: EnginePlace) -> dict[str, str]:
             break
         has_begun = has_begun or daemon is not None
         time.sleep(0.1)
-    raise EngineError(
-        f"dockerd did not come up\n{_log_tail(place)}", hint=f"the whole log is in {place.log}"
-    )
+    tail = "(no log)"
+    with contextlib.suppress(OSError):
+        lines = place.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        tail = "\n".join(lines[-_LOG_LINES:])
+    raise EngineError(f"dockerd did not come up\n{tail}", hint=f"the whole log is in {place.log}")
 
 
 def _daemon(place: EnginePlace) -> liveness.ProcessIdentity | None:
@@ -349,8 +326,8 @@ def _left_over_processes(place: EnginePlace) -> tuple[int, ...]:
     return tuple(sorted(ours | {pid for pid, parent in parents.items() if parent in ours}))
 
 
-def _free_subnet(tree: PackageTree) -> ipaddress.IPv4Network:
-    """Return the first of our subnets that overlaps no address or route of this host."""
+def _make_bridge(place: EnginePlace, tree: PackageTree) -> None:
+    """Make it on the first of our subnets that overlaps no address or route of this host."""
     listed = _tool(tree, "ip", "-json", "-4", "route", "show", "table", "all").check().stdout
     # The default route overlaps everything.
     networks = [
@@ -358,13 +335,10 @@ def _free_subnet(tree: PackageTree) -> ipaddress.IPv4Network:
         for route in json.loads(listed or "[]")
         if route["dst"] != "default"
     ]
-    for subnet in map(ipaddress.IPv4Network, _SUBNETS):
-        if not any(map(subnet.overlaps, networks)):
-            return subnet
-    raise EngineError(f"no free subnet for the engine's bridge among {', '.join(_SUBNETS)}")
-
-
-def _make_bridge(place: EnginePlace, tree: PackageTree, subnet: ipaddress.IPv4Network) -> None:
+    subnets = map(ipaddress.IPv4Network, _SUBNETS)
+    subnet = next((s for s in subnets if not any(map(s.overlaps, networks))), None)
+    if subnet is None:
+        raise EngineError(f"no free subnet for the engine's bridge among {', '.join(_SUBNETS)}")
     address = f"{next(subnet.hosts())}/{subnet.prefixlen}"
     _tool(tree, "ip", "link", "add", "name", place.bridge, "type", "bridge").check()
     _tool(tree, "ip", "address", "add", address, "dev", place.bridge).check()
@@ -408,10 +382,3 @@ def _write_record(place: EnginePlace, record: Record) -> None:
     aside = place.record.with_suffix(".aside")
     aside.write_text(json.dumps(asdict(record)), encoding="utf-8")
     aside.replace(place.record)
-
-
-def _log_tail(place: EnginePlace) -> str:
-    with contextlib.suppress(OSError):
-        text = place.log.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-_LOG_LINES:])
-    return "(no log)"

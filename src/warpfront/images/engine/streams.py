@@ -72,7 +72,9 @@ class Transfer:
         """Read the stream. Raise `RegistryError` for an error event, and if no byte moves."""
         moved = self.clock()
         for event in events:
-            if message := _error_in(event):
+            detail = event.get("errorDetail")
+            error = detail.get("message") if isinstance(detail, Mapping) else ""
+            if message := str(error or event.get("error") or "").strip():
                 raise self.fault(message)
             if self._moves(event):
                 moved = self.clock()
@@ -111,14 +113,6 @@ class Transfer:
         self.on_progress(0, 0)
         step = f"{self.verb} {self.reference}"
         return RegistryError(message, registry=host, step=step, fault=fault, hint=hint)
-
-
-def _error_in(event: Mapping[str, Any]) -> str:
-    """Return the error of an event; "" for none."""
-    detail = event.get("errorDetail")
-    if isinstance(detail, Mapping) and detail.get("message"):
-        return str(detail["message"]).strip()
-    return str(event.get("error") or "").strip()
 
 
 class LineSplitter:

@@ -17,18 +17,19 @@ from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
 from warpfront.errors import InputError
-from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
+    CONFIG_LIMIT_BYTES,
     IMAGE_INDEX,
     Descriptor,
     ImageIndex,
     ImageManifest,
-    Platform,
     Registry,
     RegistryManifest,
     digest_of_bytes,
+    index_body,
+    read_manifest,
+    read_object,
 )
-from warpfront.release.registry.manifests import CONFIG_LIMIT_BYTES
 from warpfront.system.registry_errors import wrong
 
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -58,27 +59,18 @@ def architecture_found(
     body = registry.blob(repository, document.config.digest, CONFIG_LIMIT_BYTES)
     step = f"architecture of {repository}@{manifest.descriptor.digest}"
     try:
-        config = manifests.read_object(body)
+        config = read_object(body)
         machine, file, remaining_bytes = "", "", limit_bytes
         for layer in document.layers if remaining_bytes > 0 and not machine else ():
             with registry.open_blob(repository, layer.digest) as packed:
                 limited = _Limited(_unpacked(packed), remaining_bytes)
                 machine, file = _program_in(limited)
             remaining_bytes = limited.remaining_bytes
-            if machine or limited.used_up:
+            if machine or limited.remaining_bytes <= 0:
                 break
     except _UNREADABLE as error:
         raise wrong(registry.host, step, f"it cannot be read: {error}") from error
     return f"{config.get('os', '')}/{config.get('architecture', '')}", machine, file
-
-
-def _difference(platform: Platform, config: str, machine: str, file: str) -> str:
-    """Return why an image is not for that platform; "" if it is."""
-    if config != f"{platform.os}/{platform.architecture}":
-        return f"its config says {config}"
-    if not machine:
-        return "no program was found in it"
-    return "" if machine == platform.architecture else f"/{file} in it is for {machine}"
 
 
 def parts_of(registry: Registry, repository: str, reference: str) -> Mapping[str, str] | None:
@@ -122,8 +114,12 @@ def put_index(
         if manifest is not None and manifest.descriptor.media_type != child.media_type:
             reason = f"it is {manifest.descriptor.media_type}"
         elif manifest is not None:
-            found = architecture_found(registry, repository, manifest)
-            reason = _difference(child.platform, *found)
+            config, machine, file = architecture_found(registry, repository, manifest)
+            reason = "" if machine else "no program was found in it"
+            if config != f"{child.platform.os}/{child.platform.architecture}":
+                reason = f"its config says {config}"
+            elif machine not in {"", child.platform.architecture}:
+                reason = f"/{file} in it is for {machine}"
         if reason:
             name = f"{repository}@{child.digest} as {child.platform.architecture}"
             problems.append(f"{name}: {reason}")
@@ -134,9 +130,9 @@ def put_index(
             f"no index in {repository}: " + ("; ".join(problems) or "it would be empty"),
             hint="build the image on, or with a base for, the machine that it is for",
         )
-    body = manifests.index_body([replace(child, annotations={}) for child in children])
+    body = index_body([replace(child, annotations={}) for child in children])
     registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_INDEX)
-    return manifests.read_manifest(body, IMAGE_INDEX)
+    return read_manifest(body, IMAGE_INDEX)
 
 
 def _program_in(unpacked: _Limited) -> tuple[str, str]:
@@ -148,22 +144,15 @@ def _program_in(unpacked: _Limited) -> tuple[str, str]:
                 if not member.isreg() or name.rpartition("/")[0] not in _FOLDERS:
                     continue
                 file = archive.extractfile(member)
-                machine = _elf_machine(file.read(_HEADER_BYTES)) if file is not None else ""
-                if machine:
-                    return machine, name
+                header = file.read(_HEADER_BYTES) if file is not None else b""
+                if len(header) == _HEADER_BYTES and header.startswith(b"\x7fELF"):
+                    order = "<" if header[5] == 1 else ">"
+                    number = struct.unpack_from(f"{order}H", header, 18)[0]
+                    return _MACHINES.get(number, f"ELF machine {number}"), name
     except tarfile.ReadError:
-        if not unpacked.used_up:
+        if unpacked.remaining_bytes > 0:
             raise
     return "", ""
-
-
-def _elf_machine(header: bytes) -> str:
-    """Return the machine of an ELF file in the registries' words; "" for any other file."""
-    if len(header) < _HEADER_BYTES or not header.startswith(b"\x7fELF"):
-        return ""
-    order = "<" if header[5] == 1 else ">"
-    number = struct.unpack_from(f"{order}H", header, 18)[0]
-    return _MACHINES.get(number, f"ELF machine {number}")
 
 
 def _unpacked(packed: BinaryIO) -> Any:
@@ -201,10 +190,6 @@ class _Limited:
 
     def __init__(self, stream: Any, remaining_bytes: int) -> None:
         self._stream, self.remaining_bytes = stream, remaining_bytes
-
-    @property
-    def used_up(self) -> bool:
-        return self.remaining_bytes <= 0
 
     def read(self, count: int) -> bytes:
         piece: bytes = self._stream.read(min(count, max(self.remaining_bytes, 0)))

@@ -17,17 +17,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 from urllib.request import parse_http_list, parse_keqv_list
 
 from warpfront.errors import CommandFailedError, RegistryError, keep_secret
-from warpfront.release.registry.manifests import read_object
-from warpfront.release.registry.patience import Pace
+from warpfront.release.registry.contract import read_object
 from warpfront.system.foreign import read_regular
 from warpfront.system.process import Command, Run
 from warpfront.system.references import is_docker_io, is_loopback
 from warpfront.system.registry_errors import refused, wrong
+
+if TYPE_CHECKING:
+    from warpfront.release.registry.http import Pace
 
 _STEP = "login"
 _CLIENT = "warpfront"

@@ -17,13 +17,13 @@ from typing import Any, BinaryIO, Self
 import requests
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
-from warpfront.release.registry import manifests
 from warpfront.release.registry.authorization import delete, pull, push, read_credentials
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_INDEX,
     IMAGE_MANIFEST,
     INDEX_TYPES,
+    MANIFEST_LIMIT_BYTES,
     MANIFEST_TYPES,
     Artifact,
     BlobSource,
@@ -31,11 +31,14 @@ from warpfront.release.registry.contract import (
     Descriptor,
     ImageIndex,
     RegistryManifest,
+    body_of,
     digest_of_bytes,
+    index_body,
+    read_manifest,
+    read_object,
+    referrer_of,
 )
-from warpfront.release.registry.http import ACCEPT, Exchange, Request, read_trust
-from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES, body_of
-from warpfront.release.registry.patience import Pace, Patience
+from warpfront.release.registry.http import ACCEPT, Exchange, Pace, Patience, Request, read_trust
 from warpfront.release.registry.uploads import PieceSizes, Saving, Upload
 from warpfront.system.process import Run
 from warpfront.system.references import fallback_tag, is_digest, is_tag, wrong_repository
@@ -111,7 +114,7 @@ class HttpRegistry:
         """
         manifest, subject = self._put(repository, reference, body, media_type)
         if subject:
-            self._list(repository, subject, [manifests.referrer_of(manifest)])
+            self._list(repository, subject, [referrer_of(manifest)])
         return manifest.descriptor
 
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
@@ -186,7 +189,7 @@ class HttpRegistry:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(lambda content: self.put_blob(repository, BytesBlob(content)), contents))
             put_ones = list(pool.map(put, artifacts))
-        missing = [manifests.referrer_of(manifest) for manifest, unlisted in put_ones if unlisted]
+        missing = [referrer_of(manifest) for manifest, unlisted in put_ones if unlisted]
         if missing:
             self._list(repository, subject.digest, missing)
 
@@ -199,7 +202,7 @@ class HttpRegistry:
             if answer.status_code == 404:
                 return ()
             try:
-                named = manifests.read_object(body).get("tags")
+                named = read_object(body).get("tags")
             except ValueError as error:
                 raise self._wrong(step, str(error)) from None
             named = [] if named is None else named  # some registries send null for an empty list
@@ -264,7 +267,7 @@ class HttpRegistry:
             listed, annotations = self._listed(repository, subject)
             if not _missing(new, listed):
                 return
-            body = manifests.index_body((*listed, *_missing(new, listed)), annotations)
+            body = index_body((*listed, *_missing(new, listed)), annotations)
             self._put(repository, tag, body, IMAGE_INDEX)
             missing = _missing(new, self._listed(repository, subject)[0])
             if not missing:
@@ -338,7 +341,7 @@ class HttpRegistry:
 
     def _received(self, body: bytes, media_type: str, step: str) -> RegistryManifest:
         try:
-            return manifests.read_manifest(body, media_type)
+            return read_manifest(body, media_type)
         except ValueError as error:
             raise self._wrong(step, str(error)) from None
 

@@ -18,10 +18,8 @@ import requests
 
 from warpfront.errors import RegistryError
 from warpfront.release.registry.authorization import Login, read_credentials
-from warpfront.release.registry.contract import Registry
-from warpfront.release.registry.http import Exchange, Request, read_trust
-from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES
-from warpfront.release.registry.patience import Pace, Patience
+from warpfront.release.registry.contract import MANIFEST_LIMIT_BYTES, Registry
+from warpfront.release.registry.http import Exchange, Pace, Patience, Request, read_trust
 from warpfront.system.process import Run
 from warpfront.system.references import is_docker_io
 from warpfront.system.registry_errors import RETRIED_STATUSES, by_status, refused
@@ -64,7 +62,17 @@ def deleter_for(
 
     if registry.host == "ghcr.io":
         address = environment.get("GITHUB_API_URL") or _GITHUB
-        packages = GitHubPackages(api(address, _github_token(environment, login)))
+        tokens = (environment[name] for name in _TOKENS if environment.get(name))
+        token = next(tokens, login.password if login else "")
+        if not token:
+            raise refused(
+                "ghcr.io",
+                _STEP,
+                "GitHub deletes packages for a token only; nothing was removed",
+                "GH_TOKEN names one with `read:packages` and `delete:packages`; in a workflow, "
+                "`permissions: packages: write`",
+            )
+        packages = GitHubPackages(api(address, token))
         for repository in repositories:  # which needs the same package and token
             packages.numbers(repository)
         return packages.delete
@@ -79,20 +87,6 @@ def deleter_for(
         "have deletion switched on (distribution: `storage.delete.enabled`), or remove "
         "the listed digests on the registry's own page",
     )
-
-
-def _github_token(environment: Mapping[str, str], login: Login | None) -> str:
-    token = next((environment[name] for name in _TOKENS if environment.get(name)), "")
-    token = token or (login.password if login else "")
-    if not token:
-        raise refused(
-            "ghcr.io",
-            _STEP,
-            "GitHub deletes packages for a token only; nothing was removed",
-            "GH_TOKEN names one with `read:packages` and `delete:packages`; in a workflow, "
-            "`permissions: packages: write`",
-        )
-    return token
 
 
 class GitHubPackages:
@@ -208,7 +202,10 @@ class _Api:
         if answer.status_code == 401 and renew is not None:
             renew()
             answer, content = self._asked(method, path, body)
-        document = _json(content)
+        try:
+            document = json.loads(content)
+        except (ValueError, RecursionError):
+            document = None
         if answer.status_code in accepted:
             return document
         message = str(document.get("message", ""))[:300] if isinstance(document, dict) else ""
@@ -224,10 +221,3 @@ class _Api:
         content = None if body is None else json.dumps(body).encode()
         ask = Request(method, f"{self._address}{path}", _STEP, (), _ANSWERS, headers, content)
         return self._exchange.read(ask, MANIFEST_LIMIT_BYTES)
-
-
-def _json(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        return None

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from warpfront.errors import RegistryError, StoreError
-from warpfront.release.registry import manifests
 from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_INDEX,
     IMAGE_MANIFEST,
     INDEX_TYPES,
+    MANIFEST_LIMIT_BYTES,
     MANIFEST_TYPES,
     Artifact,
     BlobSource,
@@ -34,13 +34,18 @@ from warpfront.release.registry.contract import (
     ImageIndex,
     ImageManifest,
     RegistryManifest,
+    body_of,
     digest_of_bytes,
+    index_body,
+    read_body,
+    read_manifest,
+    read_object,
+    referrer_of,
 )
-from warpfront.release.registry.manifests import MANIFEST_LIMIT_BYTES
 from warpfront.system.foreign import kind_of, read_regular
 from warpfront.system.references import is_digest
 from warpfront.system.registry_errors import wrong
-from warpfront.system.store import storing, write_text
+from warpfront.system.store import file_aside, storing, write_text
 
 NAME = "org.opencontainers.image.ref.name"
 _VERSION = '{"imageLayoutVersion":"1.0.0"}'
@@ -68,10 +73,10 @@ class LayoutRegistry:
             return None
         body = self.blob(repository, digest, MANIFEST_LIMIT_BYTES)
         try:
-            media_type = manifests.read_object(body).get("mediaType")
+            media_type = read_object(body).get("mediaType")
             if not isinstance(media_type, str):
                 raise self._wrong(f"{digest} does not say what it is")
-            return manifests.read_manifest(body, media_type)
+            return read_manifest(body, media_type)
         except ValueError as error:
             raise self._wrong(f"{digest}: {error}") from None
 
@@ -84,7 +89,7 @@ class LayoutRegistry:
     ) -> Descriptor:
         """See `Registry`. Its parts have to be there before, as in every registry."""
         try:
-            manifest = manifests.read_manifest(body, media_type)
+            manifest = read_manifest(body, media_type)
         except ValueError as error:
             raise self._wrong(f"{digest_of_bytes(body)}: {error}") from None
         for part in parts_of(manifest.document):
@@ -135,7 +140,7 @@ class LayoutRegistry:
             manifest = self.manifest(repository, entry.digest)
             subject = manifest.document.subject if manifest else None
             if manifest and subject and subject.digest == digest:
-                descriptors.append(manifests.referrer_of(manifest))
+                descriptors.append(referrer_of(manifest))
         return tuple(descriptors)
 
     def attach_all(
@@ -144,7 +149,7 @@ class LayoutRegistry:
         for artifact in artifacts:
             for content in (artifact.payload, EMPTY_BODY):
                 self.put_blob(repository, BytesBlob(content))
-            body = manifests.body_of(subject, artifact)
+            body = body_of(subject, artifact)
             self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
 
     def tags(self, repository: str) -> tuple[str, ...]:
@@ -167,10 +172,10 @@ class LayoutRegistry:
                 raise self._wrong("it has no index.json: is it an OCI image layout?")
             return ()
         try:
-            version = manifests.read_object(self._read("oci-layout")).get("imageLayoutVersion")
+            version = read_object(self._read("oci-layout")).get("imageLayoutVersion")
             body = self._read("index.json")
-            media_type = manifests.read_object(body).get("mediaType", IMAGE_INDEX)
-            document = manifests.read_body(body, media_type)
+            media_type = read_object(body).get("mediaType", IMAGE_INDEX)
+            document = read_body(body, media_type)
         except FileNotFoundError:
             raise self._wrong("it has no oci-layout") from None
         except ValueError as error:
@@ -221,7 +226,7 @@ class LayoutRegistry:
 
     def _write_list(self, descriptors: Sequence[Descriptor]) -> None:
         write_text(self.folder / "oci-layout", _VERSION)
-        write_text(self.folder / "index.json", manifests.index_body(descriptors).decode())
+        write_text(self.folder / "index.json", index_body(descriptors).decode())
 
     def _has(self, digest: str, size_bytes: int) -> bool:
         """Return whether a blob is there, whole."""
@@ -246,17 +251,22 @@ class LayoutRegistry:
         return status.st_size
 
     def _take(self, source: BinaryIO, digest: str, destination: Path) -> None:
-        """Store these bytes, if their digest is right: by hard link where one can be."""
-        with storing(destination):
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            aside = destination.with_name(f".{destination.name}.{os.getpid()}")
-            try:
-                _link_or_copy(source, aside)
-                if _digest_of_file(aside) != digest:
-                    raise self._wrong(f"{digest} is damaged")
-                aside.replace(destination)
-            finally:
+        """Store these bytes, if their digest is right: by a link to the file that they are, by the
+        name that it was opened by, where one can be.
+        """
+        name, is_linked = getattr(source, "name", None), False
+        with file_aside(destination) as aside:
+            aside.unlink()
+            if isinstance(name, str):
+                with contextlib.suppress(OSError):
+                    os.link(name, aside, follow_symlinks=False)
+                    is_linked = os.path.samestat(aside.lstat(), os.fstat(source.fileno()))
+            if not is_linked:
                 aside.unlink(missing_ok=True)
+                with aside.open("wb") as file:
+                    shutil.copyfileobj(source, file)
+            if _digest_of_file(aside) != digest:
+                raise self._wrong(f"{digest} is damaged")
 
     def _read(self, name: str) -> bytes:
         try:
@@ -277,19 +287,6 @@ def parts_of(document: Document) -> tuple[Descriptor, ...]:
 
 def _name(descriptor: Descriptor) -> str:
     return descriptor.annotations.get(NAME, "")
-
-
-def _link_or_copy(source: BinaryIO, target: Path) -> None:
-    """Link the file that `source` is, by the name that it was opened by, or copy its bytes."""
-    name = getattr(source, "name", None)
-    if isinstance(name, str):
-        with contextlib.suppress(OSError):
-            os.link(name, target, follow_symlinks=False)
-            if os.path.samestat(target.lstat(), os.fstat(source.fileno())):
-                return
-            target.unlink()
-    with target.open("wb") as file:
-        shutil.copyfileobj(source, file)
 
 
 def _digest_of_file(path: Path) -> str:

@@ -75,8 +75,14 @@ class Upload:
         self.exchange.attempts().run(self._send, lambda: self.furthest)
 
     def _send(self) -> None:
-        if self.is_retry and self._is_there_now():
-            return
+        if self.is_retry:
+            url = f"/v2/{self.repository}/blobs/{self.source.digest}"
+            if self._once("HEAD", url, {200, 404})[0].status_code == 200:
+                return  # only the answer of the upload was lost
+            if self.location and not self.whole:
+                self._ask_how_far()
+            else:
+                self.location = ""
         self.is_retry = True
         if not self.location:
             self._begin()
@@ -84,17 +90,6 @@ class Upload:
             self._send_piece()
             self.furthest = max(self.furthest, self.offset)
         self._close()
-
-    def _is_there_now(self) -> bool:
-        """Return whether only the answer of an upload was lost; if not, set where to resume."""
-        url = f"/v2/{self.repository}/blobs/{self.source.digest}"
-        if self._once("HEAD", url, {200, 404})[0].status_code == 200:
-            return True
-        if self.location and not self.whole:
-            self._ask_how_far()
-        else:
-            self.location = ""
-        return False
 
     def _ask_how_far(self) -> None:
         answer, _ = self._once("GET", self.location, {200, 202, 204, *_NO_PIECES})

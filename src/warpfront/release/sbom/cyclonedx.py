@@ -28,10 +28,18 @@ def cyclonedx_text(bill: Bill) -> str:
     for part in bill.parts:
         carried.setdefault(part.within, []).append(part)
     top = [_component(part, carried.get(part.purl, ())) for part in carried.get("", ())]
+    # The image requires its base and requirements, wheels require wheels.
+    required: dict[str, set[str]] = {bill.purl: {bill.base.ref}, bill.base.ref: set()}
+    required |= {part.ref: set() for part in bill.parts if not part.within}
+    for asker, target, _ in bill.asked:
+        required[asker or bill.purl].add(target)
     folders = {f"{FOLDER}{path}": str(size) for path, size in bill.folders}
     document = {
         "components": _ordered([_component(bill.base, ()), *top]),
-        "dependencies": _dependencies(bill),
+        "dependencies": [
+            {**({"dependsOn": sorted(targets)} if targets else {}), "ref": asker}
+            for asker, targets in sorted(required.items())
+        ],
         "metadata": {
             "component": {
                 "bom-ref": bill.purl,
@@ -59,14 +67,28 @@ def _written(document: dict[str, Any]) -> str:
 
 def _component(part: Part, carried: Iterable[Part]) -> dict[str, Any]:
     inner = _ordered(_component(part, ()) for part in carried)
+    # The changes since its authors published it.
+    patches = []
+    for patch in part.patches:
+        text = {"content": str(patch), "contentType": "text/plain"}
+        url = {"url": patch.upstream} if patch.upstream else {}
+        patches.append({"diff": {"text": text, **url}, "type": "unofficial"})
+    pedigree = {"pedigree": {"notes": part.source, "patches": patches}} if patches else {}
+    # An expression; else the words that could not be parsed as one; else nothing.
+    licence: dict[str, Any] = {"acknowledgement": "declared"}
+    if part.licence.expression:
+        licence["expression"] = part.licence.expression
+    elif part.licence.said:
+        licence = {"license": {**licence, "name": part.licence.said}}
+    is_licensed = part.licence.expression or part.licence.said
     hashes = [{"alg": "SHA-256", "content": part.sha256}] if part.sha256 else []
     return {
         "bom-ref": part.ref,
         **({"components": inner} if inner else {}),
         **({"hashes": hashes} if hashes else {}),
-        **_licences(part),
+        **({"licenses": [licence]} if is_licensed else {}),
         "name": part.name,
-        **_pedigree(part),
+        **pedigree,
         **_properties(
             {"kind": part.kind, "licence-source": part.licence.source, "source": part.source}
         ),
@@ -81,42 +103,8 @@ def _ordered(components: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(components, key=lambda component: [component[name] for name in names])
 
 
-def _pedigree(part: Part) -> dict[str, Any]:
-    """Return the changes to a part since its authors published it."""
-    if not part.patches:
-        return {}
-    patches = []
-    for patch in part.patches:
-        text = {"content": str(patch), "contentType": "text/plain"}
-        url = {"url": patch.upstream} if patch.upstream else {}
-        patches.append({"diff": {"text": text, **url}, "type": "unofficial"})
-    return {"pedigree": {"notes": part.source, "patches": patches}}
-
-
-def _licences(part: Part) -> dict[str, Any]:
-    """Return an expression; else the words that could not be parsed as one; else nothing."""
-    declared = {"acknowledgement": "declared"}
-    if part.licence.expression:
-        return {"licenses": [{**declared, "expression": part.licence.expression}]}
-    if part.licence.said:
-        return {"licenses": [{"license": {**declared, "name": part.licence.said}}]}
-    return {}
-
-
 def _properties(values: Mapping[str, str]) -> dict[str, Any]:
     properties = [
         {"name": f"{OURS}:{name}", "value": value} for name, value in values.items() if value
     ]
     return {"properties": properties} if properties else {}
-
-
-def _dependencies(bill: Bill) -> list[dict[str, Any]]:
-    """Return the graph: the image requires its base and requirements, wheels require wheels."""
-    required: dict[str, set[str]] = {bill.purl: {bill.base.ref}, bill.base.ref: set()}
-    required |= {part.ref: set() for part in bill.parts if not part.within}
-    for asker, target, _ in bill.asked:
-        required[asker or bill.purl].add(target)
-    return [
-        {**({"dependsOn": sorted(targets)} if targets else {}), "ref": asker}
-        for asker, targets in sorted(required.items())
-    ]

@@ -123,18 +123,14 @@ def _class_in(node: ast.expr, unclassed: str) -> str:
         return (max if isinstance(node.op, ast.And) else min)(classes, key=ranks.index)
     assert isinstance(node, ast.Constant)
     identifier, _, exception = str(node.value).partition(" WITH ")
-    name = _class_of_id(identifier)
-    name = unclassed if name == _NOT_CLASSED else name
-    return str(_tables()["exceptions"].get(exception, name))
-
-
-def _class_of_id(identifier: str) -> str:
     plain = identifier.removesuffix("+")
-    for row in _tables()["classes"]:
-        starts = tuple(row.get("prefixes", ()))
-        if plain in row["ids"] or (starts and plain.startswith(starts)):
-            return str(row["name"])
-    return _NOT_CLASSED
+    named = (
+        row["name"]
+        for row in _tables()["classes"]
+        if plain in row["ids"] or plain.startswith(tuple(row.get("prefixes", ())))
+    )
+    name = next(named, unclassed)
+    return str(_tables()["exceptions"].get(exception, name))
 
 
 def _proprietary(package: FoundDistribution) -> Licence | None:

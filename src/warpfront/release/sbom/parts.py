@@ -1,9 +1,11 @@
 """The parts of an image: every wheel of its lock, any other distribution in it, its base. Each
-has hashes, licences and the reason for it. Pure.
+has hashes, licences and the reason for it; and the table of the licences, with the source of each,
+and whether a person has to decide. Pure.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -13,7 +15,14 @@ from packaging.utils import canonicalize_name
 from warpfront.images.built import ResolvedBase
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.language import Patch
-from warpfront.release.sbom.licences import Licence, licence_of, licence_of_package
+from warpfront.release.sbom.licences import (
+    Licence,
+    LicenceClass,
+    class_of,
+    licence_of,
+    licence_of_package,
+)
+from warpfront.system.markdown import markdown_table, markdown_text
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
 from warpfront.wheels.resolve.demands import asked_for
 from warpfront_checks.image_contents import Contents, EmbeddedComponent, FoundDistribution, Package
@@ -214,3 +223,80 @@ def _purl(kind: str, namespace: str, name: str, version: str, qualifiers: Mappin
 
     filled = {key: value for key, value in qualifiers.items() if value}
     return str(PackageURL(kind, namespace or None, name, version, filled).to_string())
+
+
+SCHEMA = 1
+LicenceRow = tuple[Part, LicenceClass]
+
+
+def licence_rows(bill: Bill) -> tuple[LicenceRow, ...]:
+    """Return the rows, those to decide on first, each group sorted by name. A wheel's bundled
+    parts are under the wheel's own expression, so they have no row.
+    """
+    rows = [
+        (part, class_of(part.licence, debian_main=bill.debian_main and part.kind == "debian"))
+        for part in bill.parts
+        if part.kind != "carried"
+    ]
+    return tuple(sorted(rows, key=lambda row: (not row[1].decision, row[0].name, row[0].version)))
+
+
+def licence_document(bill: Bill) -> dict[str, object]:
+    """Return the table as JSON values."""
+    rows = licence_rows(bill)
+    return {
+        "schema": SCHEMA,
+        "cell_id": bill.cell_id,
+        "image": f"{bill.name}:{bill.tag}",
+        "decisions": sum(asks.decision for _, asks in rows),
+        "classes": dict(sorted(Counter(asks.name for _, asks in rows).items())),
+        "packages": [
+            {
+                "package": part.name,
+                "version": part.version,
+                "kind": part.kind,
+                "expression": part.licence.expression,
+                "source": part.licence.source,
+                "said": part.licence.said,
+                "class": asks.name,
+                "decision": asks.decision,
+            }
+            for part, asks in rows
+        ],
+    }
+
+
+def licence_markdown(bill: Bill) -> str:
+    """Return the table for people: the rows that need a decision, then everything."""
+    rows = licence_rows(bill)
+    undecided = [row for row in rows if row[1].decision]
+    counts = Counter((asks.name, asks.means) for _, asks in rows)
+    classes = [(name, str(count), means) for (name, means), count in counts.most_common()]
+    return "\n".join(
+        [
+            f"# Licences in {markdown_text(bill.name)}:{markdown_text(bill.tag)}",
+            "",
+            f"{len(rows)} packages; {len(undecided)} need a decision before it is passed on.",
+            "",
+            *markdown_table(("class", "packages", "what it asks"), classes),
+            "",
+            *(["## To decide", "", *_packages(undecided), ""] if undecided else []),
+            "## All",
+            "",
+            *_packages(rows),
+            "",
+        ]
+    )
+
+
+def _packages(rows: Iterable[LicenceRow]) -> list[str]:
+    cells = [
+        (
+            f"{part.name} {part.version}",
+            part.licence.expression or "unknown",
+            part.licence.source or part.licence.said or "nothing is said",
+            asks.name,
+        )
+        for part, asks in rows
+    ]
+    return markdown_table(("package", "licence", "says", "class"), cells)

@@ -31,12 +31,6 @@ _UNSAID = {
 
 def spdx_text(bill: Bill) -> str:
     """Return the document. Its namespace is made from all that is in it."""
-    document = _document(bill)
-    named = f"{bill.source}/spdx/{bill.cell_id}-{digest_of(document)}"
-    return json.dumps({**document, "documentNamespace": named}, indent=1, sort_keys=True) + "\n"
-
-
-def _document(bill: Bill) -> dict[str, Any]:
     image = {
         "SPDXID": _IMAGE,
         "name": bill.name,
@@ -69,7 +63,10 @@ def _document(bill: Bill) -> dict[str, Any]:
         {"licenseId": name, "name": name, "extractedText": f"as named in the {where}"}
         for name, where in sorted(texts.items())
     ]
-    return {**document, "hasExtractedLicensingInfos": extracted} if extracted else document
+    if extracted:
+        document["hasExtractedLicensingInfos"] = extracted
+    named = f"{bill.source}/spdx/{bill.cell_id}-{digest_of(document)}"
+    return json.dumps({**document, "documentNamespace": named}, indent=1, sort_keys=True) + "\n"
 
 
 def _package(part: Part) -> dict[str, Any]:

@@ -25,22 +25,19 @@ def read_locks(cells: Iterable[Cell], folders: Folders) -> Mapping[str, LockStat
     states: dict[str, LockState] = {}
     for cell in cells:
         parent = states[cell.parent] if cell.parent else None
-        states[cell.id] = _state_of(cell, parent, folders)
+        is_fresh = parent is None or not (parent.lock is None or parent.reason)
+        lock = parent.lock if parent and is_fresh else None
+        inputs = attempt(cell.id, "lock", inputs_of, cell, lock, folders)
+        if isinstance(inputs, Blocked | Failed):
+            state = LockState(lock=None, reason=inputs.reason, fault=inputs)
+        elif not is_fresh:
+            state = LockState(lock=None, reason=f"its parent {cell.parent} has no fresh lock")
+        else:
+            read = attempt(cell.id, "lock", read_state, inputs, folders)
+            is_read = isinstance(read, LockState)
+            state = read if is_read else LockState(lock=None, reason=f"unreadable: {read.reason}")
+        states[cell.id] = state
     return states
-
-
-def _state_of(cell: Cell, parent: LockState | None, folders: Folders) -> LockState:
-    is_fresh = parent is None or not (parent.lock is None or parent.reason)
-    lock = parent.lock if parent and is_fresh else None
-    inputs = attempt(cell.id, "lock", inputs_of, cell, lock, folders)
-    if isinstance(inputs, Blocked | Failed):
-        return LockState(lock=None, reason=inputs.reason, fault=inputs)
-    if not is_fresh:
-        return LockState(lock=None, reason=f"its parent {cell.parent} has no fresh lock")
-    state = attempt(cell.id, "lock", read_state, inputs, folders)
-    if isinstance(state, Blocked | Failed):
-        return LockState(lock=None, reason=f"unreadable: {state.reason}")
-    return state
 
 
 def read_state(inputs: LockInputs, folders: Folders) -> LockState:

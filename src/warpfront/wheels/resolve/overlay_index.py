@@ -157,7 +157,11 @@ class OverlayIndex:
         overlaid for its variants: then the first index of the site that has it counts.
         """
         unanswered: list[NoAnswer] = []
-        for sources in self._groups(where):
+        groups: list[tuple[tuple[str, bool], ...]] = [(source,) for source in self._reach.sources]
+        if where is not None:
+            reached = not self._site.no_index and where.url not in self._reach.silent
+            groups = [((where.url, False),) if reached else (), self._mirrors(where)]
+        for sources in groups:
             files: list[Link] = []
             for source, flat in sources:
                 answer = links(source, name, self._transport, flat=flat)
@@ -173,13 +177,6 @@ class OverlayIndex:
                 hint="only this index may have it; try again",
             )
         return () if where is not None and where.alone else None
-
-    def _groups(self, where: IndexRule | None) -> tuple[tuple[tuple[str, bool], ...], ...]:
-        """Return groups of sources in reach that are read together, each flat or not."""
-        if where is not None:
-            reached = not self._site.no_index and where.url not in self._reach.silent
-            return ((where.url, False),) if reached else (), self._mirrors(where)
-        return tuple((source,) for source in self._reach.sources)
 
     def _same(self, wheel: LockedWheel) -> tuple[Link, ...] | None:
         """Return the file of the parent's lock, if one of the site's sources has it."""

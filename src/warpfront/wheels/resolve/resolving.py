@@ -380,18 +380,15 @@ class _Resolving:
         reasons, remedies = self.resolver.absences(contradiction)
         lines = "".join(f"\n    {line}" for line in reasons)
         problem = "something that it requires is not to be had" if lines else _TOGETHER
-        hint = remedies or (_STACK if self._is_about_the_stack(contradiction) else _EACH_OTHER)
+        inputs = self.inputs
+        pinned = [Requirement(text).name for text in (*inputs.stack_requirements, *inputs.parent)]
+        text = contradiction.explanation.replace(inputs.cell_id, "")
+        is_about_stack = any(re.search(rf"\b{re.escape(name)}\b", text) for name in pinned)
+        hint = remedies or (_STACK if is_about_stack else _EACH_OTHER)
         return LockError(
             f"{self.inputs.cell_id}: {problem}\n{contradiction.explanation}{lines}",
             hint=hint,
         )
-
-    def _is_about_the_stack(self, contradiction: Contradiction) -> bool:
-        """Return true if the explanation names a distribution that matrix.yaml pins."""
-        inputs = self.inputs
-        names = [Requirement(text).name for text in (*inputs.stack_requirements, *inputs.parent)]
-        text = contradiction.explanation.replace(inputs.cell_id, "")
-        return any(re.search(rf"\b{re.escape(name)}\b", text) for name in names)
 
     def _refused(self, judged: _Judged, stack: Stack) -> LockError:
         demands = judged.demands
@@ -434,8 +431,12 @@ class _Resolving:
         """Return versions of open requirements of the image that fit the stack, or ""."""
         inputs = self.inputs
         roots = {canonicalize_name(_READ_NAME.split(demand.chain[0])[0]) for demand in demands}
-        opened = tuple(_opened(text, roots) for text in inputs.requirements)
-        if opened == inputs.requirements:
+        opened = []
+        for requirement in map(Requirement, inputs.requirements):
+            if canonicalize_name(requirement.name) in roots:  # at any version
+                requirement.specifier = SpecifierSet()
+            opened.append(str(requirement))
+        if (*opened,) == inputs.requirements:
             return ""
         everything = self._with_requirements(opened)
         outcome = self.resolver.resolution(everything, _constrained(stack))
@@ -460,14 +461,6 @@ def _constrained(stack: Stack) -> Terms:
 
 
 _READ_NAME = re.compile(r"[\[ ]")
-
-
-def _opened(text: str, names: Collection[str]) -> str:
-    """Return the requirement without its versions, if it is one of `names`."""
-    requirement = Requirement(text)
-    if canonicalize_name(requirement.name) in names:
-        requirement.specifier = SpecifierSet()
-    return str(requirement)
 
 
 def _without(demands: Iterable[UnmetDemand], names: Collection[str]) -> tuple[UnmetDemand, ...]:

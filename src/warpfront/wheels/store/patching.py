@@ -234,17 +234,6 @@ class Patching:
     patches: tuple[Patch, ...]
     root: Path
 
-    def check_version(self, version: str) -> None:
-        """Raise `LockError` where they are for another version than is here."""
-        for patch in self.patches:
-            if Version(patch.version) != Version(version):
-                raise LockError(
-                    f"{patch.file}: is for {patch.package} {patch.version}, and {version} is what "
-                    "the requirements come to",
-                    hint=f"make it anew for {version}, or ask for {patch.package}=="
-                    f"{patch.version}; remove it if it is no longer needed",
-                )
-
     def apply(self, tree: Path) -> None:
         """Apply all patches to a tree of files, or raise an error."""
         for patch in self.patches:
@@ -284,7 +273,14 @@ def patched_wheel(wheel: Path, patching: Patching, folder: Path, *, sources: str
     origin = sources or sha256_of(wheel)
     parts = wheel.name.split("-")
     version = parts[1]
-    patching.check_version(version)
+    for patch in patching.patches:
+        if Version(patch.version) != Version(version):
+            raise LockError(
+                f"{patch.file}: is for {patch.package} {patch.version}, and {version} is what "
+                "the requirements come to",
+                hint=f"make it anew for {version}, or ask for {patch.package}=="
+                f"{patch.version}; remove it if it is no longer needed",
+            )
     parts[1] = patching.version(version, origin)
     read_unpacked(wheel)
     with storing(folder), tempfile.TemporaryDirectory(prefix="warpfront-") as name:

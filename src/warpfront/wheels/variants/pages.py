@@ -126,7 +126,15 @@ class VariantPages:
             if wheel is None or wheel.requires is not None:
                 continue
             where, label = wheel.link.filename, wheel.variant.label
-            members = self._members(name, wheel)
+            # By ranges where its server gives some.
+            transport, member_names = self._transport, ("METADATA", "variant.json")
+            members = read_small_members(wheel.link.url, transport, member_names)
+            if members is None and local_path(wheel.link.url) is None:
+                link = dataclasses.replace(wheel.link, filename=wheel.plain)
+                path, _ = self._wheelhouse.bring(link, transport, f"{self._inputs.cell_id}: {name}")
+                members = read_small_members(str(path), transport, member_names)
+            if members is None:
+                raise WheelError(f"{where}: not a readable wheel")
             metadata, document = members.get("METADATA"), members.get("variant.json")
             if metadata is None or document is None:
                 raise WheelError(f"{where}: holds no METADATA, or no variant.json")
@@ -179,18 +187,6 @@ class VariantPages:
         reason = f"none of its variants ({every}) is for this cell"
         self._why_not[name].append(f"{name} {version}: {reason}")
         return None
-
-    def _members(self, name: str, wheel: TakenVariant) -> Mapping[str, str]:
-        """Return the texts of the wheel's dist-info: by ranges where its server gives some."""
-        transport, member_names = self._transport, ("METADATA", "variant.json")
-        members = read_small_members(wheel.link.url, transport, member_names)
-        if members is None and local_path(wheel.link.url) is None:
-            link = dataclasses.replace(wheel.link, filename=wheel.plain)
-            path, _ = self._wheelhouse.bring(link, transport, f"{self._inputs.cell_id}: {name}")
-            members = read_small_members(str(path), transport, member_names)
-        if members is None:
-            raise WheelError(f"{wheel.link.filename}: not a readable wheel")
-        return members
 
 
 def _build(wheel: tuple[str, str, Link]) -> BuildTag:
