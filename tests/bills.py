@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from builders import A_RESOLVED_BASE, a_cell, a_lock, a_wheel
+from builders import A_RESOLVED_BASE, a_built_image, a_cell, a_lock, a_wheel
 
-from warpfront.images.built import ResolvedBase
-from warpfront.matrix.cell import BaseSource
+from warpfront.images import built as image
+from warpfront.images import labels as image_labels
+from warpfront.images.built import REVISION, ResolvedBase
+from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.release.sbom.parts import Bill, bill_of
+from warpfront.release.statements.predicates import BuildRecord, making_of
 from warpfront_checks.image_contents import Contents, EmbeddedComponent, FoundDistribution, Package
 
 CREATED = "2026-11-22T02:24:34+00:00"
@@ -61,11 +64,26 @@ def a_bill(*found: FoundDistribution, contents: Contents = A_CONTENTS, **changes
     named = {one.name: one for one in (*contents.distributions, *found)}
     contents = dataclasses.replace(contents, distributions=tuple(named.values()))
     wheels = [a_wheel("torch"), a_wheel("numpy", "2.4.6"), a_wheel("uv", "0.13.9")]
-    facts: dict[str, Any] = {"roots": ("torch==2.13.0+cpu", "uv"), "created": CREATED}
-    facts |= {"source": "https://example.test/demo", "base": A_RESOLVED_BASE, "cell": a_cell()}
-    facts |= {"lock": a_lock(None, *wheels), "contents": contents, **changes}
-    cell, lock, base = facts.pop("cell"), facts.pop("lock"), facts.pop("base")
-    return bill_of(cell, lock, facts.pop("contents"), base, **facts)
+    facts: dict[str, Any] = {"created": CREATED, "base": A_RESOLVED_BASE, "cell": a_cell()}
+    facts |= {"source": "https://example.test/demo", "lock": a_lock(None, *wheels), **changes}
+    labels = {image.CREATED: facts["created"], image_labels.SOURCE: facts["source"]}
+    cell = dataclasses.replace(facts["cell"], requirements=("uv",))
+    return bill_of((cell,), facts["lock"], contents, facts["base"], labels)
+
+
+def a_making(
+    bill: Bill | None = None,
+    cell: Cell | None = None,
+    *,
+    builder: str = "https://ci.example/run/1",
+    content_hash: str = "ef" * 32,
+    revision: str = "01" * 20,
+    invocation: str = "",
+) -> BuildRecord:
+    facts = {"builder": builder, "content_hash": content_hash, "invocation": invocation}
+    labels = {REVISION: revision, image_labels.UV: "0.13.9"}
+    built = a_built_image(cell, **facts)
+    return making_of(cell or a_cell(), a_lock(), bill or a_bill(), built, labels)
 
 
 def spdx_faults(document: dict[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ from warpfront.release.evidence import local_evidence
 from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication
 from warpfront.release.publish_context import PublishContext, Published, publish_cells
 from warpfront.release.registry.contract import digest_of_bytes
-from warpfront.release.signing import Cosign, Signer
+from warpfront.release.signing import Signer
 from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store
 from warpfront.verify.results import CheckResult
@@ -92,8 +92,7 @@ def envelope_of(reference: str, kind: str, predicate: object) -> str:
 
 
 def a_signer(cosign: FakeCosign) -> Signer:
-    made = Cosign(key="a.key", public_key="a.pub", environment={})
-    return Signer(run=cosign, cosign=made)
+    return Signer(run=cosign, key="a.key", public_key="a.pub", environment={})
 
 
 def a_release_channel(*cells: Cell, **changes: object) -> Channel:

@@ -38,8 +38,7 @@ from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import cache_folder, run
 from warpfront.wheels.resolve.candidates import requirers_without_wheels
-from warpfront.wheels.resolve.resolution import Contradiction
-from warpfront.wheels.resolve.resolver import UvResolver
+from warpfront.wheels.resolve.resolver import Contradiction, UvResolver
 from warpfront.wheels.site import read_site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.uv_program import uv_binary, uv_version

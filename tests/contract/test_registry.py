@@ -34,7 +34,7 @@ from warpfront.release.registry.contract import (
 )
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.deleting import deleter_for
-from warpfront.release.registry.http import Exchange, Pace, Patience, read_trust
+from warpfront.release.registry.http import Exchange, Pace, Patience
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system import process
@@ -238,10 +238,10 @@ def test_one_that_docker_vouches_for_is(debians: RealRegistry, tmp_path: Path) -
     place.mkdir()
     shutil.copy(debians.ca, place / "ca.crt")
     environment = {"DOCKER_CONFIG": str(debians.docker_config)}
-    trust = read_trust(debians.host, environment, tmp_path)
-    assert trust.beside == (place / "ca.crt",)
     credentials = read_credentials(environment, process.run)
-    exchange = Exchange(debians.host, credentials, trust, QUICK, Pace())
+    exchange = Exchange(
+        debians.host, environment, credentials, QUICK, Pace(), certificates=tmp_path
+    )
     assert HttpRegistry(exchange, PieceSizes()).tags("no/where") == ()
 
 

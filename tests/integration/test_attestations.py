@@ -31,7 +31,7 @@ from warpfront.release.registry.contract import (
     Predicate,
     digest_of_bytes,
 )
-from warpfront.release.signing import Cosign, Signer, verify_attestation_command
+from warpfront.release.signing import Signer
 from warpfront.release.statements.statement import (
     MEDIA_TYPE,
     predicate_of,
@@ -133,13 +133,13 @@ def attested(
     here = {**registry.environment, "COSIGN_PASSWORD": "x"}
     pair = (program(version), "generate-key-pair", "--output-key-prefix", str(folder / "my"))
     subprocess.run(pair, env=here, check=True, capture_output=True)
-    made = Cosign(
+    signer = Signer(
+        run=run,
         key=str(folder / "my.key"),
         public_key=str(folder / "my.pub"),
         environment=here,
         program=program(version),
     )
-    signer = Signer(run=run, cosign=made)
     line = connect(registry.host, dict(registry.environment), run)
     config = json.dumps({"architecture": "amd64", "os": "linux", "x": version}).encode()
     manifest = json.dumps(
@@ -288,13 +288,13 @@ def test_a_registry_that_fails_while_cosign_attests_leaves_an_error_and_a_rerun_
     here = {"COSIGN_PASSWORD": "x", "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     pair = (program(version), "generate-key-pair", "--output-key-prefix", str(tmp_path / "my"))
     subprocess.run(pair, env=here, check=True, capture_output=True)
-    made = Cosign(
+    signer = Signer(
+        run=run,
         key=str(tmp_path / "my.key"),
         public_key=str(tmp_path / "my.pub"),
         environment=here,
         program=program(version),
     )
-    signer = Signer(run=run, cosign=made)
     digest = f"sha256:{'5' * 64}"
     stated = [
         found
@@ -311,7 +311,8 @@ def test_a_registry_that_fails_while_cosign_attests_leaves_an_error_and_a_rerun_
         stub.heal()
         for one in stated:
             signer.attest(reference, one)
-            printed = verify_attestation_command(made, reference, one.type)
+            verb = ("verify-attestation", "--type", one.type)
+            printed = signer.verify_command(reference, {}, *verb)
             assert len(run(printed).stdout.splitlines()) == 1, "kept once"
 
 

@@ -42,7 +42,7 @@ from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
 from warpfront.release.origin import KeylessIdentity
 from warpfront.release.registry import client as registry_client
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, BytesBlob
-from warpfront.release.signing import KEYLESS, Signer, find_cosign
+from warpfront.release.signing import KEYLESS, find_signer
 from warpfront.release.statements.predicates import BuildRecord
 from warpfront.system.process import environment, run
 from warpfront.system.references import read_reference
@@ -473,10 +473,10 @@ def test_a_job_with_an_identity_gets_as_far_as_fulcio(tmp_path: Path) -> None:
             "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "canary",
         }
         identity = KeylessIdentity(pattern="^x$", issuer="https://git.test")
-        cosign = find_cosign(run, KEYLESS, known, tmp_path, identity=identity)
-        cosign = dataclasses.replace(cosign, program=str(strangers_program("cosign")))
+        signer = find_signer(run, KEYLESS, known, tmp_path, identity=identity)
+        signer = dataclasses.replace(signer, program=str(strangers_program("cosign")))
         with pytest.raises(SignatureError, match=r"could not be signed(?s:.*)Fulcio") as caught:
-            Signer(run=run, cosign=cosign).sign(f"127.0.0.1:1/a@{GONE}", {"a": "b"})
+            signer.sign(f"127.0.0.1:1/a@{GONE}", {"a": "b"})
     assert asked == [("/token?run=1&audience=sigstore", "bearer canary")]
     assert "canary" not in str(caught.value)
 

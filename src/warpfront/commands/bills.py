@@ -20,7 +20,7 @@ from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import MATRIX_FILE, Workspace
 from warpfront.release.papers import DocumentInputs, bill_for, bill_papers
-from warpfront.release.sbom.cyclonedx import cyclonedx_text
+from warpfront.release.sbom.documents import cyclonedx_text
 from warpfront.release.sbom.parts import Bill, licence_markdown, licence_rows
 from warpfront.release.statements.statement import StatementError
 from warpfront.release.vulnerabilities import (

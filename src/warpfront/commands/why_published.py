@@ -88,7 +88,7 @@ def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifferenc
 
 
 def _signer(trust: str, variables: Mapping[str, str]) -> Signer | None:
-    return Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
+    return trusting(run, trust, variables) if trust else None
 
 
 def _part(registry: Registry, image: Reference) -> str:

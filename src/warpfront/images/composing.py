@@ -70,13 +70,8 @@ class Composer:
         cell, sets = item.cell, layer_sets(item.rendered.wheels)
         self.layers.refuse_clash(item.rendered.wheels)
         self.building.watch.step(cell.id, "makes layers of its wheels")
-        layers = self.layers.layers(
-            sets,
-            python=cell.python,
-            slim=cell.slim,
-            on_progress=self.building.watch.advance,
-            say=self.building.watch.say,
-        )
+        watch = self.building.watch
+        layers = self.layers.layers(sets, watch, python=cell.python, slim=cell.slim)
         base = self._environment(item, before)
         sizes = [sum(self.layers.sources(wheels, slim=cell.slim).values()) for wheels in sets]
         compiled = self._byte_code(item, base, layers, bytecode_sets(sets, sizes))

@@ -87,11 +87,12 @@ def image_labels(
 
 def label_disagreements(cell: Cell, labels: Mapping[str, str], facts: Facts) -> tuple[str, ...]:
     """Return claims of a built image's labels, its tag or the matrix that the image contradicts."""
-    return (*_label_differences(cell, labels, facts), *_name_differences(cell, labels, facts))
+    return tuple(_disagreements(cell, labels, facts))
 
 
-def _label_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
-    from_base = VENDORS[cell.vendor].torch_from == "base"
+def _disagreements(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
+    vendor = VENDORS[cell.vendor]
+    from_base = vendor.torch_from == "base"
     truths = {"torch": facts.get("torch"), "python": facts.get("python")}
     if not from_base:  # a vendor's fork of torch does not know the toolkit of its base
         truths["toolkit"] = facts.get("toolkit")
@@ -106,25 +107,19 @@ def _label_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> I
         is_fork = name == "torch" and from_base
         if label != truth and not (is_fork and _release(str(label)) == _release(str(truth))):
             yield f"label {_OURS}.{name} says {label!r}, the image holds {truth!r}"
-
-
-def _name_differences(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
-    """Compare the tag, without parsing it, with torch's version, toolkit and Python; and the
-    label's targets with the matrix's and torch's arch list.
-    """
-    vendor = VENDORS[cell.vendor]
+    # The tag, without parsing it, with torch's version, toolkit and Python.
     version = labels.get(f"{_OCI}.version")
     if version != cell.tag:
         yield f"label {_OCI}.version says {version!r}, its tag is {cell.tag!r}"
     torch, toolkit = str(facts.get("torch", "")), str(facts.get("toolkit", ""))
-    words = {"torch": torch.partition("+")[0], "python": f"py{facts.get('python', '')}"}
-    if vendor.torch_from == "base":
-        words["torch"] = _release(torch)
-    else:
+    release = _release(torch) if from_base else torch.partition("+")[0]
+    words = {"torch": release, "python": f"py{facts.get('python', '')}"}
+    if not from_base:
         words["toolkit"] = toolkit or cell.vendor
     for name, word in words.items():
         if word not in cell.tag.split("-"):
             yield f"tag {cell.tag} does not name the {name} of the image, {word}"
+    # The label's targets with the matrix's and torch's arch list.
     archs = facts.get("archs")
     listed = set(map(str, archs)) if isinstance(archs, list) else set()
     promised = (labels.get(f"{_OURS}.targets") or "").split(",")

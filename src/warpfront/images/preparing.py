@@ -13,8 +13,15 @@ from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import find_base, resolve_base
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.plan import ContentRecord, content_hash, content_record
-from warpfront.images.protection import guard_files, guard_policy, relaxed_files
-from warpfront.images.render import ContextParts, Material, context_parts, rendered_image
+from warpfront.images.render import (
+    ContextParts,
+    Material,
+    context_parts,
+    guard_files,
+    guard_policy,
+    relaxed_files,
+    rendered_image,
+)
 from warpfront.images.template_process import Rendered, RenderRequest, render_templates
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import Cell

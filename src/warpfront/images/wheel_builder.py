@@ -28,8 +28,7 @@ from warpfront.system.digests import digest_of
 from warpfront.system.progress import Line
 from warpfront.system.store import read_text, write_json
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel, WheelLock
-from warpfront.wheels.resolve.resolution import Sdist
-from warpfront.wheels.resolve.resolver import wheel_of
+from warpfront.wheels.resolve.resolver import Sdist, wheel_of
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import archive_commit, archive_folder, unpack
 from warpfront.wheels.store.patching import Patching, patched_wheel

@@ -21,7 +21,7 @@ from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.preparing import unrunnable
-from warpfront.images.protection import claimed_policy
+from warpfront.images.render import claimed_policy
 from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.devices import DeviceAccess, HostDevices

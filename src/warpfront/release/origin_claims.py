@@ -12,6 +12,7 @@ import base64
 import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import requests
@@ -95,11 +96,20 @@ def _of_gitlab(environment: Mapping[str, str]) -> Iterator[Origin]:
 def _by_token(
     forge: ForgeName, read: Callable[[], str], server: str, names: Iterable[str]
 ) -> Origin:
-    """Return a token's job. `names` are its claims: event, project, ref and workflow file."""
+    """Return a token's job, unverified: the forge gave it to this job. `names` are its claims:
+    event, project, ref and workflow file.
+    """
+    failed = partial(Origin, forge=forge, witness="token")
     try:
-        claims = _claims(read())
+        token = read()
+        payload = token.split(".")[1] if token.count(".") == _DOTS_OF_A_TOKEN else ""
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     except InputError as error:
-        return Origin(forge=forge, witness="token", fault=error.message)
+        return failed(fault=error.message)
+    except (ValueError, RecursionError):
+        return failed(fault="the OIDC token is not a JSON Web Token")
+    if not isinstance(claims, dict):
+        return failed(fault="the OIDC token has no claims")
     event, project, ref, workflow = (_text(claims, name) for name in names)
     return Origin(
         forge=forge,
@@ -110,18 +120,6 @@ def _by_token(
         protected=_text(claims, "ref_protected") == "true",
         workflow=workflow,
     )
-
-
-def _claims(token: str) -> Mapping[str, Any]:
-    """Return a token's claims, unverified: the forge gave it to this job. Raises `InputError`."""
-    payload = token.split(".")[1] if token.count(".") == _DOTS_OF_A_TOKEN else ""
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except (ValueError, RecursionError):
-        raise InputError("the OIDC token is not a JSON Web Token") from None
-    if not isinstance(claims, dict):
-        raise InputError("the OIDC token has no claims")
-    return claims
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:

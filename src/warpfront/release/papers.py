@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import BlockedError, NotPublishableError
-from warpfront.images.built import CREATED, REVISION, BuiltImage
-from warpfront.images.labels import LOCK, SOURCE, UV
+from warpfront.images.built import BuiltImage
+from warpfront.images.labels import LOCK
 from warpfront.matrix.cell import Cell
 from warpfront.release.admission import Evidence
 from warpfront.release.evidence import DOCUMENT
 from warpfront.release.ledger import Publication
 from warpfront.release.registry.contract import Artifact
-from warpfront.release.sbom.cyclonedx import cyclonedx_text
+from warpfront.release.sbom.documents import cyclonedx_text, spdx_text
 from warpfront.release.sbom.parts import Bill, bill_of, licence_document
-from warpfront.release.sbom.spdx import spdx_text
 from warpfront.release.statements.predicates import (
     Proof,
     making_of,
@@ -28,7 +27,6 @@ from warpfront.release.statements.statement import MEDIA_TYPE, is_attested_kind,
 from warpfront.system.store import Store
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.resolve.demands import roots_of
 from warpfront_checks.image_contents import ContentsError, contents_from
 
 
@@ -94,15 +92,7 @@ def bill_for(inputs: DocumentInputs) -> Bill:
         except ContentsError as error:
             reasons.append(f"on {verification.target}: {error}")
             continue
-        return bill_of(
-            inputs.cell,
-            inputs.lock,
-            contents,
-            inputs.built.base,
-            roots=roots_of(inputs.chain, inputs.lock.wheels),
-            created=inputs.labels[CREATED],
-            source=inputs.labels.get(SOURCE, ""),
-        )
+        return bill_of(inputs.chain, inputs.lock, contents, inputs.built.base, inputs.labels)
     raise BlockedError(
         f"{inputs.cell.id}: nobody says what lies in its image"
         + "".join(f"; {reason}" for reason in reasons),
@@ -123,22 +113,12 @@ def bill_papers(bill: Bill) -> tuple[Artifact, ...]:
 def statement_papers(
     inputs: DocumentInputs, bill: Bill, publication: Publication
 ) -> tuple[Artifact, ...]:
-    """Return the digest's statements; the builder is the build's identity, else the project."""
+    """Return the digest's statements."""
     name, digest = publication.repository, publication.digest
-    content_hash = inputs.built.content_hash
-    making = making_of(
-        inputs.cell,
-        inputs.lock,
-        bill,
-        builder=inputs.built.builder or inputs.labels.get(SOURCE, ""),
-        content_hash=content_hash,
-        revision=inputs.labels.get(REVISION, ""),
-        uv=inputs.labels.get(UV, ""),
-        invocation=inputs.built.invocation,
-    )
+    making = making_of(inputs.cell, inputs.lock, bill, inputs.built, inputs.labels)
     proof = Proof(
         cell_id=inputs.cell.id,
-        content_hash=content_hash,
+        content_hash=inputs.built.content_hash,
         targets=tuple(map(on_target, inputs.verifications)),
         relaxed=tuple(sorted(relaxation.package for relaxation in inputs.lock.relaxed)),
         noted=publication.noted,

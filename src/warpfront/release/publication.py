@@ -230,8 +230,7 @@ def yank_image(
         raise TagConflictError(f"{repository} has no {digest}", hint="warpfront release list")
     back, staying = {}, {}
     for alias in aliases_before(registry, path, digest):
-        standing = registry.head(path, alias)
-        if standing is None or standing.digest != digest:
+        if digest_on(registry, path, alias) != digest:
             continue
         before = target_before(registry, path, alias, digest)
         if before:

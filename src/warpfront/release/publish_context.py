@@ -23,7 +23,13 @@ from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.project_values import Channel
 from warpfront.matrix.selection import with_parents
-from warpfront.release.admission import Admission, Evidence, admission
+from warpfront.release.admission import (
+    Admission,
+    Evidence,
+    admission,
+    keyless_identity,
+    publishing_refusals,
+)
 from warpfront.release.evidence import Publishable, verification_payload
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
@@ -35,14 +41,12 @@ from warpfront.release.ledger import (
 )
 from warpfront.release.origin import Origin
 from warpfront.release.publication import RegistryImage, attached_as, held_image, is_yanked, taken
-from warpfront.release.publishers import keyless_identity, publishing_refusals
 from warpfront.release.publishing import Bring, ImagePublisher, IndexWriter
 from warpfront.release.registry.contract import Artifact, Registry
-from warpfront.release.signing import KEYLESS, Signer, find_cosign, trusting
+from warpfront.release.signing import KEYLESS, Signer, find_signer, trusting
 from warpfront.release.tag_contents_of import leave_page
 from warpfront.release.tags import (
     Names,
-    SharedTemplates,
     clashes,
     clashes_of_matrix,
     clashes_with,
@@ -89,6 +93,11 @@ class PublishContext:
     action: str = "publish"
     trusted: Signer | None = None
 
+    @property
+    def verifier(self) -> Signer | None:
+        """Return whose signatures count."""
+        return self.trusted or self.signer
+
 
 @dataclass(kw_only=True)
 class LedgerWriter:
@@ -131,20 +140,7 @@ def publish_cells(
 ) -> Mapping[str, Published]:
     """Publish the cells. `every` are the matrix's: one that is not selected has names, too."""
     cells, every = tuple(cells), tuple(every)
-    claimed = clashes_of_matrix(every, channel, project=context.project)
-    shared = shared_in_matrix(every, channel, project=context.project)
-    planned = {
-        cell.id: _plan(
-            cell,
-            channel,
-            claimed.get(cell.id, ()),
-            context,
-            find,
-            every=every,
-            shared=shared.get(cell.id, {}),
-        )
-        for cell in cells
-    }
+    planned = _planned(cells, every, channel, context, find)
     conflicts = clashes(plan.names for plan in planned.values() if isinstance(plan, _Planned))
     results: dict[str, Published] = {}
     ledger = Ledger(
@@ -166,6 +162,43 @@ def publish_cells(
             if not isinstance(result, Publication):
                 writer.refuse(cell_id, result.reason)
     return results if dry_run else results | _indexed(results, every, context, writer)
+
+
+def _planned(
+    cells: tuple[Cell, ...],
+    every: tuple[Cell, ...],
+    channel: Channel,
+    context: PublishContext,
+    find: Find,
+) -> dict[str, _Planned | Blocked | Failed]:
+    """Return what is to be published of each cell, or why it is not."""
+    project, planned = context.project, dict[str, _Planned | Blocked | Failed]()
+    claimed = clashes_of_matrix(every, channel, project=project)
+    shared = shared_in_matrix(every, channel, project=project)
+    for cell in cells:
+        if mine := claimed.get(cell.id):
+            planned[cell.id] = _conflict(cell.id, mine)
+            continue
+        plan = attempt(cell.id, "publish", find, cell)
+        if not isinstance(plan, Publishable):
+            planned[cell.id] = plan
+            continue
+        evidence = plan.evidence
+        verdict = with_signature(
+            admission(evidence, channel, now=context.now), channel, signer=context.signer
+        )
+        words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
+        names = names_of(cell, channel, words, project=project, shared=shared.get(cell.id))
+        if against := (*verdict.against, *(names.wrong if verdict.admitted else ())):
+            error = NotPublishableError("; ".join(against), hint=_HINT)
+            planned[cell.id] = failed_by(error, cell.id, "publish")
+            continue
+        parents = with_parents((cell,), every)[:-1]
+        mount_from = tuple(path_of(channel, project, parent) for parent in parents)
+        planned[cell.id] = _Planned(
+            publishable=plan, verdict=verdict, names=names, mount_from=mount_from
+        )
+    return planned
 
 
 def _indexed(
@@ -206,35 +239,6 @@ def _tried(cell_id: str, act: Callable[..., Publication], *words: object) -> Pub
         return attempt(cell_id, "publish", act, *words)
     except (EngineError, InputError) as error:
         return failed_by(error, cell_id, "publish")
-
-
-def _plan(
-    cell: Cell,
-    channel: Channel,
-    claimed: tuple[str, ...],
-    context: PublishContext,
-    find: Find,
-    *,
-    every: tuple[Cell, ...],
-    shared: SharedTemplates,
-) -> _Planned | Blocked | Failed:
-    if claimed:
-        return _conflict(cell.id, claimed)
-    plan = attempt(cell.id, "publish", find, cell)
-    if not isinstance(plan, Publishable):
-        return plan
-    evidence = plan.evidence
-    verdict = with_signature(
-        admission(evidence, channel, now=context.now), channel, signer=context.signer
-    )
-    words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
-    names = names_of(cell, channel, words, project=context.project, shared=shared)
-    if against := (*verdict.against, *(names.wrong if verdict.admitted else ())):
-        error = NotPublishableError("; ".join(against), hint=_HINT)
-        return failed_by(error, cell.id, "publish")
-    parents = with_parents((cell,), every)[:-1]
-    mount_from = tuple(path_of(channel, context.project, parent) for parent in parents)
-    return _Planned(publishable=plan, verdict=verdict, names=names, mount_from=mount_from)
 
 
 def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | None) -> Admission:
@@ -295,7 +299,7 @@ def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publ
     )
     publication = dataclasses.replace(publication, tags=tuple(tags), indexes=indexes)
     evidence = plan.publishable.evidence
-    against = not_to_be_named(context.registry, path, publication.tags, digest, evidence.labels)
+    against = not_to_be_named(context.registry, publication, digest, evidence.labels)
     # An image that is not there yet has its signatures in a registry that cosign may not reach.
     in_registry = evidence.attached and context.registry.head(path, digest)
     reference = f"{publication.repository}@{digest}"
@@ -327,13 +331,7 @@ def _published(
     if isinstance(result, Publication):
         result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 2))
         writer.record(result)
-        leave_page(
-            result,
-            context.registry,
-            context.store,
-            context.watch,
-            context.trusted or context.signer,
-        )
+        leave_page(result, context.registry, context.store, context.watch, context.verifier)
     return result
 
 
@@ -353,23 +351,14 @@ def _proven(
         identities=registry_image.identities,
     )
     verdict = admission(evidence, channel, now=context.now)
-    against = (
-        *verdict.against,
-        *not_to_be_named(
-            context.registry,
-            publication.path,
-            publication.tags,
-            registry_image.digest,
-            registry_image.labels,
-        ),
-    )
-    reference = f"{publication.repository}@{registry_image.digest}"
-    _refuse(against, [*_unsigned(evidence, reference, context)])
+    digest, labels = registry_image.digest, registry_image.labels
+    wrong = not_to_be_named(context.registry, publication, digest, labels)
+    reference = f"{publication.repository}@{digest}"
+    _refuse((*verdict.against, *wrong), [*_unsigned(evidence, reference, context)])
     proof = verification_payload(
         evidence, with_signature(verdict, channel, signer=context.signer), registry_image
     )
-    trusted = context.trusted or context.signer
-    documents = [proof]
+    documents, trusted = [proof], context.verifier
     for document in context.documents(publication, evidence):
         # Anyone with push rights can attach one, and our attestation would make it true.
         digest = attached_as(registry_image.manifest.descriptor, document).digest
@@ -391,24 +380,21 @@ def _unsigned(evidence: Evidence, reference: str, context: PublishContext) -> It
     proves nothing, since anybody who may push can make one. Without any key, the channel has
     allowed that (`with_signature`).
     """
-    trusted = context.trusted or context.signer
+    trusted = context.verifier
     for digest in evidence.attached:
         if trusted and not trusted.is_signed(reference, {"dev.warpfront.verification": digest}):
             yield f"the attached verification {digest} is in no signature of a trusted key"
 
 
 def not_to_be_named(
-    registry: Registry,
-    path: str,
-    tags: Iterable[TagMove],
-    digest: str,
-    labels: Mapping[str, str],
+    registry: Registry, publication: Publication, digest: str, labels: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return why a digest may not get its names, however well it is proven: it was yanked, or
     an alias is on a newer image, which only a rollback may move it from.
     """
+    path = publication.path
     wrong = ["it was yanked"] if is_yanked(registry, path, digest) else []
-    for tag in tags:
+    for tag in publication.tags:
         standing = registry.head(path, tag.tag) if tag.moves else None
         if standing is None or standing.digest == digest:
             continue
@@ -456,7 +442,7 @@ def open_publish_context(
             hint="COSIGN_KEY or --key names one (`cosign generate-key-pair`), `--key keyless` has "
             "CI vouch for it; `allow: [unsigned]` in the channel does without",
         )
-    trusted = Signer(run=run, cosign=trusting(run, trust, variables)) if trust else None
+    trusted = trusting(run, trust, variables) if trust else None
     host = host_of(channel, project.repository)
     with client.connect(host, variables, run) as registry:
         yield PublishContext(
@@ -494,7 +480,7 @@ def _signer(
                 hint="sign with a key: COSIGN_KEY (https://docs.gitlab.com/ci/yaml/signing_examples/)",
             )
     folder = store.folder / LEDGER_FOLDER
-    return Signer(run=run, cosign=find_cosign(run, key, variables, folder, identity=identity))
+    return find_signer(run, key, variables, folder, identity=identity)
 
 
 def host_of(channel: Channel, project: str) -> str:

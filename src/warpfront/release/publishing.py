@@ -17,6 +17,7 @@ import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from warpfront.errors import InputError, RegistryError, TagConflictError
 from warpfront.images.engine import Engine
@@ -274,14 +275,9 @@ class ImagePublisher:
     ) -> Publication:
         """Put one tag on the digest, unless it was there when all were looked at."""
         if tagging.before != publication.digest:  # all are looked at again in the end
-            move_tag(
-                self.registry,
-                publication.path,
-                tagging.tag,
-                registry_image.manifest,
-                before=tagging.before,
-                conflict=lambda standing: moved(publication, tagging.tag, standing),
-            )
+            path, manifest = publication.path, registry_image.manifest
+            conflict, before = partial(moved, publication, tagging.tag), tagging.before
+            move_tag(self.registry, path, tagging.tag, manifest, before=before, conflict=conflict)
         finished = dataclasses.replace(tagging, done=True)
         tags = tuple(finished if tag.tag == tagging.tag else tag for tag in publication.tags)
         publication = dataclasses.replace(publication, tags=tags)
@@ -369,14 +365,8 @@ class IndexWriter:
                 moves = moves_document(publication, {name.tag: before})
                 self.registry.attach_all(path, index.descriptor, [moves])
             # It was looked at before the signature, which takes its time.
-            move_tag(
-                self.registry,
-                path,
-                name.tag,
-                index,
-                before=before,
-                conflict=lambda standing: moved(publication, name.tag, standing),
-            )
+            conflict = partial(moved, publication, name.tag)
+            move_tag(self.registry, path, name.tag, index, before=before, conflict=conflict)
         return dataclasses.replace(name, waits=(), before=before, digest=digest)
 
     def _against(

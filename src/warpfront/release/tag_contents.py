@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from warpfront.release.sbom.cyclonedx import FOLDER, OURS
+from warpfront.release.sbom.documents import FOLDER, OURS
 from warpfront.release.statements.statement import StatementError, read_json
 from warpfront.system.markdown import flat, markdown_table, markdown_text
 from warpfront.system.sizes import readable_size

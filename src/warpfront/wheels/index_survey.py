@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from html import unescape
 from typing import Final
 
@@ -148,54 +147,50 @@ def _releases(
     newest = max(
         (minor for some in by_version.values() for file in some for minor in file.minors), default=0
     )
-    read = partial(_release, name, newest=newest, transport=transport)
+
+    def release(version: Version) -> IndexedRelease:
+        """Return a release, with the METADATA of the earlier one where that has the same form."""
+        files, indexed_release = by_version[version], earlier.get(str(version))
+        plain = _without_metadata(files, newest)
+        if (
+            indexed_release is not None
+            and _form(indexed_release) == _form(plain)
+            and indexed_release.requires
+        ):
+            return replace(
+                plain, requires=indexed_release.requires, devices=indexed_release.devices
+            )
+        requires: dict[str, tuple[str, ...]] = {}
+        devices: set[str] = set()
+        for machine in plain.machines or ("any",):
+            wheels = [f for f in files if f.tags and (machine in f.machines or machine == "any")]
+            # The newest Python's represents the release.
+            file = max(
+                wheels, key=lambda f: (max(f.minors, default=0), f.link.filename), default=None
+            )
+            metadata = _metadata(name, version, file, transport) if file else None
+            if metadata is not None:
+                pythons = plain.python or (f"3.{newest}",)
+                environments = [
+                    {**marker_environment(python, machine), "extra": ""} for python in pythons
+                ]
+                demands = set()
+                for demand in filter(None, map(readable_requirement, metadata.requires)):
+                    marker = demand.marker
+                    applies = marker is None or any(
+                        marker_holds(marker, each) for each in environments
+                    )
+                    if applies and _RELEVANT.fullmatch(canonicalize_name(demand.name)):
+                        demand.marker = None
+                        demands.add(str(demand))
+                requires[machine] = tuple(sorted(demands))
+                extras = (extra for extra in metadata.extras if extra.startswith(f"{_DEVICE}gfx"))
+                devices.update(extra.removeprefix(_DEVICE) for extra in extras)
+        return replace(plain, requires=requires, devices=tuple(sorted(devices)))
+
     versions = sorted(by_version)
-    before = [earlier.get(str(version)) for version in versions]
     with ThreadPoolExecutor(8) as pool:
-        releases = pool.map(read, versions, map(by_version.__getitem__, versions), before)
-        return dict(zip(map(str, versions), releases, strict=True))
-
-
-def _release(
-    name: str,
-    version: Version,
-    files: list[_File],
-    indexed_release: IndexedRelease | None,
-    *,
-    newest: int,
-    transport: Transport,
-) -> IndexedRelease:
-    """Return a release, with the METADATA of `indexed_release` where that has the same form."""
-    plain = _without_metadata(files, newest)
-    if (
-        indexed_release is not None
-        and _form(indexed_release) == _form(plain)
-        and indexed_release.requires
-    ):
-        return replace(plain, requires=indexed_release.requires, devices=indexed_release.devices)
-    requires: dict[str, tuple[str, ...]] = {}
-    devices: set[str] = set()
-    for machine in plain.machines or ("any",):
-        wheels = [f for f in files if f.tags and (machine in f.machines or machine == "any")]
-        # The newest Python's represents the release.
-        file = max(wheels, key=lambda f: (max(f.minors, default=0), f.link.filename), default=None)
-        metadata = _metadata(name, version, file, transport) if file else None
-        if metadata is not None:
-            pythons = plain.python or (f"3.{newest}",)
-            environments = [
-                {**marker_environment(python, machine), "extra": ""} for python in pythons
-            ]
-            demands = set()
-            for demand in filter(None, map(readable_requirement, metadata.requires)):
-                marker = demand.marker
-                applies = marker is None or any(marker_holds(marker, each) for each in environments)
-                if applies and _RELEVANT.fullmatch(canonicalize_name(demand.name)):
-                    demand.marker = None
-                    demands.add(str(demand))
-            requires[machine] = tuple(sorted(demands))
-            extras = (extra for extra in metadata.extras if extra.startswith(f"{_DEVICE}gfx"))
-            devices.update(extra.removeprefix(_DEVICE) for extra in extras)
-    return replace(plain, requires=requires, devices=tuple(sorted(devices)))
+        return dict(zip(map(str, versions), pool.map(release, versions), strict=True))
 
 
 def _form(release: IndexedRelease) -> tuple[object, ...]:

@@ -159,43 +159,37 @@ class StackFiles:
         locked ones; `index_url` is the stack's index, "" for none.
         """
         locked = {wheel.name: wheel for wheel in wheels}
+
+        def readings(name: str, version: str) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+            """Yield the version itself, then its release, each with what its wheels demand."""
+            wheel = locked.get(name)
+            if wheel is not None and (path := self.wheelhouse.path(wheel)).is_file():
+                yield version, _read(path)
+            sources = list(self.site.sources)
+            if index_url and not self.offline and not probe(self.site, index_url, name):
+                sources.insert(len(self.site.find_links), (index_url, False))
+            offered: list[tuple[FileName, Link]] = []
+            for source, flat in sources:
+                if self.offline and local_path(source) is None:
+                    continue
+                if (source, name) not in self.pages:
+                    self.pages[source, name] = tuple(files_of(source, name, transport, flat=flat))
+                offered += self.pages[source, name]
+            release = Version(version)
+            for candidate in dict.fromkeys((version, release.public, release.base_version)):
+                for file, link in offered:
+                    if file.tags and str(file.version) == candidate:
+                        yield candidate, self._of_link(link, transport)
+
         files: list[FoundMetadata] = []
         with self.site.transport() as transport:
             for name, version in pins.items():
-                readings = self._readings(name, version, locked.get(name), index_url, transport)
-                for of, requires in readings:
-                    if requires is not None:
-                        package = Distribution(name=name, version=version, requires=requires)
-                        files.append(FoundMetadata(distribution=package, is_exact=of == version))
-                        break
+                known = ((of, needs) for of, needs in readings(name, version) if needs is not None)
+                for of, requires in known:
+                    package = Distribution(name=name, version=version, requires=requires)
+                    files.append(FoundMetadata(distribution=package, is_exact=of == version))
+                    break
         return tuple(files)
-
-    def _readings(
-        self,
-        name: str,
-        version: str,
-        wheel: LockedWheel | None,
-        index_url: str,
-        transport: Transport,
-    ) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-        """Yield the version itself, then its release, each with what its wheels demand."""
-        if wheel is not None and (path := self.wheelhouse.path(wheel)).is_file():
-            yield version, _read(path)
-        sources = list(self.site.sources)
-        if index_url and not self.offline and not probe(self.site, index_url, name):
-            sources.insert(len(self.site.find_links), (index_url, False))
-        offered: list[tuple[FileName, Link]] = []
-        for source, flat in sources:
-            if self.offline and local_path(source) is None:
-                continue
-            if (source, name) not in self.pages:
-                self.pages[source, name] = tuple(files_of(source, name, transport, flat=flat))
-            offered += self.pages[source, name]
-        release = Version(version)
-        for candidate in dict.fromkeys((version, release.public, release.base_version)):
-            for file, link in offered:
-                if file.tags and str(file.version) == candidate:
-                    yield candidate, self._of_link(link, transport)
 
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
         if link.url not in self.requirements:

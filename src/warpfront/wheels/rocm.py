@@ -18,6 +18,7 @@ An image that requires the code of every GPU by itself is refused: its index has
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,7 @@ from rocm_bootstrap.package_metadata import group_package_targets
 from rocm_bootstrap.targets import ALL_TARGETS
 
 from warpfront.errors import LockError
+from warpfront.matrix.cell import WheelIndex
 from warpfront.wheels.core_metadata import metadata_text
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.requirement_lines import marker_holds
@@ -124,15 +126,10 @@ def refuse_every_device(inputs: LockInputs, site: Site) -> None:
     name = canonicalize_name(Requirement(requirements[0]).name)
     prefixes = (_DEVICE,) if name == ROCM else (f"amd-{name}-device-", _DEVICE)
     owners = list(group_package_targets(target.name for target in ALL_TARGETS))
+    names = [f"{prefix}{owner}" for prefix in prefixes for owner in owners]
     with site.transport() as transport, ThreadPoolExecutor(8) as pool:
-        sizes = {
-            prefix: list(
-                pool.map(lambda owner: _size(inputs, f"{prefix}{owner}", transport), owners)  # noqa: B023
-            )
-            for prefix in prefixes
-        }
-    count = sum(size > 0 for size in sizes[prefixes[0]])
-    total = sum(sum(size) for size in sizes.values())
+        sizes = list(pool.map(partial(_size, inputs.index, transport), names))
+    count, total = sum(size > 0 for size in sizes[: len(owners)]), sum(sizes)
     raise LockError(
         f"{inputs.cell_id}: {requirements[0]} asks for the code of every GPU: {count} targets, "
         f"{total:,} bytes of wheels on its index",
@@ -140,10 +137,9 @@ def refuse_every_device(inputs: LockInputs, site: Site) -> None:
     )
 
 
-def _size(inputs: LockInputs, name: str, transport: Transport) -> int:
+def _size(index: WheelIndex, transport: Transport, name: str) -> int:
     """Return the bytes of the newest wheel of a device package, 0 where its index has none."""
-    assert inputs.index is not None
-    files = files_of(inputs.index.url, name, transport, flat=False)
+    files = files_of(index.url, name, transport, flat=False)
     wheels = {file.version: link for file, link in files if file.tags}
     if not wheels:
         return 0

@@ -41,7 +41,19 @@ def read_site(run: Run) -> Site:
         proxies |= {"HTTP_PROXY": configured, "HTTPS_PROXY": configured}
 
     def urls(key: str) -> tuple[str, ...]:
-        return tuple(_without_credentials(url, credentials) for url in values.get(key, "").split())
+        """Return them bare; their users and passwords go into `credentials`."""
+        bare_urls = []
+        for url in values.get(key, "").split():
+            _keep_secrets_of(url)
+            parts = urlsplit(url)
+            bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+            bare_urls.append(url if parts.username is None else bare)
+            if parts.username is not None:
+                # Of the index's pages, and of the files in the same folder.
+                above, _, last = bare.rstrip("/").rpartition("/")
+                scope = above if last in {"simple", "+simple"} else bare.rstrip("/")
+                credentials[scope] = (unquote(parts.username), unquote(parts.password or ""))
+        return tuple(bare_urls)
 
     return Site(
         index_url=(urls("index-url") or (PYPI,))[0],
@@ -64,20 +76,6 @@ def read_pip_configuration(text: str) -> Mapping[str, str]:
         if equals and section in sections:
             sections[section][option] = str(ast.literal_eval(value))
     return {**sections["global"], **sections["install"], **sections[":env:"]}
-
-
-def _without_credentials(url: str, credentials: dict[str, tuple[str, str]]) -> str:
-    """Return `url` bare; its user and password, if any, go into `credentials`."""
-    _keep_secrets_of(url)
-    parts = urlsplit(url)
-    if parts.username is None:
-        return url
-    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    # Of the index's pages, and of the files in the same folder.
-    above, _, last = bare.rstrip("/").rpartition("/")
-    scope = above if last in {"simple", "+simple"} else bare.rstrip("/")
-    credentials[scope] = (unquote(parts.username), unquote(parts.password or ""))
-    return bare
 
 
 def _keep_secrets_of(url: str) -> None:

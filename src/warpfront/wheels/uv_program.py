@@ -46,8 +46,8 @@ def uv_command(
     arguments: tuple[str, ...],
     *,
     site: Site,
-    indexes: tuple[str, ...],
     folder: Path,
+    indexes: tuple[str, ...] | None = None,
     shelf: OverlayIndex | None = None,
     extra: Mapping[str, str] | None = None,
     unread: tuple[str, ...] = (),
@@ -58,12 +58,13 @@ def uv_command(
     of this machine.
 
     uv takes a name from the first source that has it (its `first-index`): the overlay, find-links,
-    the site's `indexes`, in this order. `public_first` reverses it, for names that are known to be
-    public, at versions that a site's own sources need not have. `unread` are distributions whose
-    demands are not read, `answered` those that shims answer for.
+    the site's `indexes` (None for those that answer), in this order. `public_first` reverses it,
+    for names that are known to be public, at versions that a site's own sources need not have.
+    `unread` are distributions whose demands are not read, `answered` those that shims answer for.
     """
     if shelf is not None:
         shelf.write(folder / "shelf", answered)
+    indexes = answering(site) if indexes is None else indexes
     sources = _sources(site, indexes, shelf, folder, public_first=public_first)
     document: dict[str, object] = {"index": sources} if sources else {"no-index": True}
     if unread:
@@ -165,7 +166,7 @@ def hash_requirements(
             *("--no-header", "--no-annotate"),
             *(word for name in without for word in ("--no-emit-package", name)),
         )
-        command = uv_command(arguments, site=site, indexes=answering(site), folder=folder)
+        command = uv_command(arguments, site=site, folder=folder)
         hint = "the requirements of `install:` in matrix.yaml have to resolve on this machine"
         text = run(command).check(hint=hint).stdout
     if "--hash=sha256:" not in text:

@@ -23,8 +23,7 @@ from warpfront.wheels.lock.values import Distribution
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
 from warpfront.wheels.resolve.candidates import why_hidden, why_no_candidate
 from warpfront.wheels.resolve.demands import Stack, unmet_demands
-from warpfront.wheels.resolve.resolution import Contradiction, Terms
-from warpfront.wheels.resolve.resolver import rehearsed
+from warpfront.wheels.resolve.resolver import Contradiction, Terms, rehearsed
 from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind
 from warpfront_port.preflight.findings import Breach

@@ -18,7 +18,7 @@ import requests
 
 from warpfront.errors import EngineError
 from warpfront.images import engine as rooms
-from warpfront.images.engine import connect, embedded, liveness, packages
+from warpfront.images.engine import connect, embedded, packages
 from warpfront.images.engine import docker as room
 from warpfront.images.engine.streams import LONGEST_LINE, LineSplitter
 from warpfront.system import process
@@ -201,15 +201,15 @@ def test_a_list_in_which_an_image_vanished_is_asked_for_again(
         engine.images("cell")
 
 
-def myself() -> liveness.ProcessIdentity:
-    found = liveness.identity(os.getpid())
+def myself() -> embedded.ProcessIdentity:
+    found = embedded.identity(os.getpid())
     assert found is not None
     return found
 
 
 def test_a_living_process_is_not_gone() -> None:
     assert not myself().is_gone()
-    assert liveness.read_identity(myself().as_mapping()) == myself()
+    assert embedded.read_identity(myself().as_mapping()) == myself()
 
 
 def test_a_pid_given_to_another_process_is_gone() -> None:
@@ -231,7 +231,7 @@ def test_another_pid_namespace_is_not_judged() -> None:
 
 
 def test_labels_that_lack_a_part_name_no_process() -> None:
-    assert liveness.read_identity({"pid": "1", "started": "2"}) is None
+    assert embedded.read_identity({"pid": "1", "started": "2"}) is None
 
 
 def test_every_distribution_has_both_sets() -> None:

@@ -11,7 +11,7 @@ from builders import a_lock, a_wheel
 from conftest import Golden
 from rendering import render
 
-from warpfront.images.protection import guard_files, guard_policy
+from warpfront.images.render import guard_files, guard_policy
 from warpfront.matrix.cell import Cell
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock.values import WheelLock

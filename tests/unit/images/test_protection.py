@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from builders import a_lock, a_wheel
 
-from warpfront.images.protection import (
+from warpfront.images.render import (
     GUARD_ENVIRONMENT,
     POLICY,
     guard_files,

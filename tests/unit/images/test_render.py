@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from rendering import render
 
 from warpfront.errors import BlockedError, RenderError
-from warpfront.images.protection import POLICY
-from warpfront.images.render import Templates
+from warpfront.images.render import POLICY, Templates
 from warpfront.matrix.cell import Cell, Compiler
 from warpfront.system.store import read_tree
 from warpfront.system.tree_files import ImageFile, RefusedFile

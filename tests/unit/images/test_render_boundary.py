@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from rendering import render
 
 from warpfront.errors import RenderError
-from warpfront.images.protection import GUARD_ENVIRONMENT
-from warpfront.images.render import BYTE_CODE_FILES, Templates, requirements_text
+from warpfront.images.render import BYTE_CODE_FILES, GUARD_ENVIRONMENT, Templates, requirements_text
 from warpfront.matrix.cell import Compiler
 
 IN_A_WORD = set(string.ascii_letters + string.digits + "._:/@+=,%~-")

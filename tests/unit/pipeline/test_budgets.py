@@ -9,7 +9,7 @@ import pytest
 from builders import a_built_image, a_cell, a_lock
 from standins import stand_in_wheel
 
-from warpfront.images.budgets import breakdown_of, largest, within_budget
+from warpfront.images.baking import breakdown_of, largest, within_budget
 from warpfront.images.built import BuiltImage
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Failed

@@ -47,7 +47,6 @@ from warpfront.release.ledger import Publication, Stage
 from warpfront.release.publication import YANK_TYPE, held_image
 from warpfront.release.publish_context import PublishContext, publish_cells
 from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, Predicate, digest_of_bytes
-from warpfront.release.signing import Signer
 from warpfront.release.tag_contents import TagPage
 from warpfront.release.tag_contents_of import PAGE, read_tag_contents
 from warpfront.report.described import describe
@@ -270,7 +269,7 @@ def test_only_an_image_that_has_arrived_is_documented_and_signed(copied: World) 
             present.append((bool(tags), len(documents)))
         return cosign(command)
 
-    copied.signer = Signer(run=signing, cosign=a_signer(cosign).cosign)
+    copied.signer = dataclasses.replace(a_signer(cosign), run=signing)
     done = copied.published(channel=a_release_channel(allow=()))
     assert present == [(True, 1)]
     assert [one.argv[1] for one in cosign.commands] == ["verify", "sign", "verify"]
@@ -737,7 +736,7 @@ def test_statements_and_sboms_are_attested_before_any_tag_and_the_result_says_so
         seen.append(len(copied.public))
         return cosign(command)
 
-    copied.signer = Signer(run=watched, cosign=a_signer(cosign).cosign)
+    copied.signer = dataclasses.replace(a_signer(cosign), run=watched)
     done = published_with(copied, with_sbom(copied))
     assert (done.signed_by, done.attested) == ("cosign by key", ("spdx",))
     assert cosign.attested == [(done.reference, "https://spdx.dev/Document", {"name": "a"})]
@@ -764,7 +763,7 @@ def test_what_a_run_attested_before_it_died_is_found_by_the_next(world: World) -
             raise KeyboardInterrupt
         return done
 
-    world.signer = Signer(run=dying, cosign=a_signer(cosign).cosign)
+    world.signer = dataclasses.replace(a_signer(cosign), run=dying)
     with pytest.raises(KeyboardInterrupt):
         published_with(world, with_sbom(world))
     assert len(cosign.attested) == 1
@@ -786,7 +785,7 @@ def test_an_attestation_that_does_not_hold_keeps_every_tag_away(copied: World) -
         cosign.attested.clear()
         return done
 
-    copied.signer = Signer(run=losing, cosign=a_signer(cosign).cosign)
+    copied.signer = dataclasses.replace(a_signer(cosign), run=losing)
     found = publish_cells(
         (CPU,),
         (CPU,),

@@ -13,7 +13,7 @@ from standins import stand_in_wheel
 
 from warpfront.images.baking import is_sealed, write_manifest
 from warpfront.images.built import RenderedImage
-from warpfront.images.protection import guard_files, guard_policy, stack_location
+from warpfront.images.render import guard_files, guard_policy, stack_location
 from warpfront.matrix import compat
 from warpfront.system.digests import frozen
 from warpfront.wheels.lock.values import LockedWheel, WheelLock

@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bills import a_bill
-from builders import a_cell, a_lock
+from bills import a_bill, a_making
+from builders import a_lock
 from fakes import FakeEngine
 from releases import CPU, PROJECT, REPOSITORY, Quiet, World, a_world
 from stub_registry import attach_one
@@ -22,7 +22,6 @@ from warpfront.pipeline.verifying import CheckPlan
 from warpfront.release.registry.contract import Artifact
 from warpfront.release.statements.predicates import (
     BuildRecord,
-    making_of,
     provenance_text,
 )
 from warpfront.release.statements.statement import MEDIA_TYPE
@@ -66,9 +65,8 @@ def test_an_image_of_another_lock_is_no_cells_own_though_it_has_its_name(world: 
     assert not is_locked_by(None, image)
 
 
-def a_making(created: str) -> BuildRecord:
-    facts = {"builder": "https://ci.example/1", "content_hash": "ef" * 32, "revision": "01" * 20}
-    return making_of(a_cell(), a_lock(), a_bill(created=created), **facts, uv="0.13.9")
+def made_at(created: str) -> BuildRecord:
+    return a_making(a_bill(created=created), builder="https://ci.example/1")
 
 
 def attach(world: World, named: Reference, payload: bytes) -> None:
@@ -90,9 +88,9 @@ def test_the_last_statement_that_holds_is_what_counts(world: World) -> None:
     named = published(world)
     assert attached_making(world.registry, named) is None
     for created in ("2026-11-20T10:00:00+00:00", "2026-11-21T10:00:00+00:00"):
-        text = provenance_text(a_making(created), name=PROJECT, digest=named.digest)
+        text = provenance_text(made_at(created), name=PROJECT, digest=named.digest)
         attach(world, named, text.encode())
-    of_another = provenance_text(a_making("2026-11-22"), name=PROJECT, digest=f"sha256:{'0' * 64}")
+    of_another = provenance_text(made_at("2026-11-22"), name=PROJECT, digest=f"sha256:{'0' * 64}")
     for damaged in (of_another.encode(), b"\xff", b"[" * 99_999, b"{}"):
         attach(world, named, damaged)
     found = attached_making(world.registry, named)

@@ -19,9 +19,8 @@ from bills import (
 from builders import A_PATCH, A_RESOLVED_BASE, a_cell, a_child, a_lock, a_patched_lock, a_wheel
 
 from warpfront.matrix.cell import OwnIndex, RequirementList, WheelIndex
-from warpfront.release.sbom.cyclonedx import cyclonedx_text
+from warpfront.release.sbom.documents import cyclonedx_text, spdx_text
 from warpfront.release.sbom.parts import Bill
-from warpfront.release.sbom.spdx import spdx_text
 from warpfront.wheels.resolve.demands import asked_for, requirers_of, roots_of
 from warpfront_checks.image_contents import Contents, FoundDistribution, Package
 

@@ -10,8 +10,8 @@ import pytest
 
 from warpfront.ci.github_workflows import FOLDER
 from warpfront.matrix.language import Project
+from warpfront.release.admission import keyless_identity, publishing_refusals
 from warpfront.release.origin import PUBLISH_WORKFLOW, ForgeName, Origin
-from warpfront.release.publishers import keyless_identity, publishing_refusals
 
 PROJECT = Project(
     name="mine",

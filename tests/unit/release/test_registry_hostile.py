@@ -36,7 +36,7 @@ from warpfront.release.registry.contract import (
     index_body,
     read_body,
 )
-from warpfront.release.registry.http import Exchange, Pace, Patience, Trust
+from warpfront.release.registry.http import Exchange, Pace, Patience
 from warpfront.system.process import Command, Completed
 
 CONTENT = b"x" * 5000
@@ -66,7 +66,7 @@ def far_away(tmp_path: Path) -> Exchange:
         raise AssertionError(command)
 
     credentials = Credentials(tmp_path / "config.json", nothing_runs)
-    return Exchange("registry.example", credentials, Trust(), Patience(), Pace())
+    return Exchange("registry.example", {}, credentials, Patience(), Pace())
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -10,14 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bills import BOOTSTRAPPED, CREATED, a_bill
+from bills import BOOTSTRAPPED, CREATED, a_bill, a_making
 from builders import A_RESOLVED_BASE, a_cell, a_check, a_lock, a_verification, a_wheel
 
 from warpfront.matrix.cell import OwnIndex
 from warpfront.release.statements.predicates import (
-    BuildRecord,
     Proof,
-    making_of,
     on_target,
     proof_text,
     provenance_text,
@@ -30,19 +28,7 @@ from warpfront.verify.results import Outcome
 NAME = "ghcr.io/demo/torch"
 DIGEST = "sha256:" + "12" * 32
 OTHER = "sha256:" + "34" * 32
-REVISION = "ab" * 20
-
-
-def a_making(**changes: Any) -> BuildRecord:
-    facts: dict[str, Any] = {
-        "builder": "https://ci.example/run/1",
-        "content_hash": "ef" * 32,
-        "revision": REVISION,
-        "uv": "0.13.9",
-        **changes,
-    }
-    bill = facts.pop("bill", None) or a_bill()
-    return making_of(facts.pop("cell", a_cell()), a_lock(), bill, **facts)
+REVISION = "01" * 20
 
 
 def a_proof(**changes: Any) -> Proof:

@@ -8,7 +8,7 @@ import json
 import pytest
 from bills import A_CONTENTS, a_bill
 
-from warpfront.release.sbom.cyclonedx import cyclonedx_text
+from warpfront.release.sbom.documents import cyclonedx_text
 from warpfront.release.tag_contents import (
     Change,
     TagContents,

@@ -6,23 +6,15 @@ import dataclasses
 from typing import Any
 
 import pytest
-from bills import CREATED, a_bill
-from builders import a_cell, a_check, a_lock, a_verification
+from bills import CREATED, a_making
+from builders import a_check, a_verification
 
 from warpfront.images.labels import CELL, CONTENT_HASH, LOCK, RELAXED
-from warpfront.release.statements.predicates import Proof, making_of, on_target
+from warpfront.release.statements.predicates import Proof, on_target
 from warpfront.release.why import Why, contradictions, why_text
 
 CONTENT = "ef" * 32
-MAKING = making_of(
-    a_cell(),
-    a_lock(),
-    a_bill(),
-    builder="https://ci.example/run/1",
-    content_hash=CONTENT,
-    revision="01" * 20,
-    uv="0.13.9",
-)
+MAKING = a_making(content_hash=CONTENT)
 VERIFICATION = a_verification(a_check(), a_check(session="numerics"))
 PROOF = Proof(
     cell_id=MAKING.cell_id,

@@ -6,12 +6,16 @@ import dataclasses
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from standins import stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
+from warpfront.system.progress import Watch
 from warpfront.wheels.layers import layer_store, streamed
 from warpfront.wheels.layers.layer_store import Layer, LayerStore
 from warpfront.wheels.lock.values import LockedWheel
@@ -39,9 +43,13 @@ def a_wheel(house: Wheelhouse, name: str, content: bytes = b"x") -> LockedWheel:
     )
 
 
+def a_watch(say: Callable[[str], None] = lambda _: None) -> Watch:
+    return cast("Watch", SimpleNamespace(say=say, advance=lambda *_: None))
+
+
 def made(store: LayerStore, *wheels: LockedWheel, python: str = "3.13") -> tuple[Layer, ...]:
     sets = [(wheel,) for wheel in wheels]
-    return store.layers(sets, python=python, on_progress=lambda *_: None, say=lambda _: None)
+    return store.layers(sets, a_watch(), python=python)
 
 
 def nobody_makes(*_: object, **__: object) -> None:
@@ -203,11 +211,7 @@ def test_two_makers_at_once_make_it_once(
 
     def make() -> None:
         sets = [(torch,)]
-        answers.append(
-            store.layers(
-                sets, python="3.13", on_progress=lambda *_: None, say=lambda _: waits.set()
-            )
-        )
+        answers.append(store.layers(sets, a_watch(lambda _: waits.set()), python="3.13"))
 
     makers = [threading.Thread(target=make) for _ in range(2)]
     for maker in makers:
@@ -255,13 +259,7 @@ def test_a_layer_without_some_of_its_files_is_another_layer(
 ) -> None:
     torch = a_wheel(house, "torch", os.urandom(10_000))
     (whole,) = made(store, torch)
-    without = store.layers(
-        [(torch,)],
-        python="3.13",
-        slim=["torch/*.so"],
-        on_progress=lambda *_: None,
-        say=lambda _: None,
-    )
+    without = store.layers([(torch,)], a_watch(), python="3.13", slim=["torch/*.so"])
     assert without[0].size_bytes < whole.size_bytes / 2
     assert made(store, torch) == (whole,)
     assert "torch/lib.so" in unpacked_files(house, torch), "the guard is told of the whole wheel"

@@ -27,8 +27,7 @@ from warpfront.system.process import Command, Completed
 from warpfront.wheels.lock.pylock import dump_lock
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.index_rules import PYPI
-from warpfront.wheels.resolve.resolution import Sdist
-from warpfront.wheels.resolve.resolver import supported_tags
+from warpfront.wheels.resolve.resolver import Sdist, supported_tags
 from warpfront.wheels.resolve.resolving import resolve_by_uv as resolve
 from warpfront.wheels.site import read_pip_configuration, read_site
 from warpfront.wheels.sources import Site, why_unresolvable

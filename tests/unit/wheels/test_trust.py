@@ -21,8 +21,14 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.index_rules import PYPI
-from warpfront.wheels.resolve.resolution import Contradiction, Resolution, Sdist, Terms
-from warpfront.wheels.resolve.resolver import UvResolver, wheel_of
+from warpfront.wheels.resolve.resolver import (
+    Contradiction,
+    Resolution,
+    Sdist,
+    Terms,
+    UvResolver,
+    wheel_of,
+)
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse, sha256_of

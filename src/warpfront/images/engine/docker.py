@@ -44,7 +44,6 @@ from warpfront.images.engine import (
     RunResult,
     StoredImage,
     embedded,
-    liveness,
     nowhere,
     packages,
 )
@@ -365,7 +364,7 @@ class DockerEngine:
             inside = f"{request.time_limit_seconds + DEAD_MAN_SECONDS:g}"
             with _names_host(self.name):
                 user, namespace = user_inside(request.user, self._client.info())
-                client = liveness.identity(os.getpid())
+                client = embedded.identity(os.getpid())
                 assert client is not None
                 named = {f"{RUN_LABEL}.{key}": value for key, value in client.as_mapping().items()}
                 api.create_container(
@@ -392,7 +391,7 @@ class DockerEngine:
                 labels = {
                     key.removeprefix(f"{RUN_LABEL}."): value for key, value in row["Labels"].items()
                 }
-                client = liveness.read_identity(labels)
+                client = embedded.read_identity(labels)
                 if client is not None and client.is_gone():
                     self._discard(row["Id"])
                     removed.append(row["Names"][0].removeprefix("/"))

@@ -6,6 +6,8 @@ reachable from builds, but shares nothing with another dockerd there: not docker
 has `--bridge none` delete it), not its iptables chains. Builds reach the network through one
 nftables table of our own, which disappears as a whole. Published ports are served by docker-proxy,
 a process of dockerd's for each, which ends with it.
+
+The identity of a process shows whether it lives: another process may have its pid now.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from pathlib import Path
 from typing import Literal
 
 from warpfront.errors import CommandFailedError, EngineError
-from warpfront.images.engine import liveness, packages
+from warpfront.images.engine import packages
 from warpfront.images.engine.packages import PackageTree
 from warpfront.system import process
 from warpfront.system.process import Command, cache_folder
@@ -53,8 +55,8 @@ class EnginePlace:
 
     def __init__(self, *, state: Path) -> None:
         self.state = state
-        self._key = _short(str(state.absolute()))
-        self.runtime = _RUNTIME / self._key
+        self.key = _short(str(state.absolute()))
+        self.runtime = _RUNTIME / self.key
         self.socket = self.runtime / "docker.sock"
         self.host = f"unix://{self.socket}"
         self.log = state / "dockerd.log"
@@ -67,7 +69,7 @@ class EnginePlace:
         try:
             folder = self.state.stat()
         except FileNotFoundError:
-            return self._key
+            return self.key
         return _short(f"{self.state.absolute()} {folder.st_dev} {folder.st_ino}")
 
     @property
@@ -121,7 +123,7 @@ def status(cache: Path, state: Path) -> Status:  # noqa: ARG001 - one signature 
     """Return the state of the engine of `state`. Needs no rights and changes nothing."""
     place = EnginePlace(state=state)
     record = _read_record(place)
-    daemon = liveness.read_identity(record.process) if record else None
+    daemon = read_identity(record.process) if record else None
     if daemon is not None and not daemon.is_gone():
         return Status(state="running", host=place.host, log=place.log, pid=int(daemon.pid))
     remains = record is not None or place.runtime.exists()
@@ -247,12 +249,12 @@ def _await_daemon(place: EnginePlace) -> dict[str, str]:
     raise EngineError(f"dockerd did not come up\n{tail}", hint=f"the whole log is in {place.log}")
 
 
-def _daemon(place: EnginePlace) -> liveness.ProcessIdentity | None:
+def _daemon(place: EnginePlace) -> ProcessIdentity | None:
     """Return the living dockerd that wrote the pid file, identified by its command line."""
     with contextlib.suppress(OSError, ValueError):
         pid = int((place.runtime / "docker.pid").read_text(encoding="ascii"))
         if str(place.state / "daemon.json").encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return liveness.identity(pid)
+            return identity(pid)
     return None
 
 
@@ -382,3 +384,61 @@ def _write_record(place: EnginePlace, record: Record) -> None:
     aside = place.record.with_suffix(".aside")
     aside.write_text(json.dumps(asdict(record)), encoding="utf-8")
     aside.replace(place.record)
+
+
+_STATE_FIELD, _START_FIELD = 0, 19  # of /proc/<pid>/stat behind the name; proc(5) counts from 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A process, distinct from every other one: `started` in clock ticks since `boot`.
+
+    `namespace` is the pid namespace of `pid`; `host` the machine's name.
+    """
+
+    pid: str
+    started: str
+    boot: str
+    namespace: str
+    host: str
+
+    def is_gone(self) -> bool:
+        """True only where that is known: in this pid namespace, or an earlier boot of this host."""
+        ours = identity(os.getpid())
+        assert ours is not None
+        if self.boot != ours.boot:
+            return self.host == ours.host
+        if self.namespace != ours.namespace:
+            return False
+        current = identity(int(self.pid)) if self.pid.isdigit() else None
+        return current is None or current.started != self.started
+
+    def as_mapping(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def identity(pid: int) -> ProcessIdentity | None:
+    """Return the living process `pid` of this machine; None for none, or only its zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return None
+    values = fields.rpartition(")")[2].split()
+    if values[_STATE_FIELD] in "ZX":
+        return None
+    return ProcessIdentity(
+        pid=str(pid),
+        started=values[_START_FIELD],
+        boot=Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
+        namespace=namespace,
+        host=socket.gethostname(),
+    )
+
+
+def read_identity(mapping: Mapping[str, str]) -> ProcessIdentity | None:
+    """Return the identity in a mapping of `as_mapping`, or None if a part is missing."""
+    names = ("pid", "started", "boot", "namespace", "host")
+    if not all(mapping.get(name) for name in names):
+        return None
+    return ProcessIdentity(**{name: mapping[name] for name in names})

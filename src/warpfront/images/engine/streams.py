@@ -76,7 +76,17 @@ class Transfer:
             error = detail.get("message") if isinstance(detail, Mapping) else ""
             if message := str(error or event.get("error") or "").strip():
                 raise self.fault(message)
-            if self._moves(event):
+            layer, status = str(event.get("id", "")), str(event.get("status", ""))
+            sizes = event.get("progressDetail") or {}
+            current, total = int(sizes.get("current") or 0), int(sizes.get("total") or 0)
+            is_waiting = bool(_WAITING.match(status))
+            if status.startswith(_MOVING) and current and not is_waiting:
+                self._layers[layer] = (current, max(total, current))
+                every = sum(each for _, each in self._layers.values())
+                self.on_progress(self.moved_bytes, every + 1)
+            # Bytes move where an event differs from the last one of its layer.
+            if not is_waiting and self._last.get(layer) != (status, current):
+                self._last[layer] = (status, current)
                 moved = self.clock()
             elif self.clock() - moved > self.stall_seconds:
                 hint = "is the registry hanging? a rerun goes on where this one was"
@@ -84,20 +94,6 @@ class Transfer:
                 raise self._error(message, RegistryFault.SLOW, hint)
         total = self.moved_bytes
         self.on_progress(total, total)
-
-    def _moves(self, event: Mapping[str, Any]) -> bool:
-        """Return true if this event differs from the last one of its layer."""
-        layer, status = str(event.get("id", "")), str(event.get("status", ""))
-        detail = event.get("progressDetail") or {}
-        current, total = int(detail.get("current") or 0), int(detail.get("total") or 0)
-        if _WAITING.match(status):
-            return False
-        if status.startswith(_MOVING) and current:
-            self._layers[layer] = (current, max(total, current))
-            self.on_progress(self.moved_bytes, sum(each for _, each in self._layers.values()) + 1)
-        news = self._last.get(layer) != (status, current)
-        self._last[layer] = (status, current)
-        return news
 
     def fault(self, message: str) -> RegistryError:
         """Return the engine's error, of its stream or before there was one."""

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 from urllib.request import parse_http_list, parse_keqv_list
 
@@ -28,9 +28,6 @@ from warpfront.system.process import Command, Run
 from warpfront.system.references import is_docker_io, is_loopback
 from warpfront.system.registry_errors import refused, wrong
 
-if TYPE_CHECKING:
-    from warpfront.release.registry.http import Pace
-
 _STEP = "login"
 _CLIENT = "warpfront"
 _DEFAULT_TOKEN_SECONDS = 60.0
@@ -39,6 +36,7 @@ _LONGEST_TOKEN_SECONDS = 3600.0
 _MARGIN_SECONDS = 5.0
 
 Scopes = tuple[str, ...]
+Clock = Callable[[], float]
 
 
 Fetch = Callable[[str, Mapping[str, str] | None, str], bytes]
@@ -50,8 +48,8 @@ Authorization header, "" for none.
 class Authorization:
     """The authorization for one registry, empty until the registry's first challenge."""
 
-    def __init__(self, host: str, credentials: Credentials, fetch: Fetch, pace: Pace) -> None:
-        self._host, self._credentials, self._fetch, self._pace = host, credentials, fetch, pace
+    def __init__(self, host: str, credentials: Credentials, fetch: Fetch, clock: Clock) -> None:
+        self._host, self._credentials, self._fetch, self._clock = host, credentials, fetch, clock
         self._lock = threading.RLock()
         self._bearer: tuple[str, str] | None = None  # realm and service
         self._basic = ""
@@ -65,8 +63,8 @@ class Authorization:
             if self._bearer is None:
                 return self._basic
             token, until = self._tokens.get(scopes, ("", 0.0))
-            if not token or self._pace.clock() >= until:
-                requested_at = self._pace.clock()
+            if not token or self._clock() >= until:
+                requested_at = self._clock()
                 token, seconds = self._fetched(self._bearer, scopes)
                 self._tokens[scopes] = token, requested_at + seconds - _MARGIN_SECONDS
             return f"Bearer {token}"

@@ -38,7 +38,7 @@ from warpfront.release.registry.contract import (
     read_object,
     referrer_of,
 )
-from warpfront.release.registry.http import ACCEPT, Exchange, Pace, Patience, Request, read_trust
+from warpfront.release.registry.http import ACCEPT, Exchange, Pace, Patience, Request
 from warpfront.release.registry.uploads import PieceSizes, Saving, Upload
 from warpfront.system.process import Run
 from warpfront.system.references import fallback_tag, is_digest, is_tag, wrong_repository
@@ -359,13 +359,8 @@ def connect(
     sizes: PieceSizes | None = None,
 ) -> HttpRegistry:
     """Return the registry `host`, with docker's own logins; nothing is sent before a request."""
-    exchange = Exchange(
-        host,
-        read_credentials(environment, run),
-        read_trust(host, environment),
-        patience or Patience(),
-        pace or Pace(),
-    )
+    credentials = read_credentials(environment, run)
+    exchange = Exchange(host, environment, credentials, patience or Patience(), pace or Pace())
     return HttpRegistry(exchange, sizes or PieceSizes())
 
 

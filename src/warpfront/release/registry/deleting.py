@@ -19,7 +19,7 @@ import requests
 from warpfront.errors import RegistryError
 from warpfront.release.registry.authorization import Login, read_credentials
 from warpfront.release.registry.contract import MANIFEST_LIMIT_BYTES, Registry
-from warpfront.release.registry.http import Exchange, Pace, Patience, Request, read_trust
+from warpfront.release.registry.http import Exchange, Pace, Patience, Request
 from warpfront.system.process import Run
 from warpfront.system.references import is_docker_io
 from warpfront.system.registry_errors import RETRIED_STATUSES, by_status, refused
@@ -57,8 +57,7 @@ def deleter_for(
 
     def api(address: str, token: str = "") -> _Api:
         host = urlsplit(address).netloc
-        trust = read_trust(host, environment)
-        return _Api(address, Exchange(host, credentials, trust, Patience(), pace), token)
+        return _Api(address, Exchange(host, environment, credentials, Patience(), pace), token)
 
     if registry.host == "ghcr.io":
         address = environment.get("GITHUB_API_URL") or _GITHUB

@@ -132,34 +132,6 @@ class Adapter(WholeHeads):
         return {"blocksize": _SENT_AT_ONCE_BYTES, "ssl_context": context}
 
 
-def received(answer: requests.Response, patience: Patience, pace: Pace) -> Iterator[bytes]:
-    """Yield the body as it arrives. Raises as requests does, and `TooSlow`."""
-    since, count = pace.clock(), 0
-
-    def read() -> bytes:
-        return bytes(answer.raw.read1(_PIECE_BYTES, decode_content=False))
-
-    try:
-        while piece := read_within(answer.raw, patience.window_seconds * 1.1, read):
-            count += len(piece)
-            yield piece
-            now = pace.clock()
-            if now - since > patience.window_seconds:
-                if count < patience.window_bytes:
-                    raise TooSlow(f"{count} bytes in {now - since:.0f} s")
-                since, count = now, 0
-    except urllib3.exceptions.ReadTimeoutError as error:
-        raise requests.ReadTimeout(error) from error
-    except TimeoutError as error:
-        raise TooSlow(str(error)) from error
-    except (urllib3.exceptions.HTTPError, OSError) as error:
-        if isinstance(error, requests.RequestException):
-            raise
-        raise requests.exceptions.ChunkedEncodingError(error) from error
-    finally:
-        answer.close()
-
-
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ERROR_LIMIT_BYTES = 64 * 2**10
@@ -186,24 +158,6 @@ class Request:
     more_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
-    """The authorities of TLS connections: a file in place of the usual ones, and docker's own
-    for this registry (`certs.d`) in addition.
-    """
-
-    bundle: str | None = None
-    beside: tuple[Path, ...] = ()
-
-
-def read_trust(
-    host: str, environment: Mapping[str, str], certificates: Path = Path("/etc/docker/certs.d")
-) -> Trust:
-    """Return the authorities: the file that requests' or pip's variables name, and docker's."""
-    bundle = next((environment[name] for name in _CERTIFICATES if environment.get(name)), None)
-    return Trust(bundle=bundle, beside=tuple(sorted((certificates / host).glob("*.crt"))))
-
-
 class _Session(requests.Session):
     """No proxy leads to this machine, so the environment is not read for it."""
 
@@ -218,18 +172,27 @@ class Exchange:
     """The line to one registry. Answers are streams: who gets one reads or closes it."""
 
     def __init__(
-        self, host: str, credentials: Credentials, trust: Trust, patience: Patience, pace: Pace
+        self,
+        host: str,
+        environment: Mapping[str, str],
+        credentials: Credentials,
+        patience: Patience,
+        pace: Pace,
+        *,
+        certificates: Path = Path("/etc/docker/certs.d"),
     ) -> None:
         self.host, self.patience, self.pace = host, patience, pace
-        self._trust = trust
+        bundles = (environment[name] for name in _CERTIFICATES if environment.get(name))
+        self._bundle = next(bundles, None)
         self._scheme = "" if is_loopback(host) else "https"
         self._session = _Session()
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, Adapter())
-        if trust.beside:
-            self._session.mount(f"https://{address_of(host)}/", Adapter(trust.beside))
-        self._authorization = Authorization(host, credentials, self._fetch_token, pace)
+        # Docker's own authorities for this registry, in addition to the usual ones or that file.
+        if beside := tuple(sorted((certificates / host).glob("*.crt"))):
+            self._session.mount(f"https://{address_of(host)}/", Adapter(beside))
+        self._authorization = Authorization(host, credentials, self._fetch_token, pace.clock)
 
     def close(self) -> None:
         self._session.close()
@@ -298,10 +261,31 @@ class Exchange:
 
     def pieces(self, answer: requests.Response, step: str) -> Iterator[bytes]:
         """Yield the body as it comes. Raise `TransientError` where it breaks off or stalls."""
+        patience, clock = self.patience, self.pace.clock
+        since, count = clock(), 0
+
+        def read() -> bytes:
+            return bytes(answer.raw.read1(_PIECE_BYTES, decode_content=False))
+
         try:
-            yield from received(answer, self.patience, self.pace)
-        except (requests.RequestException, OSError) as error:
+            while piece := read_within(answer.raw, patience.window_seconds * 1.1, read):
+                count += len(piece)
+                yield piece
+                if (now := clock()) - since > patience.window_seconds:
+                    if count < patience.window_bytes:
+                        slow = TooSlow(f"{count} bytes in {now - since:.0f} s")
+                        raise by_exception(self.host, step, slow)
+                    since, count = now, 0
+        except urllib3.exceptions.ReadTimeoutError as error:
+            raise by_exception(self.host, step, requests.ReadTimeout(error)) from error
+        except TimeoutError as error:
+            raise by_exception(self.host, step, TooSlow(str(error))) from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            if not isinstance(error, requests.RequestException):
+                error = requests.exceptions.ChunkedEncodingError(error)
             raise by_exception(self.host, step, error) from error
+        finally:
+            answer.close()
 
     def next_address(self, location: str, base: str, step: str) -> str:
         """Return a registry's next address, made absolute. The request there may be large and
@@ -353,7 +337,7 @@ class Exchange:
                     stream=True,
                     allow_redirects=False,
                     timeout=(patience.connect_seconds, patience.answer_seconds + ask.more_seconds),
-                    verify=self._trust.bundle or True,
+                    verify=self._bundle or True,
                     # Logins are docker's: without this, requests would look for one in ~/.netrc.
                     auth=lambda request: request,
                 )

@@ -12,7 +12,8 @@ from typing import Literal
 
 from packaging.utils import canonicalize_name
 
-from warpfront.images.built import ResolvedBase
+from warpfront.images.built import CREATED, ResolvedBase
+from warpfront.images.labels import SOURCE
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.language import Patch
 from warpfront.release.sbom.licences import (
@@ -24,7 +25,7 @@ from warpfront.release.sbom.licences import (
 )
 from warpfront.system.markdown import markdown_table, markdown_text
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
-from warpfront.wheels.resolve.demands import asked_for
+from warpfront.wheels.resolve.demands import asked_for, roots_of
 from warpfront_checks.image_contents import Contents, EmbeddedComponent, FoundDistribution, Package
 
 Kind = Literal["wheel", "distribution", "debian", "carried", "base"]
@@ -81,19 +82,16 @@ class Bill:
 
 
 def bill_of(
-    cell: Cell,
+    chain: tuple[Cell, ...],
     lock: WheelLock,
     contents: Contents,
     base: ResolvedBase,
-    *,
-    roots: tuple[str, ...],
-    created: str,
-    source: str,
+    labels: Mapping[str, str],
 ) -> Bill:
-    """Return the bill of a cell's image: `contents` are those that `load` listed in it, `base`
-    is its base, `roots` are the image's own requirements (`roots_of`), `created` and
-    `source` its labels'.
+    """Return the bill of the image of the last cell of `chain`, which has the cells below it:
+    `contents` are those that `load` listed in it, `base` is its base.
     """
+    cell, roots = chain[-1], roots_of(chain, lock.wheels)
     own_urls = {index.url for index in cell.own_indexes}
     distributions = {
         _name(distribution.name): distribution for distribution in contents.distributions
@@ -124,8 +122,8 @@ def bill_of(
         cell_id=cell.id,
         name=cell.repository.removeprefix("localhost/"),
         tag=cell.tag,
-        created=created,
-        source=source,
+        created=labels[CREATED],
+        source=labels.get(SOURCE, ""),
         base=_base(cell, base),
         parts=tuple(every[ref] for ref in sorted(every)),
         asked=tuple(

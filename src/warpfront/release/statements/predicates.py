@@ -14,6 +14,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
+from warpfront.images.built import REVISION, BuiltImage
+from warpfront.images.labels import SOURCE, UV
 from warpfront.matrix.cell import Cell
 from warpfront.release.sbom.parts import Bill
 from warpfront.release.statements.statement import StatementError, read_as, statement_text
@@ -56,19 +58,9 @@ class BuildRecord:
 
 
 def making_of(
-    cell: Cell,
-    lock: WheelLock,
-    bill: Bill,
-    *,
-    builder: str,
-    content_hash: str,
-    revision: str,
-    uv: str,
-    invocation: str = "",
+    cell: Cell, lock: WheelLock, bill: Bill, built: BuiltImage, labels: Mapping[str, str]
 ) -> BuildRecord:
-    """Return the build record from cell, lock and bill. `revision` is the commit that it was
-    made from, `uv` the version of the installer of the wheels.
-    """
+    """Return the build record; the builder is the build's identity, else the project."""
     fields = {
         "vendor": (cell.vendor,),
         "toolkit": (str(cell.toolkit),) if cell.toolkit else (),
@@ -82,13 +74,13 @@ def making_of(
     }
     return BuildRecord(
         cell_id=cell.id,
-        builder=builder,
+        builder=built.builder or labels.get(SOURCE, ""),
         created=bill.created,
         lock=lock.digest,
-        content_hash=content_hash,
+        content_hash=built.content_hash,
         asked=tuple(sorted(fields.items())),
-        dependencies=tuple(_dependencies(bill, revision=revision, uv=uv)),
-        invocation=invocation,
+        dependencies=tuple(_dependencies(bill, labels)),
+        invocation=built.invocation,
     )
 
 
@@ -151,16 +143,16 @@ def _making(predicate: Mapping[str, Any]) -> BuildRecord:
     )
 
 
-def _dependencies(bill: Bill, *, revision: str, uv: str) -> Iterator[Dependency]:
+def _dependencies(bill: Bill, labels: Mapping[str, str]) -> Iterator[Dependency]:
     """Return the inputs and tools of the build: the sources, the base, each wheel, and uv."""
-    if revision:
+    if revision := labels.get(REVISION):
         yield Dependency(uri=f"git+{bill.source}", algorithm="gitCommit", digest=revision)
     base = bill.base.version.removeprefix(_SHA256)
     yield Dependency(uri=bill.base.purl, algorithm="sha256", digest=base)
     for part in bill.parts:
         if part.kind == "wheel":
             yield Dependency(uri=part.purl, algorithm="sha256", digest=part.sha256)
-    yield Dependency(uri=f"pkg:pypi/uv@{uv}")
+    yield Dependency(uri=f"pkg:pypi/uv@{labels.get(UV, '')}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ import zstandard
 
 from warpfront.errors import WheelError
 from warpfront.system.digests import digest_of
-from warpfront.system.progress import Line
+from warpfront.system.progress import Watch
 from warpfront.system.store import Store, exclusive, read_text, storing, write_json, write_text
 from warpfront.wheels.layers.streamed import (
     SITE_PACKAGES,
@@ -40,7 +40,6 @@ from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.store.unpacked import keep_unpacked, stays
 from warpfront.wheels.store.wheelhouse import (
     Interrupted,
-    Progress,
     Wheelhouse,
     in_parallel,
     is_intact,
@@ -85,11 +84,10 @@ class LayerStore:
     def layers(
         self,
         sets: Sequence[Sequence[LockedWheel]],
+        watch: Watch,
         *,
         python: str,
         slim: Sequence[str] = (),
-        on_progress: Progress,
-        say: Line,
     ) -> tuple[Layer, ...]:
         """Return the layer of each set of wheels, in their order; those that are not here are
         made, as many at once as there are cores. `slim` are globs of what they are without. Raise
@@ -98,7 +96,7 @@ class LayerStore:
         keys = [self._key(wheels, python, slim) for wheels in sets]
         layers = {key: self.stored_layer(key) for key in keys}
         if None in layers.values():
-            with exclusive(self.root, say, name=".making.lock"):
+            with exclusive(self.root, watch.say, name=".making.lock"):
                 # Of a killed maker: only the owner of the lock runs here. A folder may belong to
                 # a process that takes layers out of BuildKit without the lock.
                 with storing(self.root):
@@ -111,9 +109,7 @@ class LayerStore:
                 # Largest first.
                 ordered = sorted(absent, key=lambda k: -sum(w.size_bytes for w in absent[k]))
                 stopped = threading.Event()
-                make = partial(
-                    self._make, python=python, slim=slim, on_progress=on_progress, stopped=stopped
-                )
+                make = partial(self._make, python=python, slim=slim, watch=watch, stopped=stopped)
                 tasks = [partial(make, key, absent[key]) for key in ordered]
                 new = in_parallel(tasks, threads=os.cpu_count(), stop=stopped.set)
                 layers |= zip(ordered, new, strict=True)
@@ -208,7 +204,7 @@ class LayerStore:
         *,
         python: str,
         slim: Sequence[str],
-        on_progress: Progress,
+        watch: Watch,
         stopped: threading.Event,
     ) -> Layer:
         """Make a layer, unless it is `stopped`: then nothing of it stays. All bytes of the wheels
@@ -224,7 +220,7 @@ class LayerStore:
         def went_on(done_bytes: int) -> None:
             if stopped.is_set():
                 raise Interrupted
-            on_progress(f"layer of {label}", done_bytes, 0)
+            watch.advance(f"layer of {label}", done_bytes, 0)
 
         stream = partial(stream_wheels, paths, python=python, slim=slim, on_bytes=went_on)
         with storing(self.root):

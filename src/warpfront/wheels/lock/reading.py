@@ -34,8 +34,10 @@ def read_locks(cells: Iterable[Cell], folders: Folders) -> Mapping[str, LockStat
             state = LockState(lock=None, reason=f"its parent {cell.parent} has no fresh lock")
         else:
             read = attempt(cell.id, "lock", read_state, inputs, folders)
-            is_read = isinstance(read, LockState)
-            state = read if is_read else LockState(lock=None, reason=f"unreadable: {read.reason}")
+            if isinstance(read, Blocked | Failed):
+                state = LockState(lock=None, reason=f"unreadable: {read.reason}")
+            else:
+                state = read
         states[cell.id] = state
     return states
 

@@ -22,12 +22,12 @@ from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import Pin
 from warpfront.wheels.lock.values import LockedWheel, LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
-from warpfront.wheels.resolve.resolution import Resolution
 from warpfront.wheels.sources import Link, NoAnswer, Reach, Site, links, local_path, page_of
 from warpfront.wheels.store.wheel_files import write_stand_in
 from warpfront.wheels.store.wheelhouse import sha256_of
 
 if TYPE_CHECKING:
+    from warpfront.wheels.resolve.resolver import Resolution
     from warpfront.wheels.transport import Transport
     from warpfront.wheels.variants.pages import VariantPages
 

@@ -30,7 +30,6 @@ from warpfront.system.toml import dump_toml
 from warpfront.wheels.core_metadata import read_wheel_name, requires_of
 from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
 from warpfront.wheels.metadata import write_environment
-from warpfront.wheels.resolve.candidates import explain_absences
 from warpfront.wheels.resolve.index_rules import (
     PYPI,
     index_rule,
@@ -39,14 +38,6 @@ from warpfront.wheels.resolve.index_rules import (
     placeholder,
 )
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
-from warpfront.wheels.resolve.resolution import (
-    NO_TERMS,
-    Contradiction,
-    Outcome,
-    Resolution,
-    Sdist,
-    Terms,
-)
 from warpfront.wheels.rocm import ROCM, rocm_wheel
 from warpfront.wheels.sources import (
     FLAT_PAGE,
@@ -63,6 +54,98 @@ from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
     from warpfront.wheels.variants.pages import TakenVariant, VariantPages
+
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from warpfront.matrix.cell import Pin, Recipe
+from warpfront.matrix.language import Patch
+from warpfront.wheels.lock.values import UnbuiltWheel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Terms of a resolution beyond the requirements.
+
+    `overrides` replace every demand on their names. `excludes` are names without any effect,
+    wherever they are demanded. `constraints` limit versions of demanded names. `unread` are source
+    archives whose demands only a build would show. `answered` are pins of names that a shim of the
+    image replaces: no index is read for them, and they are in no lock.
+    """
+
+    overrides: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    answered: tuple[Pin, ...] = ()
+
+
+NO_TERMS = Terms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """uv found no solution; its explanation."""
+
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """Distributions that uv resolved, by normalized name, each with its version."""
+
+    pylock: Pylock
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        return {package.name: str(package.version) for package in self.pylock.packages}
+
+    @property
+    def unbuilt(self) -> tuple[str, ...]:
+        """The names that were found as source archives only."""
+        packages = self.pylock.packages
+        return tuple(
+            package.name for package in packages if package.sdist is not None and not package.wheels
+        )
+
+    def package(self, name: str) -> Package:
+        """Return a resolved distribution."""
+        return next(package for package in self.pylock.packages if package.name == name)
+
+    def without(self, names: Iterable[str]) -> Resolution:
+        names = frozenset(names)
+        packages = [package for package in self.pylock.packages if package.name not in names]
+        return Resolution(pylock=dataclasses.replace(self.pylock, packages=packages))
+
+
+Outcome = Resolution | Contradiction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sdist:
+    """A source archive in the wheelhouse, of a public `index` or of another `source`."""
+
+    path: Path
+    sha256: str
+    index: str = ""
+    source: str = ""
+
+
+class WheelMaker(Protocol):
+    """Makes wheels that no index has, for one cell.
+
+    A wheel that is not built yet is represented by its metadata alone and an `UnbuiltWheel`.
+    """
+
+    def from_source(self, source: Source) -> tuple[LockedWheel, Recipe | UnbuiltWheel | None]:
+        """Return the wheel of a folder or a commit, and how it was built if in a container."""
+
+    def from_sdist(self, sdist: Sdist, recipe: Recipe) -> tuple[LockedWheel, Recipe | UnbuiltWheel]:
+        """Return the wheel of an index's source archive, built in a container."""
+
+    def from_wheel(self, original: LockedWheel, patches: tuple[Patch, ...]) -> LockedWheel:
+        """Return the wheel with patches in it, which no index has."""
 
 
 _PROJECT = "this-cell"
@@ -93,18 +176,18 @@ class UvResolver:
         wheelhouse: Wheelhouse,
         held: tuple[LockedWheel, ...] = (),
     ) -> None:
-        self._inputs, self._site, self._transport = inputs, site, transport
+        self._inputs, self.site, self._transport = inputs, site, transport
         self._on_line = on_line
         self._wheelhouse = wheelhouse
-        self._reach = reach_of(inputs, site, on_line)
-        self._tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
+        self.reach = reach_of(inputs, site, on_line)
+        self.tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         self._variants: VariantPages | None = None
         if inputs.variants:
             from warpfront.wheels.variants.pages import VariantPages  # noqa: PLC0415 - optional
 
-            self._variants = VariantPages(inputs, self._tags, self._wheelhouse, transport)
+            self._variants = VariantPages(inputs, self.tags, self._wheelhouse, transport)
         self._shelf = OverlayIndex(
-            inputs, site, self._reach, self._variants, held, transport=transport
+            inputs, site, self.reach, self._variants, held, transport=transport
         )
         self._given: dict[str, LockedWheel] = {}
 
@@ -146,7 +229,7 @@ class UvResolver:
 
         Raise `BlockedError` if the index or PyPI is out of reach and no other source has them.
         """
-        inputs, reach = self._inputs, self._reach
+        inputs, reach = self._inputs, self.reach
         resolution = self._compiled(requirements, terms)
         if isinstance(resolution, Resolution):
             return resolution
@@ -154,7 +237,7 @@ class UvResolver:
         if inputs.index is not None and silent.get(inputs.index.url) == FLAT_PAGE:
             raise LockError(f"{inputs.cell_id}: {inputs.index.url}: {FLAT_PAGE}", hint=FLAT_WAY_OUT)
         stack_is_silent = inputs.index is not None and inputs.index.url in silent
-        pypi_is_silent = self._site.index_url in silent
+        pypi_is_silent = self.site.index_url in silent
         if stack_is_silent and not pypi_is_silent:
             alone = self._compiled(inputs.stack_requirements, NO_TERMS)
             stack_is_silent = isinstance(alone, Contradiction)
@@ -204,7 +287,7 @@ class UvResolver:
 
     def _best(self, package: Package) -> PackageWheel:
         """Return the best file of a distribution for this cell. Raise `LockError` for none."""
-        inputs, ranks = self._inputs, {tag: rank for rank, tag in enumerate(self._tags)}
+        inputs, ranks = self._inputs, {tag: rank for rank, tag in enumerate(self.tags)}
         fitting = []
         for wheel in package.wheels or ():
             name = read_wheel_name(wheel.filename)
@@ -232,12 +315,6 @@ class UvResolver:
         local_label = package.version is not None and package.version.local is not None
         same_host = index and urlsplit(url).netloc == urlsplit(index.url).netloc != ""
         return index.url if index and (local_label or same_host) else PYPI
-
-    def absences(self, contradiction: Contradiction) -> tuple[tuple[str, ...], str]:
-        """Return names of a contradiction that no source has, or only one that another hides."""
-        return explain_absences(
-            contradiction.explanation, self._inputs, self._site, self._reach, self._tags
-        )
 
     def wheels(self, resolution: Resolution) -> tuple[LockedWheel, ...]:
         """Return one wheel per distribution, the best for the base's Python and C library."""
@@ -363,8 +440,8 @@ class UvResolver:
             )
             command = uv_command(
                 arguments,
-                site=self._site,
-                indexes=self._reach.indexes,
+                site=self.site,
+                indexes=self.reach.indexes,
                 folder=folder,
                 shelf=self._shelf,
                 unread=terms.unread,

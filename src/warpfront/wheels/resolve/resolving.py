@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -32,7 +32,7 @@ from warpfront.wheels.lock.values import (
     UnmetDemand,
     WheelLock,
 )
-from warpfront.wheels.resolve.candidates import refusal, way_out, wheelless
+from warpfront.wheels.resolve.candidates import explain_absences, refusal, way_out, wheelless
 from warpfront.wheels.resolve.demands import (
     Stack,
     belonging_to_a_stack,
@@ -40,18 +40,18 @@ from warpfront.wheels.resolve.demands import (
     stack_of,
     unmet_demands,
 )
-from warpfront.wheels.resolve.resolution import (
-    BUILD_TOOLS,
+from warpfront.wheels.resolve.resolver import (
     NO_TERMS,
     Contradiction,
     Outcome,
     Resolution,
     Terms,
+    UvResolver,
     WheelMaker,
 )
-from warpfront.wheels.resolve.resolver import UvResolver
 from warpfront.wheels.rocm import refuse_every_device
 from warpfront.wheels.sources import Site
+from warpfront.wheels.store.sdists import BUILD_TOOLS
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 _PATCH = "read the patch, then write its sha256 into matrix.yaml"
@@ -320,7 +320,7 @@ class _Resolving:
         constraints: tuple[str, ...] = ()
         for _ in range(_ROUNDS):
             if not unmet:
-                return self._checked_relaxed(judged, reasons)
+                break
             requirers = sorted({demand.asker for demand in unmet})
             if not all(requirers):  # the image's own requirement has no other version
                 break
@@ -330,9 +330,8 @@ class _Resolving:
             if isinstance(following, Contradiction):  # no version remains
                 break
             judged, unmet = following, _without(following.demands, reasons)
-        raise self._refused(dataclasses.replace(first, demands=refused), stack)
-
-    def _checked_relaxed(self, judged: _Judged, reasons: Mapping[str, str]) -> WheelLock:
+        if unmet:
+            raise self._refused(dataclasses.replace(first, demands=refused), stack)
         self._refuse_absent("relax", reasons, judged.resolution)
         relaxed = relaxed_of(judged.demands, judged.distributions, reasons)
         for name in sorted(set(reasons) - {entry.package for entry in relaxed}):
@@ -375,20 +374,19 @@ class _Resolving:
         return self._lock(judged.resolution)
 
     def _contradiction(self, contradiction: Contradiction) -> LockError:
-        if name := wheelless(contradiction.explanation):
-            return LockError(f"{self.inputs.cell_id}: {refusal(name)}", hint=way_out(name))
-        reasons, remedies = self.resolver.absences(contradiction)
+        inputs, resolver, explanation = self.inputs, self.resolver, contradiction.explanation
+        if name := wheelless(explanation):
+            return LockError(f"{inputs.cell_id}: {refusal(name)}", hint=way_out(name))
+        # Names that no source has, or only one that another hides.
+        site, reach = resolver.site, resolver.reach
+        reasons, remedies = explain_absences(explanation, inputs, site, reach, resolver.tags)
         lines = "".join(f"\n    {line}" for line in reasons)
         problem = "something that it requires is not to be had" if lines else _TOGETHER
-        inputs = self.inputs
         pinned = [Requirement(text).name for text in (*inputs.stack_requirements, *inputs.parent)]
-        text = contradiction.explanation.replace(inputs.cell_id, "")
+        text = explanation.replace(inputs.cell_id, "")
         is_about_stack = any(re.search(rf"\b{re.escape(name)}\b", text) for name in pinned)
         hint = remedies or (_STACK if is_about_stack else _EACH_OTHER)
-        return LockError(
-            f"{self.inputs.cell_id}: {problem}\n{contradiction.explanation}{lines}",
-            hint=hint,
-        )
+        return LockError(f"{inputs.cell_id}: {problem}\n{explanation}{lines}", hint=hint)
 
     def _refused(self, judged: _Judged, stack: Stack) -> LockError:
         demands = judged.demands

@@ -33,7 +33,21 @@ def check_wheels(chain: tuple[Cell, ...], lock: WheelLock, wheelhouse: Wheelhous
         for wheel in lock.wheels
         if (path := wheelhouse.path(wheel)).is_file()
     }
-    problems = [*_wrong_wheels(lock, metadata), *_wrong_demands(chain, lock, metadata)]
+    problems = []
+    for wheel in lock.wheels:
+        name, inside = wheel.filename, metadata.get(canonicalize_name(wheel.name))
+        if inside is None:
+            continue
+        if canonicalize_name(inside.name) != canonicalize_name(wheel.name):
+            problems.append(f"{name}: the lock says {wheel.name}, its METADATA {inside.name}")
+        if Version(inside.version) != Version(wheel.version):
+            problems.append(f"{name}: the lock says {wheel.version}, its METADATA {inside.version}")
+        if not accepts_python(inside, lock.python):
+            problems.append(
+                f"{name}: the lock is for Python {lock.python}, its METADATA says "
+                f"Requires-Python: {inside.requires_python}"
+            )
+    problems += _wrong_demands(chain, lock, metadata)
     if problems:
         lines = "".join(f"\n    {problem}" for problem in problems)
         raise WheelError(
@@ -41,22 +55,6 @@ def check_wheels(chain: tuple[Cell, ...], lock: WheelLock, wheelhouse: Wheelhous
             hint="the index says something else of a wheel than the wheel itself: lock again from "
             "another source, and do not use that index until you know why",
         )
-
-
-def _wrong_wheels(lock: WheelLock, metadata: Mapping[str, WheelMetadata]) -> Iterator[str]:
-    for wheel in lock.wheels:
-        inside = metadata.get(canonicalize_name(wheel.name))
-        if inside is None:
-            continue
-        if canonicalize_name(inside.name) != canonicalize_name(wheel.name):
-            yield f"{wheel.filename}: the lock says {wheel.name}, its METADATA {inside.name}"
-        if Version(inside.version) != Version(wheel.version):
-            yield f"{wheel.filename}: the lock says {wheel.version}, its METADATA {inside.version}"
-        if not accepts_python(inside, lock.python):
-            yield (
-                f"{wheel.filename}: the lock is for Python {lock.python}, its METADATA says "
-                f"Requires-Python: {inside.requires_python}"
-            )
 
 
 def _wrong_demands(

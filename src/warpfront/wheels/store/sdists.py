@@ -25,12 +25,15 @@ from warpfront.system.process import run
 from warpfront.system.store import folder_aside
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.resolve.index_rules import PYPI
-from warpfront.wheels.resolve.resolution import BUILD_TOOLS
-from warpfront.wheels.sources import Site, answering
+from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import unpack
 from warpfront.wheels.store.wheelhouse import Progress, Wheelhouse
 from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 
+BUILD_TOOLS = ("setuptools==80.9.0", "wheel==0.45.1")
+"""What a source archive is built with where nothing else is said: fixed, or two machines would
+build wheels with two hashes.
+"""
 # A build that asks for torch gets none in isolation: it would be another than the cell's.
 NO_TORCH = tuple(
     f"{name}==0+name.the.package.under.builds" for name in ("torch", "torchvision", "torchaudio")
@@ -53,7 +56,6 @@ def pure_wheel(sdist: Path, folder: Path, *, site: Site) -> Path:
                 *("--build-constraints", str(fixed), "--out-dir", str(folder), str(source)),
             ),
             site=site,
-            indexes=answering(site),
             folder=folder,
             public_first=True,
             extra={"SOURCE_DATE_EPOCH": "315532800"},
@@ -93,13 +95,7 @@ def install_tools(
                 *wheels_for(python, f"{machine}-manylinux_2_28"),
                 *option_file(Path(name), "constraints", NO_TORCH),
             )
-            command = uv_command(
-                arguments,
-                site=site,
-                indexes=answering(site),
-                folder=Path(name),
-                public_first=True,
-            )
+            command = uv_command(arguments, site=site, folder=Path(name), public_first=True)
             run(command).check(hint=hint)
         (aside / ".made-of").write_text(text, "utf-8")
     return folder

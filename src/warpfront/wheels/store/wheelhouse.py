@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from warpfront.errors import BlockedError, WheelError, without_secrets
-from warpfront.system.store import folder_aside, storing, try_lock
+from warpfront.system.store import file_aside, folder_aside, storing, try_lock
 from warpfront.wheels.core_metadata import (
     WheelMetadata,
     as_texts,
@@ -111,13 +111,7 @@ class Wheelhouse:
         """
         absent = self.missing(dict.fromkeys(wheels))
         with site.transport(stall_seconds=self._stall_seconds) as transport:
-            fetching = _Fetching(
-                wheelhouse=self,
-                site=site,
-                transport=transport,
-                on_progress=on_progress,
-                build=build,
-            )
+            fetching = _Fetching(self, site, transport, on_progress, build)
             ordered = sorted(absent, key=lambda wheel: -wheel.size_bytes)
             tasks = [partial(fetching.fetch, wheel) for wheel in ordered]
             in_parallel(tasks, threads=PARALLEL, stop=fetching.interrupt)
@@ -233,7 +227,7 @@ class Interrupted(Exception):  # noqa: N818 - not an error: another task failed,
     """Stop this task's thread. What it has of a wheel stays as `.part`."""
 
 
-@dataclass(kw_only=True)
+@dataclass
 class _Fetching:
     """A run of `Wheelhouse.fetch`: brings one wheel at a time, in any thread."""
 
@@ -603,15 +597,10 @@ def _place(source: Path, target: Path) -> None:
     with contextlib.suppress(OSError):  # another filesystem, or not allowed: copied below
         os.link(source, target)
         return
-    handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    try:
+    with file_aside(target) as aside:
         shutil.copyfile(source, aside)
-        Path(aside).chmod(0o444)
+        aside.chmod(0o444)
         os.utime(aside, ns=(source.stat().st_atime_ns, source.stat().st_mtime_ns))
-        Path(aside).rename(target)
-    finally:
-        Path(aside).unlink(missing_ok=True)
 
 
 def _same(first: Path, other: Path) -> bool:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationError
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Properties, Variant, VariantRule
-from warpfront.system.strict_values import each_once
+from warpfront.system.strict_values import each_once, first_wrong, read_as
 
-_Namespaces = Mapping[str, Mapping[str, tuple[str, ...]]]
 LONGEST_TEXT = 1 << 20
 # "Tools MUST NOT make any compatibility assumptions" below 1.0.0 (PEP 825 @8605833b9), so each
 # schema that was read has its own keys: of the document, and of `default-priorities`.
@@ -48,9 +49,37 @@ MACHINES: Mapping[str, Properties] = {
 }
 # Whose properties are of machines: an index cannot say that a cell has them.
 _HARDWARE = frozenset({"nvidia", "amd", "intel", "x86_64", "aarch64", "ascend"})
-_NAME = re.compile(r"[a-z0-9_]+")
-_VALUE = re.compile(r"[a-z0-9_.]+")
 _MARKED = re.compile(r"\bvariant_(?:label|properties|features|namespaces)\b")
+
+
+def _once(values: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(values)) != len(values):
+        raise ValueError("it names one thing twice")
+    return values
+
+
+_Name = Annotated[str, Field(pattern=r"\A[a-z0-9_]+\z")]
+_Value = Annotated[str, Field(pattern=r"\A[a-z0-9_.]+\z")]
+_Names = Annotated[tuple[_Name, ...], AfterValidator(_once)]
+_Values = Annotated[tuple[_Value, ...], AfterValidator(_once)]
+_Namespaces = Mapping[_Name, Mapping[_Name, _Values]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Priorities:
+    namespace: _Names
+    feature: Mapping[_Name, _Names] = field(default_factory=dict)
+    property: _Namespaces = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    """A file of variants, in any of its formats."""
+
+    priorities: Annotated[_Priorities, Field(alias="default-priorities")]
+    variants: Mapping[_Value, _Namespaces]
+    providers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    static: Annotated[_Namespaces, Field(alias="static-properties")] = field(default_factory=dict)
 
 
 def asks_by_variant(requires: Iterable[str]) -> str:
@@ -101,7 +130,9 @@ def read_variants(text: str, where: str) -> VariantTable:
 def variants_of(document: object, where: str) -> VariantTable:
     """The same of a document that was read before."""
     try:
-        return _table(_mapping(document, "it"))
+        return _table(document)
+    except ValidationError as error:
+        raise LockError(f"{where}: {first_wrong(error)}") from error
     except (ValueError, TypeError) as error:
         raise LockError(f"{where}: {error}") from error
 
@@ -191,78 +222,33 @@ def _ordered(first: Iterable[str], available: Iterable[str]) -> list[str]:
     ]
 
 
-def _table(document: Mapping[str, Any]) -> VariantTable:
+def _table(document: object) -> VariantTable:
+    if not isinstance(document, Mapping):
+        raise TypeError("it is no table")
     schema = document.get("$schema")
     if not isinstance(schema, str) or schema not in _SCHEMAS:
         raise ValueError(f"$schema is {schema!r}, and this warpfront knows {', '.join(_SCHEMAS)}")
     keys, priorities = _SCHEMAS[schema]
-    first = _mapping(document.get("default-priorities"), "default-priorities")
-    if unknown := sorted({*document} - keys | {*first} - priorities):
+    first = document.get("default-priorities")
+    named = first if isinstance(first, Mapping) else ()
+    if unknown := sorted({*document} - keys | {*named} - priorities):
         raise ValueError(f"has {', '.join(unknown)}, which its format does not")
-    namespaces = _texts(first.get("namespace"), _NAME, "default-priorities.namespace")
-    variants = _mapping(document.get("variants"), "variants")
-    # Properties that need no provider at installation: those of no machine.
-    providers = _mapping(document.get("providers", {}), "providers")
-    is_static = {
-        name: _mapping(provider, f"providers.{name}").get("install-time") is False
-        for name, provider in providers.items()
-    }
-    declared = _properties(document.get("static-properties", {}), "static-properties")
-    table = VariantTable(
-        schema=schema,
-        namespaces=namespaces,
-        variants={
-            _text(label, _VALUE, "a label"): _properties(value, f"variants.{label}")
-            for label, value in variants.items()
-        },
-        features_first={
-            name: _texts(value, _NAME, f"feature.{name}")
-            for name, value in _mapping(first.get("feature", {}), "feature").items()
-        },
-        values_first=_properties(first.get("property", {}), "property"),
-        static={
-            name: properties
-            for name, properties in declared.items()
-            if is_static.get(name) and name not in _HARDWARE
-        },
-    )
-    if table.variants.get("null"):
+    read = read_as(_Document, document)
+    if read.variants.get("null"):
         raise ValueError("the variant null has properties")
-    every = [pair for properties in table.variants.values() for pair in properties.items()]
+    every = [pair for properties in read.variants.values() for pair in properties.items()]
     if not all(features and all(features.values()) for _, features in every):
         raise ValueError("variants has a namespace without features, or a feature without values")
     used = {name for name, _ in every}
-    if unranked := sorted(used - set(table.namespaces)):
+    if unranked := sorted(used - set(read.priorities.namespace)):
         raise ValueError(f"default-priorities.namespace lacks {', '.join(unranked)}")
-    return table
-
-
-def _properties(value: object, where: str) -> _Namespaces:
-    return {
-        _text(namespace, _NAME, where): {
-            _text(feature, _NAME, where): _texts(values, _VALUE, f"{where}.{namespace}.{feature}")
-            for feature, values in _mapping(features, f"{where}.{namespace}").items()
-        }
-        for namespace, features in _mapping(value, where).items()
-    }
-
-
-def _mapping(value: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{where} is no table")
-    return value
-
-
-def _texts(value: object, form: re.Pattern[str], where: str) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"{where} is no list")
-    texts = tuple(_text(text, form, where) for text in value)
-    if len(set(texts)) != len(texts):
-        raise ValueError(f"{where} says one thing twice")
-    return texts
-
-
-def _text(value: object, form: re.Pattern[str], where: str) -> str:
-    if not isinstance(value, str) or not form.fullmatch(value):
-        raise ValueError(f"{where}: {value!r:.80} is no name or value of a property")
-    return value
+    # Properties that need no provider at installation: those of no machine.
+    static = {name for name, is_at in read.providers.items() if is_at.get("install-time") is False}
+    return VariantTable(
+        schema=schema,
+        namespaces=read.priorities.namespace,
+        variants=read.variants,
+        features_first=read.priorities.feature,
+        values_first=read.priorities.property,
+        static={name: read.static[name] for name in read.static if name in static - _HARDWARE},
+    )
