@@ -36,7 +36,7 @@ class Renderer:
         self._environment = ImmutableSandboxedEnvironment(
             loader=jinja2.FunctionLoader(self._text),
             undefined=jinja2.StrictUndefined,
-            finalize=lambda value: value if isinstance(value, _Words) else _checked(value, _WORD),
+            finalize=_safe,
             keep_trailing_newline=True,
             trim_blocks=True,
             lstrip_blocks=True,
@@ -104,6 +104,10 @@ def _said(error: Exception) -> str:
     if isinstance(error, jinja2.TemplateError):
         return str(error.message)
     return f"{type(error).__name__}: {error}"
+
+
+def _safe(value: object) -> object:
+    return value if isinstance(value, _Words) else _checked(value, _WORD)
 
 
 def _checked(value: object, allowed: re.Pattern[str]) -> str:
