@@ -199,7 +199,7 @@ def _not_of_this_job(verification: Verification, evidence: Evidence, target: str
 
 
 def _findings(verification: Verification, channel: Channel) -> Iterator[_Objection]:
-    """Yield what was left unchecked by its options, failures of any session, and checks that did
+    """Yield what its options did not check, failures of any session, and checks that did
     not run of sessions that are demanded.
     """
     options = stored_options(verification.environment)

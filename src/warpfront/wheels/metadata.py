@@ -184,11 +184,11 @@ class StackFiles:
         files: list[FoundMetadata] = []
         with self.site.transport() as transport:
             for name, version in pins.items():
-                known = ((of, needs) for of, needs in readings(name, version) if needs is not None)
-                for of, requires in known:
-                    package = Distribution(name=name, version=version, requires=requires)
-                    files.append(FoundMetadata(distribution=package, is_exact=of == version))
-                    break
+                for of, requires in readings(name, version):
+                    if requires is not None:
+                        package = Distribution(name=name, version=version, requires=requires)
+                        files.append(FoundMetadata(distribution=package, is_exact=of == version))
+                        break
         return tuple(files)
 
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:

@@ -139,7 +139,7 @@ def dump_lock(lock: WheelLock) -> str:
     """Return `lock` as the text of `pylock.<cell>.toml`: sorted, equal bytes on every machine."""
     patched = {wheel.package for wheel in lock.patched}
     # What PEP 751 has no field for.
-    own = {"schema": SCHEMA, "cell": lock.cell_id, "inputs": lock.inputs_digest}
+    ours = {"schema": SCHEMA, "cell": lock.cell_id, "inputs": lock.inputs_digest}
     tables = {
         name: {value.package: _row(value) for value in sorted(getattr(lock, name))}
         for name in _ROWS
@@ -149,7 +149,7 @@ def dump_lock(lock: WheelLock) -> str:
         requires_python=SpecifierSet(f"=={lock.python}.*"),
         created_by="warpfront",
         packages=[_package(wheel, patched=wheel.name in patched) for wheel in sorted(lock.wheels)],
-        tool={"warpfront": {**own, **_filled(tables)}},
+        tool={"warpfront": {**ours, **_filled(tables)}},
     ).to_dict()
     try:
         Pylock.from_dict(document)  # errors are reported before it is written
@@ -184,30 +184,30 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         PylockUnsupportedVersionError,
     ) as error:
         raise LockError(f"{path}: {error}", hint=_RELOCK) from error
-    own = (document.tool or {}).get("warpfront")
-    if not isinstance(own, Mapping):
+    ours = (document.tool or {}).get("warpfront")
+    if not isinstance(ours, Mapping):
         raise LockError(f"{path}: no [tool.warpfront]: not a lock of ours", hint=_RELOCK)
-    if own.get("schema") != SCHEMA:
+    if ours.get("schema") != SCHEMA:
         raise LockError(
-            f"{path}: schema {own.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
+            f"{path}: schema {ours.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
         )
     for key in ("cell", "inputs"):
-        if not isinstance(own.get(key), str) or not own[key]:
+        if not isinstance(ours.get(key), str) or not ours[key]:
             raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
     python = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
     if python is None:
         raise LockError(f"{path}: requires-python must be ==X.Y.*", hint=_RELOCK)
     return WheelLock(
-        cell_id=own["cell"],
+        cell_id=ours["cell"],
         python=python[1],
-        inputs_digest=own["inputs"],
+        inputs_digest=ours["inputs"],
         wheels=tuple(
             sorted(
                 _read_wheel(package, path, table)
                 for package, table in zip(document.packages, raw["packages"], strict=True)
             )
         ),
-        **{name: tuple(_read_rows(own, name, kind, path)) for name, kind in _ROWS.items()},
+        **{name: tuple(_read_rows(ours, name, kind, path)) for name, kind in _ROWS.items()},
     )
 
 
@@ -425,10 +425,10 @@ def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWh
     wheel = package.wheels[0]
     if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
         raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
-    own = (package.tool or {}).get("warpfront", {})
-    if not isinstance(own, Mapping) or not all(isinstance(value, str) for value in own.values()):
+    ours = (package.tool or {}).get("warpfront", {})
+    if not isinstance(ours, Mapping) or not all(isinstance(value, str) for value in ours.values()):
         raise LockError(f"{where}: [tool.warpfront] holds more than texts", hint=_RELOCK)
-    archive, source, sdist = own.get("archive", ""), own.get("source", ""), package.sdist
+    archive, source, sdist = ours.get("archive", ""), ours.get("source", ""), package.sdist
     if "/" in archive or "\\" in archive:
         raise LockError(f"{where}: its archive is not named by a bare file name", hint=_RELOCK)
     if wheel.size is None or wheel.size < 0 or bool(package.index) == bool(source):
@@ -450,11 +450,11 @@ def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWh
         size_bytes=wheel.size,
         index=package.index or "",
         sdist=sdist.filename if sdist else archive,
-        sdist_sha256=_read_sha256(sdist.hashes if sdist else own, where)
-        if sdist or "archive" in own
+        sdist_sha256=_read_sha256(sdist.hashes if sdist else ours, where)
+        if sdist or "archive" in ours
         else "",
         source=source,
-        targets=tuple(own.get("targets", "").split()),
+        targets=tuple(ours.get("targets", "").split()),
         variant=variant,
     )
 

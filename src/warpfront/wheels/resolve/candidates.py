@@ -156,10 +156,10 @@ def explain_absences(
     usable, lines, hints = frozenset(tags), dict[str, None](), dict[str, None]()
     for name in dict.fromkeys(map(canonicalize_name, absent)):
         where = index_rule(name, inputs)
-        own = ((where.url, False),) if where else ()
+        named = ((where.url, False),) if where else ()
         is_alone = where is not None and where.alone
         # In the order of a resolution, each with whether it is flat.
-        sources = own if is_alone else tuple(dict.fromkeys((*own, *reach.sources)))
+        sources = named if is_alone else tuple(dict.fromkeys((*named, *reach.sources)))
         for line, hint in _reasons(name, _demands(text, name), sources, usable, site):
             lines[f"{line}{unasked}"] = None
             hints[_ROW if is_of_the_stack(name, inputs) else hint] = None

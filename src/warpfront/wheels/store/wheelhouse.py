@@ -275,8 +275,8 @@ class _Fetching:
         refused: list[str] = []
         offers = self._offers(wheel.name, wheel.filename, wheel.index, refused)
         if wheel.source and not wheel.sdist:  # its own address first, where it has one
-            own = Link(url=wheel.source, filename=wheel.filename)
-            offers = itertools.chain([(wheel.source, own)], offers)
+            address = Link(url=wheel.source, filename=wheel.filename)
+            offers = itertools.chain([(wheel.source, address)], offers)
         for source, link in offers:
             if link.sha256 not in {"", wheel.sha256}:
                 refused.append(f"{source}: offers other bytes (sha256 {link.sha256[:12]}...)")
