@@ -120,7 +120,8 @@ def compare_runs(
 def _compare_serving(
     a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: ComparisonTerms
 ) -> Comparison:
-    metric = _serving_metric((*a[1], *b[1]))
+    is_kernels = all(any(name.startswith(KERNEL) for name in run.serving) for run in (*a[1], *b[1]))
+    metric = KERNELS if is_kernels else SERVING
     unlike = differences(a[1], b[1], metric, terms.allowed)
     sides = (_serving_side(*a), _serving_side(*b))
     comparison = dataclasses.replace(
@@ -134,12 +135,6 @@ def _compare_serving(
     if comparison.reasons:
         return comparison
     return _measured_figures(comparison, a[1], b[1])
-
-
-def _serving_metric(runs: Iterable[Run]) -> str:
-    """Return the metric of the figures: of serving, or of a profiler's summary of kernels."""
-    is_kernels = all(any(name.startswith(KERNEL) for name in run.serving) for run in runs)
-    return KERNELS if is_kernels else SERVING
 
 
 def _serving_side(name: str, runs: Sequence[Run]) -> Side:

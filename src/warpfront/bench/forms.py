@@ -100,7 +100,25 @@ def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     for level in summary.levels if len(summary.levels) > 1 else ():
         name = f"steps {level.first_step} to {level.last_step}"
         yield "level", f"{name}: {level.median:.5g} s"
-    for name, text in _more_figures(run, summary):
+    names = ("tokens_per_second_per_device", "flop_per_second_per_device", "samples_per_second")
+    rate, flop, samples = (getattr(summary, n) or _median_of(run.steps, n) for n in names)
+    memory, loss = summary.peak_memory_bytes, summary.last_loss
+    total = _median_of(run.steps, "tokens_per_second")
+    together = f"{total:,.1f} of all devices" if total else None
+    kind = f", {run.memory_kind}" if run.memory_kind else ""
+    middle, mean = summary.median_seconds, summary.mean_seconds
+    step = f"{mean * 1000:,.1f} ms, mean of the run" if mean else None
+    if not middle and (seconds := _median_of(run.steps, "seconds")):
+        step = f"{seconds * 1000:,.1f} ms, median of all lines"
+    for name, text in (
+        ("step", f"{_interval(middle, 1000, 1)} ms, median" if middle else step),
+        ("samples/s", f"{samples:,.2f} of all devices" if samples else None),
+        ("tokens/s", f"{rate:,.1f} per device" if rate else together),
+        ("TFLOP/s", f"{flop / 1e12:,.1f} per device, as printed" if flop else None),
+        ("memory", f"{memory / _GIB:,.2f} GiB{kind}" if memory else None),
+        ("slow steps", str(summary.slow_steps) if summary.slow_steps else None),
+        ("last loss", f"{loss:.5g}" if loss is not None else None),
+    ):
         if text is not None:
             yield name, text
 
@@ -113,28 +131,6 @@ def _counted_steps(run: Run, summary: Summary) -> str:
     last = f", to step {run.steps[-1].step}" if run.steps[-1].step > steps else ""
     timed = dropped if is_timed(run) else "none with a time"
     return f"{steps} in {counted(len(run.steps), 'line')}{last}, {timed}"
-
-
-def _more_figures(run: Run, summary: Summary) -> Iterable[tuple[str, str | None]]:
-    names = ("tokens_per_second_per_device", "flop_per_second_per_device", "samples_per_second")
-    rate, flop, samples = (getattr(summary, n) or _median_of(run.steps, n) for n in names)
-    memory, loss = summary.peak_memory_bytes, summary.last_loss
-    total = _median_of(run.steps, "tokens_per_second")
-    together = f"{total:,.1f} of all devices" if total else None
-    kind = f", {run.memory_kind}" if run.memory_kind else ""
-    middle, mean = summary.median_seconds, summary.mean_seconds
-    step = f"{mean * 1000:,.1f} ms, mean of the run" if mean else None
-    if not middle and (seconds := _median_of(run.steps, "seconds")):
-        step = f"{seconds * 1000:,.1f} ms, median of all lines"
-    return (
-        ("step", f"{_interval(middle, 1000, 1)} ms, median" if middle else step),
-        ("samples/s", f"{samples:,.2f} of all devices" if samples else None),
-        ("tokens/s", f"{rate:,.1f} per device" if rate else together),
-        ("TFLOP/s", f"{flop / 1e12:,.1f} per device, as printed" if flop else None),
-        ("memory", f"{memory / _GIB:,.2f} GiB{kind}" if memory else None),
-        ("slow steps", str(summary.slow_steps) if summary.slow_steps else None),
-        ("last loss", f"{loss:.5g}" if loss is not None else None),
-    )
 
 
 def _median_of(steps: Sequence[Step], name: str) -> float | None:

@@ -58,16 +58,14 @@ def losses_at_equal_tokens(a: Sequence[Run], b: Sequence[Run]) -> Losses:
     for curve in (curve_of, evaluations_of):
         a_curve, b_curve = (next((c for run in side if (c := curve(run))), []) for side in (a, b))
         if a_curve and b_curve:
-            return _side_by_side(a_curve, b_curve)
+            end = min(a_curve[-1][0], b_curve[-1][0])
+            common = [tokens for tokens, _ in a_curve if b_curve[0][0] <= tokens <= end]
+            step = max(1, -(-len(common) // _POINTS))
+            chosen = common[::-1][::step][::-1]
+            return tuple(
+                (tokens, _smooth(a_curve, tokens), _smooth(b_curve, tokens)) for tokens in chosen
+            )
     return ()
-
-
-def _side_by_side(curve: Curve, other: Curve) -> Losses:
-    end = min(curve[-1][0], other[-1][0])
-    common = [tokens for tokens, _ in curve if other[0][0] <= tokens <= end]
-    step = max(1, -(-len(common) // _POINTS))
-    chosen = common[::-1][::step][::-1]
-    return tuple((tokens, _smooth(curve, tokens), _smooth(other, tokens)) for tokens in chosen)
 
 
 def _smooth(curve: Curve, tokens: int) -> float:

@@ -71,7 +71,23 @@ def _verify(session: nox.Session) -> None:
         _stop(
             session, "--here checks the current Python: --vendor, --image and --only do not apply"
         )
-    _verify_here(session, options)
+    target = options.target or _detected_target(session)
+    names = (*SESSIONS, *(["selftest"] if options.selftest else []))
+    if options.selftest:
+        try:
+            faults_folder()
+        except FaultsMissingError as error:
+            _stop(session, str(error))
+    stale = (*(f"{name}.json" for name in CHECK_SESSIONS), "verify.json", "junit.xml")
+    folder, claims = _folder_here(session, target, target, stale)
+    started, effort = time.monotonic(), parsed_effort(options)
+    endings = _run_together(session, names, claims, folder, effort)
+    outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
+    document = visible_json((folder / "verify.json").read_text(encoding="utf-8"))
+    sys.stdout.write(document if options.json else text)
+    sys.stdout.flush()
+    if outcome != "passed":
+        _stop(session, f"{target} is not verified here: {outcome}; results in {folder}")
 
 
 def _hand_over(session: nox.Session, task: str, words: Sequence[str] | None = None) -> None:
@@ -181,27 +197,6 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     sys.stdout.write(document if options.json else bench_text(bench, width=text_width()))
     sys.stdout.write("" if options.json else f"{record}\n")
     sys.stdout.flush()
-
-
-def _verify_here(session: nox.Session, options: argparse.Namespace) -> None:
-    """load and numerics in the current Python, without Docker or any of our dependencies."""
-    target = options.target or _detected_target(session)
-    names = (*SESSIONS, *(["selftest"] if options.selftest else []))
-    if options.selftest:
-        try:
-            faults_folder()
-        except FaultsMissingError as error:
-            _stop(session, str(error))
-    stale = (*(f"{name}.json" for name in CHECK_SESSIONS), "verify.json", "junit.xml")
-    folder, claims = _folder_here(session, target, target, stale)
-    started, effort = time.monotonic(), parsed_effort(options)
-    endings = _run_together(session, names, claims, folder, effort)
-    outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
-    document = visible_json((folder / "verify.json").read_text(encoding="utf-8"))
-    sys.stdout.write(document if options.json else text)
-    sys.stdout.flush()
-    if outcome != "passed":
-        _stop(session, f"{target} is not verified here: {outcome}; results in {folder}")
 
 
 def claims_for_target(target: str) -> Claims:

@@ -33,7 +33,25 @@ def notify(
         if way == "issue":
             notes += _in_an_issue(judgement, scope, url, api)
         elif judgement.error is not None:
-            notes.append(_by_webhook(judgement, scope, url, webhook))
+            if not webhook:
+                hint = "the environment `alerts` holds it; docs/admission.md, After the merge"
+                raise InputError("no address of a webhook: WARPFRONT_WEBHOOK", hint=hint)
+            keep_secret(webhook)
+            keys = {"cell": "cell_id", "target": "target", "kind": "kind", "reason": "text"}
+            keys["repeat"] = "repeat"
+            faults = [
+                {k: getattr(fault, name) for k, name in keys.items()} for fault in judgement.faults
+            ]
+            text = alert_text(judgement, scope, url, markdown=False)
+            body = {"text": text, "scope": scope, "url": url, "failures": faults}
+            try:
+                answer = requests.post(webhook, json=body, timeout=_SECONDS, allow_redirects=False)
+            except requests.RequestException as error:
+                kind = type(error).__name__
+                raise UnavailableError(f"the webhook does not answer: {kind}") from None
+            if answer.status_code >= requests.codes.multiple_choices:
+                raise UnavailableError(f"the webhook answers HTTP {answer.status_code}")
+            notes.append("called the webhook")
     return tuple(notes)
 
 
@@ -50,27 +68,6 @@ def _in_an_issue(
     text = alert_text(judgement, scope, url, markdown=True)
     issue = api.tell(f"warpfront: the {scope} run is red", text)
     return (f"told in {issue}",)
-
-
-def _by_webhook(judgement: Judgement, scope: str, url: str, webhook: str) -> str:
-    """Post a JSON object whose `text` chat services show as it is."""
-    if not webhook:
-        hint = "the environment `alerts` holds it; docs/admission.md, After the merge"
-        raise InputError("no address of a webhook: WARPFRONT_WEBHOOK", hint=hint)
-    keep_secret(webhook)
-    keys = {"cell": "cell_id", "target": "target", "kind": "kind", "reason": "text"}
-    keys["repeat"] = "repeat"
-    faults = [{k: getattr(fault, name) for k, name in keys.items()} for fault in judgement.faults]
-    text = alert_text(judgement, scope, url, markdown=False)
-    body = {"text": text, "scope": scope, "url": url, "failures": faults}
-    try:
-        answer = requests.post(webhook, json=body, timeout=_SECONDS, allow_redirects=False)
-    except requests.RequestException as error:
-        kind = type(error).__name__
-        raise UnavailableError(f"the webhook does not answer: {kind}") from None
-    if answer.status_code >= requests.codes.multiple_choices:
-        raise UnavailableError(f"the webhook answers HTTP {answer.status_code}")
-    return "called the webhook"
 
 
 def end_waiting_runs(api: GitHubApi, workflow: str, *, hours: int, now: str) -> tuple[str, ...]:

@@ -150,7 +150,8 @@ def read_dockerfile(text: str) -> Proposal:
         instruction = word.upper()
         is_copy = instruction in {"COPY", "ADD"} and "requirements" in rest
         if instruction == "FROM":
-            row = _row_of(rest) or row
+            matches = ((vendor, pattern.search(rest)) for vendor, pattern in _TOOLKITS.items())
+            row = next((f"{vendor}:{match[1]}" for vendor, match in matches if match), "") or row
         elif instruction == "RUN":
             for command in map(str.strip, re.split(r"&&|;", rest)):
                 wheels = _installed(command, files)
@@ -178,11 +179,6 @@ def _instructions(text: str) -> list[tuple[int, str]]:
             instructions.append((number, plain))
         number += 1 + line.count("\0")
     return instructions
-
-
-def _row_of(image: str) -> str:
-    matches = ((vendor, pattern.search(image)) for vendor, pattern in _TOOLKITS.items())
-    return next((f"{vendor}:{match[1]}" for vendor, match in matches if match), "")
 
 
 def _installed(command: str, files: list[str]) -> tuple[str, ...] | None:

@@ -101,7 +101,10 @@ class CellMaker:
             self._problem(("rows",), message, "split the matrix")
             return
         for point in points:
-            foundation = self._foundation(point)
+            key = tuple(getattr(point, axis) for axis in _FOUNDATION_AXES)
+            if key not in self._foundations:
+                self._foundations[key] = self._found(point)
+            foundation = self._foundations[key]
             if foundation is not None and self._images_known(point):
                 self._add_cells(point, foundation)
 
@@ -293,12 +296,6 @@ class CellMaker:
             self._tell(point, message, hint)
             good = False
         return good
-
-    def _foundation(self, point: Point) -> _Foundation | None:
-        key = tuple(getattr(point, axis) for axis in _FOUNDATION_AXES)
-        if key not in self._foundations:
-            self._foundations[key] = self._found(point)
-        return self._foundations[key]
 
     def _found(self, point: Point) -> _Foundation | None:
         vendor = VENDORS.get(point.vendor)

@@ -201,7 +201,24 @@ class Compat:
         if release is None:
             yield self._judge_unknown_release(combination)
             return
-        yield from self._judge_index(combination, release)
+        index = self.table.indexes[combination.index]
+        listed = release.indexes
+        holds = release.pypi.toolkit if combination.index == PYPI else index.toolkit or ""
+        if (index.vendor, holds) != (combination.vendor, combination.toolkit):
+            yield Contradicted(
+                reason=f"index {combination.index} holds torch {release.torch} for "
+                f"{index.vendor} {holds}".rstrip()
+                + f", not for {combination.vendor} {combination.toolkit}".rstrip(),
+                fits=self._fits(combination),
+            )
+        elif combination.index not in (PYPI, *listed.names):
+            is_sure = listed.confidence in {"verified", "high"}
+            if combination.index in listed.absent or (
+                is_sure and combination.index not in listed.seen
+            ):
+                yield self.contradiction_of_no_index(combination)
+            else:
+                yield f"torch {release.torch} on index {combination.index} is not evidenced"
         yield from self._judge_python(combination, release)
         yield from _judge_glibc(combination, release)
         for companion in combination.companions:
@@ -251,26 +268,6 @@ class Compat:
         near = [torch for torch in self.torches if torch.startswith(series)]
         hint = f" ({', '.join(near)} is)" if near else ""
         return f"torch {point.torch} is not in the compat table{hint}"
-
-    def _judge_index(self, combination: Combination, release: TorchRelease) -> Findings:
-        index = self.table.indexes[combination.index]
-        listed = release.indexes
-        holds = release.pypi.toolkit if combination.index == PYPI else index.toolkit or ""
-        if (index.vendor, holds) != (combination.vendor, combination.toolkit):
-            yield Contradicted(
-                reason=f"index {combination.index} holds torch {release.torch} for "
-                f"{index.vendor} {holds}".rstrip()
-                + f", not for {combination.vendor} {combination.toolkit}".rstrip(),
-                fits=self._fits(combination),
-            )
-        elif combination.index not in (PYPI, *listed.names):
-            is_sure = listed.confidence in {"verified", "high"}
-            if combination.index in listed.absent or (
-                is_sure and combination.index not in listed.seen
-            ):
-                yield self.contradiction_of_no_index(combination)
-            else:
-                yield f"torch {release.torch} on index {combination.index} is not evidenced"
 
     def _fits(self, combination: Combination) -> str:
         """Return the releases that have this toolkit, and the indexes that have this release."""

@@ -45,7 +45,9 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     states = read_locks(cells, folders)
     locks = usable_locks(states)
     blocked: dict[str, Blocked | Failed] = {**unrunnable(cells, engine)} if engine else {}
-    blocked |= _unmakable(cells, states, material)
+    require = material.templates.require
+    faults = {c.id: states[c.id].fault or attempt(c.id, "render", require, c) for c in cells}
+    blocked |= {cell_id: fault for cell_id, fault in faults.items() if fault is not None}
     blocked |= _unlockable(cells, blocked, states, watch)
     locked = [cell for cell in cells if cell.id not in blocked and not states[cell.id].reason]
     rendered = render_cells(locked, locks, material)
@@ -108,15 +110,6 @@ def _engine_if_any(watch: Watch) -> Engine | None:
     except EngineError as error:
         watch.say(f"planning without an engine: {error.message}")
         return None
-
-
-def _unmakable(
-    cells: Iterable[Cell], states: Mapping[str, LockState], material: Material
-) -> dict[str, Blocked | Failed]:
-    """Return the cells whose image lacks a file of the project, or has a wrong one."""
-    require = material.templates.require
-    faults = {c.id: states[c.id].fault or attempt(c.id, "render", require, c) for c in cells}
-    return {cell_id: fault for cell_id, fault in faults.items() if fault is not None}
 
 
 def _unlockable(

@@ -61,24 +61,22 @@ def _add_suite(
     for name, value in facts.items():
         ET.SubElement(properties, "property", name=name, value=_clean(value))
     for check in checks:
-        _add_case(suite, check, f"{verification.cell_id}.{verification.target}.{session}")
-
-
-def _add_case(suite: ET.Element, check: CheckResult, classname: str) -> None:
-    case = ET.SubElement(
-        suite,
-        "testcase",
-        name=_clean(check.name),
-        classname=_clean(classname),
-        time=_time(check.seconds),
-    )
-    tag = {Outcome.FAILED: "failure", Outcome.ERROR: "error"}.get(check.outcome, "skipped")
-    if check.outcome is not Outcome.PASSED:
-        problem = ET.SubElement(case, tag, type=check.outcome.value, message=_clean(check.reason))
-        problem.text = _clean(check.reason)
-    if check.details:
-        text = json.dumps(dict(check.details), sort_keys=True, default=str)
-        ET.SubElement(case, "system-out").text = _clean(text)
+        case = ET.SubElement(
+            suite,
+            "testcase",
+            name=_clean(check.name),
+            classname=_clean(f"{verification.cell_id}.{verification.target}.{session}"),
+            time=_time(check.seconds),
+        )
+        tag = {Outcome.FAILED: "failure", Outcome.ERROR: "error"}.get(check.outcome, "skipped")
+        if check.outcome is not Outcome.PASSED:
+            problem = ET.SubElement(
+                case, tag, type=check.outcome.value, message=_clean(check.reason)
+            )
+            problem.text = _clean(check.reason)
+        if check.details:
+            text = json.dumps(dict(check.details), sort_keys=True, default=str)
+            ET.SubElement(case, "system-out").text = _clean(text)
 
 
 def _time(seconds: float) -> str:

@@ -127,7 +127,16 @@ def remove_tree(path: Path) -> None:
     """
     try:
         if not path.is_symlink() and path.is_dir():
-            _open_folders(path)
+            pending = [path]
+            while pending:
+                entry_path = pending.pop()
+                status = entry_path.lstat()
+                if status.st_uid == os.geteuid() and status.st_mode & 0o700 != 0o700:
+                    entry_path.chmod(0o700)
+                with os.scandir(entry_path) as entries:
+                    pending += [
+                        Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)
+                    ]
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
@@ -135,18 +144,6 @@ def remove_tree(path: Path) -> None:
         message = f"{error.filename or path}: cannot be removed: {error.strerror}"
         hint = f"remove {path} as the user that owns what is in it"
         raise StoreError(message, hint=hint) from error
-
-
-def _open_folders(folder: Path) -> None:
-    """Make folders of ours writable again, so that they can be emptied."""
-    pending = [folder]
-    while pending:
-        entry_path = pending.pop()
-        status = entry_path.lstat()
-        if status.st_uid == os.geteuid() and status.st_mode & 0o700 != 0o700:
-            entry_path.chmod(0o700)
-        with os.scandir(entry_path) as entries:
-            pending += [Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -87,7 +87,14 @@ class _TreeWalk:
         self._globs = (*exclude, *(f"{glob.rstrip('/')}/*" for glob in exclude))
         self._vendored = vendored
         self._submodules = frozenset(_SUBMODULE.findall(_text(root, ".gitmodules")))
-        self._ignored = _ignored_folders(_text(root, ".gitignore"))
+        lines = _text(root, ".gitignore").splitlines()
+        names = {line.strip() for line in lines if _PLAIN_IGNORE.fullmatch(line.strip())}
+        folders = {line.strip()[1:].strip("/") for line in lines if line.startswith("!")}
+        anchored = {name.strip("/") for name in names if "/" in name.rstrip("/")}
+        anywhere = {f"*/{name.strip('/')}" for name in names if "/" not in name.rstrip("/")}
+        self._ignored = frozenset(
+            name for name in anchored | anywhere if name.removeprefix("*/") not in folders
+        )
         # Folders of third parties, each with `/` at its end, whose device code the root's own build
         # compiles: that is the project's to port.
         named = (folder for name in _BUILDS for folder in _DEVICE_SOURCE.findall(_text(root, name)))
@@ -140,18 +147,6 @@ def _is_vendored(path: str) -> bool:
 
 _BUILDS = ("CMakeLists.txt", "setup.py", "Makefile")
 _DEVICE_SOURCE = re.compile(r"(?<![\w./-])(?:\./)?((?:[\w.-]+/)+)[\w.*-]+\.cu\b")
-
-
-def _ignored_folders(gitignore: str) -> frozenset[str]:
-    """Folders that a .gitignore names without wildcards: `/build/` as `build`, `dist/`,
-    wherever it is, as `*/dist`.
-    """
-    lines = gitignore.splitlines()
-    names = {line.strip() for line in lines if _PLAIN_IGNORE.fullmatch(line.strip())}
-    folders = {line.strip()[1:].strip("/") for line in lines if line.startswith("!")}
-    anchored = {name.strip("/") for name in names if "/" in name.rstrip("/")}
-    anywhere = {f"*/{name.strip('/')}" for name in names if "/" not in name.rstrip("/")}
-    return frozenset(name for name in anchored | anywhere if name.removeprefix("*/") not in folders)
 
 
 def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | UnreadFile]:

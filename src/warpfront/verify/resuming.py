@@ -67,7 +67,27 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
         discard(folder)
         attempt = Attempt(key=key, effort=effort)
     else:
-        attempt = replace(before, proven={**before.proven, **_keep_passed(folder, target)})
+        passed = {}
+        proven = folder / _PROVEN
+        with storing(proven):
+            proven.mkdir(exist_ok=True)
+        for path in sorted((folder / "results").glob("*.json")):
+            session, copy = path.stem, proven / path.name
+            if session == _ALWAYS_RUN or session not in CHECK_SESSIONS:
+                continue
+            try:
+                end = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(
+                    timespec="seconds"
+                )
+                for file in _left_by(session, path.parent):
+                    (proven / file.name).write_bytes(read_regular(file))
+                content = read_regular(copy)
+                checks = read_session(read_json(copy), session=session, target=target)
+            except (OSError, StoreError):
+                continue
+            if worst_of(check.outcome for check in checks) is Outcome.PASSED:
+                passed[session] = (end, hashlib.sha256(content).hexdigest())
+        attempt = replace(before, proven={**before.proven, **passed})
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / _RECORD, as_json(attempt))
@@ -113,26 +133,3 @@ def _left_by(session: str, folder: Path) -> list[Path]:
         for path in folder.glob(f"{session}*")
         if path.name.removeprefix(session)[:1] in {".", "-", "_"} and path.is_file()
     )
-
-
-def _keep_passed(folder: Path, target: str) -> dict[str, tuple[str, str]]:
-    """Move the results of each session that ended and passed every check that it had planned."""
-    passed = {}
-    proven = folder / _PROVEN
-    with storing(proven):
-        proven.mkdir(exist_ok=True)
-    for path in sorted((folder / "results").glob("*.json")):
-        session, copy = path.stem, proven / path.name
-        if session == _ALWAYS_RUN or session not in CHECK_SESSIONS:
-            continue
-        try:
-            end = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
-            for file in _left_by(session, path.parent):
-                (proven / file.name).write_bytes(read_regular(file))
-            content = read_regular(copy)
-            checks = read_session(read_json(copy), session=session, target=target)
-        except (OSError, StoreError):
-            continue
-        if worst_of(check.outcome for check in checks) is Outcome.PASSED:
-            passed[session] = (end, hashlib.sha256(content).hexdigest())
-    return passed

@@ -377,7 +377,15 @@ class DeclaredReader:
                     earlier = figures.get(target.field)
                     figures[target.field] = target.joined(earlier, value)
                     if target.field == "memory_bytes":
-                        yield from _memory_kind(name)
+                        words = name.lower()
+                        kind = MemoryKind.DEVICE
+                        if "reserv" in words or words == "memory":
+                            kind = MemoryKind.RESERVED
+                        elif "alloc" in words or "peak" in words or "active" in words:
+                            kind = MemoryKind.ALLOCATED
+                        yield Setting("memory_kind", kind)
+                        if "hip" in words:  # ROCm builds have names with `cuda`, too
+                            yield Setting("vendor", "amd")
             else:
                 yield from self._setting(target, text, firm=True)
         step = self._position(rule, figures)
@@ -439,18 +447,6 @@ class DeclaredReader:
         elif printed.keys() - {"steps"}:
             number = None if part is None else int(part)
             yield LoggedStep(Step(step=step, **printed), rank, number, rule.redrawn)
-
-
-def _memory_kind(name: str) -> Iterator[Fact]:
-    words = name.lower()
-    kind = MemoryKind.DEVICE
-    if "reserv" in words or words == "memory":
-        kind = MemoryKind.RESERVED
-    elif "alloc" in words or "peak" in words or "active" in words:
-        kind = MemoryKind.ALLOCATED
-    yield Setting("memory_kind", kind)
-    if "hip" in words:  # ROCm builds have names with `cuda`, too
-        yield Setting("vendor", "amd")
 
 
 def _plain(document: Mapping[str, Any]) -> dict[str, str]:

@@ -75,19 +75,6 @@ _FACTS: Mapping[str, type] = {
 _FIELDS = {"gpus": "devices", "batch": "global_batch"}
 
 
-def _log_facts(texts: Iterable[str]) -> dict[str, object]:
-    """Return the facts of `--fact NAME=VALUE` by the names of a run's fields."""
-    values: dict[str, object] = {}
-    for text in texts:
-        name, _, value = text.partition("=")
-        if name not in _FACTS:
-            raise InputError(f"--fact {text}: {nearest(name, _FACTS)}")
-        if _FACTS[name] is int and not (value.isdecimal() and int(value)):
-            raise InputError(f"--fact {text}: {value!r} is no number above zero")
-        values[_FIELDS.get(name, name)] = _FACTS[name](value)
-    return values
-
-
 @command("bench read-log", formerly=("read-log",), example="bench read-log train.log --fact gpus=8")
 def read_log(
     display: Display,
@@ -113,7 +100,15 @@ def read_log(
     from warpfront.commands import measurements
     from warpfront.system.store import write_json, write_text
 
-    runs = measurements.read_all(file, display, form=format, given=_log_facts(fact))
+    values: dict[str, object] = {}
+    for text in fact:
+        name, _, value = text.partition("=")
+        if name not in _FACTS:
+            raise InputError(f"--fact {text}: {nearest(name, _FACTS)}")
+        if _FACTS[name] is int and not (value.isdecimal() and int(value)):
+            raise InputError(f"--fact {text}: {value!r} is no number above zero")
+        values[_FIELDS.get(name, name)] = _FACTS[name](value)
+    runs = measurements.read_all(file, display, form=format, given=values)
     summaries = [(run, summary_of(run)) for run in runs]
     documents = [run_document(*summary) for summary in summaries]
     document = documents[0] if len(documents) == 1 else documents

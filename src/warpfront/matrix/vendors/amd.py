@@ -97,7 +97,15 @@ class Amd(Vendor):
         it is of that ROCm. A suite that is not whole is a base's own, which names its packages.
         """
         if toolkit is None or _HIPCC.get(suite) != toolkit.version:
-            return self._no_hipcc(toolkit, suite)
+            version = _HIPCC.get(suite)
+            debian = (
+                f"Debian {suite}'s hipcc is of ROCm {version}"
+                if version
+                else f"which ROCm the hipcc of {suite or 'this base'} is of is not known"
+            )
+            if self.has_device_wheels(toolkit):
+                return f"{debian}, and the index of {toolkit} has no rocm-sdk-devel"
+            return f"{debian}, and no wheel holds the compiler of {toolkit}"
         added = () if suite == _INCOMPLETE else ("g++", "hipcc", "hipify-perl", "python3-dev")
         return Compiler(
             apt=added,
@@ -107,21 +115,6 @@ class Amd(Vendor):
                 {"HIP_PLATFORM": "amd", "PYTORCH_ROCM_ARCH": ";".join(targets), "ROCM_HOME": "/usr"}
             ),
         )
-
-    def _no_hipcc(self, toolkit: Toolkit | None, suite: str) -> str:
-        """AMD's own is in `rocm-sdk-devel`, which pytorch.org's index does not mirror
-        (pytorch/test-infra#8436) and which unpacks itself where it is installed
-        (ROCm/TheRock @89553ce, templates/rocm/src/rocm_sdk/_devel.py).
-        """
-        version = _HIPCC.get(suite)
-        debian = (
-            f"Debian {suite}'s hipcc is of ROCm {version}"
-            if version
-            else f"which ROCm the hipcc of {suite or 'this base'} is of is not known"
-        )
-        if self.has_device_wheels(toolkit):
-            return f"{debian}, and the index of {toolkit} has no rocm-sdk-devel"
-        return f"{debian}, and no wheel holds the compiler of {toolkit}"
 
     def compiler_call(self, target: str) -> CompilerCall | None:
         """clang's options and messages: https://rocm.docs.amd.com/projects/HIPCC/en/latest/."""
