@@ -114,12 +114,16 @@ def compare_runs(
         comparison = dataclasses.replace(comparison, reasons=(*comparison.reasons, *others))
     if comparison.reasons:
         return comparison
-    return (_measured_pairs if terms.paired else _measured)(comparison, *groups)
+    return _measured(comparison, *groups, paired=terms.paired)
 
 
 def _compare_serving(
     a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: ComparisonTerms
 ) -> Comparison:
+    """Compare every figure that all runs have; verdict by the output's throughput.
+
+    One run has no interval: only several runs a side tell whether two stacks differ.
+    """
     is_kernels = all(any(name.startswith(KERNEL) for name in run.serving) for run in (*a[1], *b[1]))
     metric = KERNELS if is_kernels else SERVING
     unlike = differences(a[1], b[1], metric, terms.allowed)
@@ -134,7 +138,31 @@ def _compare_serving(
     )
     if comparison.reasons:
         return comparison
-    return _measured_figures(comparison, a[1], b[1])
+    cases = []
+    for name in (*_RATES, *_TIMES, *(name for name in a[1][0].serving if name.startswith(KERNEL))):
+        before, after = ([run.serving.get(name, 0.0) for run in runs] for _, runs in (a, b))
+        if all(before) and all(after):
+            cases.append(_figure_ratio(name, before, after))
+    if not cases:
+        return dataclasses.replace(comparison, reasons=("no figure that both have",))
+    comparison = dataclasses.replace(comparison, times=cases[0].ratio, cases=tuple(cases))
+    if min(len(a[1]), len(b[1])) < FEWEST_RUNS:
+        reason = f"runs: {len(a[1])} and {len(b[1])}; {FEWEST_RUNS} a side give an interval"
+        return dataclasses.replace(
+            comparison, verdict=ComparisonOutcome.UNDETERMINED, reasons=(reason,)
+        )
+    stands = statistics.holm([case.p_value for case in cases])
+    cases = [
+        dataclasses.replace(case, changed=stand and abs(case.ratio.value - 1) > comparison.noise)
+        for case, stand in zip(cases, stands, strict=True)
+    ]
+    differs = any(case.changed for case in cases)
+    return dataclasses.replace(
+        comparison,
+        verdict=ComparisonOutcome.DIFFERENCE if differs else ComparisonOutcome.NO_DIFFERENCE,
+        cases=tuple(cases),
+        resampled=" against ".join(counted(len(runs), "run") for _, runs in (a, b)),
+    )
 
 
 def _serving_side(name: str, runs: Sequence[Run]) -> Side:
@@ -149,40 +177,8 @@ def _serving_side(name: str, runs: Sequence[Run]) -> Side:
     )
 
 
-def _measured_figures(terms: Comparison, a: Sequence[Run], b: Sequence[Run]) -> Comparison:
-    """Return the ratio of every figure that all runs have; verdict by the output's throughput. A
-    rate counts inverted, so that over 1 always means that B is slower. One run has no interval:
-    only several runs a side tell whether two stacks differ.
-    """
-    cases = []
-    several = min(len(a), len(b)) >= FEWEST_RUNS
-    kernels = (name for name in a[0].serving if name.startswith(KERNEL))
-    for name in (*_RATES, *_TIMES, *kernels):
-        before, after = ([run.serving.get(name, 0.0) for run in side] for side in (a, b))
-        if all(before) and all(after):
-            cases.append(_figure_ratio(name, before, after))
-    if not cases:
-        return dataclasses.replace(terms, reasons=("no figure that both have",))
-    first = cases[0].ratio
-    measured = dataclasses.replace(terms, times=first, cases=tuple(cases))
-    if not several:
-        reason = f"runs: {len(a)} and {len(b)}; {FEWEST_RUNS} a side give an interval"
-        return dataclasses.replace(
-            measured, verdict=ComparisonOutcome.UNDETERMINED, reasons=(reason,)
-        )
-    stands = statistics.holm([case.p_value for case in cases])
-    cases = [
-        dataclasses.replace(case, changed=stand and abs(case.ratio.value - 1) > terms.noise)
-        for case, stand in zip(cases, stands, strict=True)
-    ]
-    changed = any(case.changed for case in cases)
-    outcome = ComparisonOutcome.DIFFERENCE if changed else ComparisonOutcome.NO_DIFFERENCE
-    resampled = f"{counted(len(a), 'run')} against {counted(len(b), 'run')}"
-    return dataclasses.replace(measured, verdict=outcome, cases=tuple(cases), resampled=resampled)
-
-
 def _figure_ratio(name: str, a: list[float], b: list[float]) -> CaseRatio:
-    """Return B's time over A's; of a rate, A's over B's."""
+    """Return B's time over A's; of a rate, A's over B's: over 1, B is slower."""
     if name in _RATES:
         a, b = ([1 / value for value in side] for side in (a, b))
     value = median(b) / median(a)
@@ -194,26 +190,6 @@ def _figure_ratio(name: str, a: list[float], b: list[float]) -> CaseRatio:
     freedom = len(a) + len(b) - 2
     p_value = statistics.p_value(value, statistics.resampled_ratios(*sides), freedom=freedom)
     return CaseRatio(id=name, ratio=ratio, p_value=p_value, changed=False)
-
-
-def _measured_pairs(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
-    """Compare runs in pairs, first with first, so that changes between nights cancel."""
-    if len(a) != len(b) or len(a) < FEWEST_RUNS or not all((*a, *b)):
-        reason = f"runs: {len(a)} and {len(b)}; pairs need {FEWEST_RUNS} of each side, settled"
-        return _too_short(comparison, reason)
-    ratios = [median(b_values) / median(a_values) for a_values, b_values in zip(a, b, strict=True)]
-    times = statistics.median_interval_of_runs(ratios)
-    return _judged(comparison, times, counted(len(a), "pair"))
-
-
-def _too_short(comparison: Comparison, reason: str) -> Comparison:
-    verdict = ComparisonOutcome.TOO_SHORT
-    return dataclasses.replace(comparison, verdict=verdict, reasons=(reason,))
-
-
-def _judged(comparison: Comparison, times: Interval, resampled: str) -> Comparison:
-    verdict = verdict_of(times, comparison.noise)
-    return dataclasses.replace(comparison, verdict=verdict, times=times, resampled=resampled)
 
 
 def _refused(
@@ -259,19 +235,31 @@ def _side(name: str, runs: Sequence[Run], groups: Groups, metric: Metric) -> Sid
     )
 
 
-def _measured(comparison: Comparison, a: Groups, b: Groups) -> Comparison:
-    reason = _shortness("A", a, comparison.metric) or _shortness("B", b, comparison.metric)
+def _measured(comparison: Comparison, a: Groups, b: Groups, *, paired: bool) -> Comparison:
+    if not paired:
+        reason = _shortness("A", a, comparison.metric) or _shortness("B", b, comparison.metric)
+    elif len(a) == len(b) >= FEWEST_RUNS and all((*a, *b)):
+        reason = ""
+    else:
+        reason = f"runs: {len(a)} and {len(b)}; pairs need {FEWEST_RUNS} of each side, settled"
     if reason:
-        return _too_short(comparison, reason)
-    # The runs where there are enough to resample; else all steps as one run's.
-    units = [g if len(g) >= FEWEST_RUNS else [list(chain.from_iterable(g))] for g in (a, b)]
-    resampled = (
-        counted(len(groups), "run")
-        if len(groups) > 1
-        else f"{counted(len(groups[0]), 'step')} in blocks of {statistics.BLOCK}"
-        for groups in units
-    )
-    return _judged(comparison, statistics.ratio_interval(*units), " against ".join(resampled))
+        verdict = ComparisonOutcome.TOO_SHORT
+        return dataclasses.replace(comparison, verdict=verdict, reasons=(reason,))
+    if paired:  # first with first, so that changes between nights cancel
+        ratios = [median(after) / median(before) for before, after in zip(a, b, strict=True)]
+        times, resampled = statistics.median_interval_of_runs(ratios), counted(len(a), "pair")
+    else:
+        # The runs where there are enough to resample; else all steps as one run's.
+        units = [g if len(g) >= FEWEST_RUNS else [list(chain.from_iterable(g))] for g in (a, b)]
+        times = statistics.ratio_interval(*units)
+        resampled = " against ".join(
+            counted(len(groups), "run")
+            if len(groups) > 1
+            else f"{counted(len(groups[0]), 'step')} in blocks of {statistics.BLOCK}"
+            for groups in units
+        )
+    verdict = verdict_of(times, comparison.noise)
+    return dataclasses.replace(comparison, verdict=verdict, times=times, resampled=resampled)
 
 
 def _shortness(name: str, groups: Groups, metric: str) -> str:

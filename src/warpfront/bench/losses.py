@@ -24,12 +24,8 @@ _WARNINGS = ("not the same training", "losses not compared")
 
 def curve_of(run: Run) -> Curve:
     """Return (tokens, loss of a step); samples where the sequence is unknown."""
-    points = {
-        tokens: step.loss
-        for step in run.steps
-        if step.loss is not None and (tokens := _tokens_at(run, step))
-    }
-    return sorted(points.items())
+    losses = [(_tokens_at(run, step), step.loss) for step in run.steps]
+    return sorted({tokens: loss for tokens, loss in losses if tokens and loss is not None}.items())
 
 
 def _tokens_at(run: Run, step: Step) -> int | None:
@@ -44,10 +40,8 @@ def _tokens_at(run: Run, step: Step) -> int | None:
 
 def evaluations_of(run: Run) -> Curve:
     """Return (tokens, value of an evaluation), in the same way."""
-    points = {
-        evaluation.samples * (run.sequence or 1): evaluation.value for evaluation in run.evaluations
-    }
-    return sorted(points.items())
+    values = [(each.samples * (run.sequence or 1), each.value) for each in run.evaluations]
+    return sorted(dict(values).items())
 
 
 def losses_at_equal_tokens(a: Sequence[Run], b: Sequence[Run]) -> Losses:
@@ -77,33 +71,27 @@ def _smooth(curve: Curve, tokens: int) -> float:
 
 def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Iterable[Remark]:
     """Yield the reasons why the two were not the same training, if any."""
-    for name, runs in (("A", a), ("B", b)):
+    unlike, sides = list[str](), (("A", a), ("B", b))
+    for name, runs in sides:
         steps = [step for run in runs for step in run.steps]
         if any(step.nan for step in steps):
-            yield _not_the_same(f"a loss of {name} is no number")
+            unlike.append(f"a loss of {name} is no number")
         skipped = sum(step.skipped or 0 for step in steps)
         if skipped > _MOST_SKIPPED * sum(step.steps for step in steps):
-            yield _not_the_same(f"{name} skipped {skipped} steps")
-    if not losses:
-        yield Remark(level="warning", message=f"losses not compared: {_without_losses(a, b)}")
-    else:
+            unlike.append(f"{name} skipped {skipped} steps")
+    if losses:
         tokens, a_loss, b_loss = losses[-1]
         if abs(a_loss - b_loss) > _AWAY * min(abs(a_loss), abs(b_loss)):
-            yield _not_the_same(
-                f"a loss of {a_loss:.4g} against {b_loss:.4g} after {tokens:,} tokens"
-            )
-
-
-def _without_losses(a: Sequence[Run], b: Sequence[Run]) -> str:
-    """Return the reason why two sides have no losses at equal tokens."""
-    lacking = [
-        name
-        for name, runs in (("A", a), ("B", b))
-        if not any(curve_of(run) or evaluations_of(run) for run in runs)
-    ]
-    if len(lacking) == 1:
-        return f"{lacking[0]} has none at a known number of samples"
-    return "neither has any" if lacking else "they share no number of tokens"
+            unlike.append(f"a loss of {a_loss:.4g} against {b_loss:.4g} after {tokens:,} tokens")
+    yield from (Remark(level="warning", message=f"{_WARNINGS[0]}: {why}") for why in unlike)
+    if not losses:
+        lacking = [
+            n for n, side in sides if not any(curve_of(r) or evaluations_of(r) for r in side)
+        ]
+        why = "neither has any" if lacking else "they share no number of tokens"
+        if len(lacking) == 1:
+            why = f"{lacking[0]} has none at a known number of samples"
+        yield Remark(level="warning", message=f"{_WARNINGS[1]}: {why}")
 
 
 def is_of_training(finding: Remark) -> bool:
@@ -121,7 +109,3 @@ def bands_of(runs: Sequence[Run]) -> list[tuple[int, float, float]]:
         for i, (tokens, _) in list(enumerate(curve))[::step]
     )
     return [(tokens, min(v for _, v in part), max(v for _, v in part)) for tokens, part in near]
-
-
-def _not_the_same(why: str) -> Remark:
-    return Remark(level="warning", message=f"not the same training: {why}")

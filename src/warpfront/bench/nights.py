@@ -149,24 +149,24 @@ def shifts_of(nights: Iterable[Night]) -> tuple[Shift, ...]:
         for case in dict.fromkeys(case for night in each for case in night.seconds)
     ]
     long_enough = [case_series for case_series in series if len(case_series[2]) >= 2 * FEWEST]
-    shifts = [_asked(*case_series, cases=len(long_enough)) for case_series in long_enough]
+    shifts = []
+    for place, case, each in long_enough:
+        values = [night.seconds[case] for night in each]
+        strength, index = _strongest(ranks(values))
+        most = math.ceil(2 * len(long_enough) / FALSE_ALARMS)
+        shift = Shift(
+            place=place,
+            case=case,
+            at=each[index].at,
+            image_digest=each[index].image_digest,
+            before_seconds=median(values[:index]),
+            after_seconds=median(values[index:]),
+            p_value=_chance(values, strength, most=most),
+        )
+        shifts.append(shift)
     stands = holm([shift.p_value for shift in shifts], FALSE_ALARMS)
     significant = (shift for shift, stand in zip(shifts, stands, strict=True) if stand)
     return tuple(shift for shift in significant if abs(shift.ratio - 1) > NOISE_OF_OPERATIONS)
-
-
-def _asked(place: Place, case: str, nights: Sequence[Night], *, cases: int) -> Shift:
-    values = [night.seconds[case] for night in nights]
-    strength, index = _strongest(ranks(values))
-    return Shift(
-        place=place,
-        case=case,
-        at=nights[index].at,
-        image_digest=nights[index].image_digest,
-        before_seconds=median(values[:index]),
-        after_seconds=median(values[index:]),
-        p_value=_chance(values, strength, most=math.ceil(2 * cases / FALSE_ALARMS)),
-    )
 
 
 def _strongest(ordered: Sequence[float]) -> tuple[float, int]:

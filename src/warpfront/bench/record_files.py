@@ -94,26 +94,22 @@ def _read(document: Mapping[str, Any]) -> Run | Bench:
 KIND = "Timings"
 
 
-class NoTimingsError(ValueError):
-    """Results of a session that cannot be used; the message has the reason."""
-
-
 def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:
     """Return the bench of a session's timings.
 
     `whose` are the fields of a record that the session cannot know: cell, image, time, verified or
-    not. Raise `NoTimingsError`.
+    not. Raise `NoRecordError`.
     """
     if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise NoTimingsError("no timings were left")
+        raise NoRecordError("no timings were left")
     if document.get("schema") != TIMINGS_SCHEMA:
-        raise NoTimingsError(
+        raise NoRecordError(
             f"timings of schema {document.get('schema')!r}, expected {TIMINGS_SCHEMA}"
         )
     if document.get("target") != whose["target"]:
-        raise NoTimingsError(f"timings of {document.get('target')!r}, not of {whose['target']!r}")
+        raise NoRecordError(f"timings of {document.get('target')!r}, not of {whose['target']!r}")
     fields = {name: value for name, value in document.items() if name not in {"schema", "kind"}}
     try:
         return read_as(Bench, {**fields, **whose})
     except ValidationError as error:
-        raise NoTimingsError(first_wrong(error)) from None
+        raise NoRecordError(first_wrong(error)) from None

@@ -53,7 +53,11 @@ def bench_text(bench: Bench, *, width: int) -> str:
         for result in bench.results
         if (reference := result.torch_benchmark_seconds) and (seconds := result.median_seconds)
     ]
-    lines += map(_training_line, bench.training)
+    for run in bench.training:
+        mfu = model_flops_utilization(run)
+        share = "unknown" if mfu is None else f"{mfu:.1%}"
+        rate, seconds = tokens_per_second(run), 1000 * median(run.step_seconds)
+        lines.append(f"{run.id}: {seconds:.4g} ms a step, {rate:,.0f} tokens/s, MFU {share}")
     lines += (f"{finding.level}: {finding.message}" for finding in bench.findings)
     name = bench.environment.get("device_name") or "unknown device"
     whose = f"{bench.image_digest or 'no image'}, {bench.verified}"
@@ -79,10 +83,3 @@ def _row(measurement: Measurement) -> tuple[str, ...]:
 
 def _scaled(rate: float | None, unit: float) -> str:
     return "-" if rate is None else f"{rate / unit:.4g}"
-
-
-def _training_line(run: Training) -> str:
-    mfu = model_flops_utilization(run)
-    share = "unknown" if mfu is None else f"{mfu:.1%}"
-    seconds = 1000 * median(run.step_seconds)
-    return f"{run.id}: {seconds:.4g} ms a step, {tokens_per_second(run):,.0f} tokens/s, MFU {share}"

@@ -13,7 +13,7 @@ from pathlib import Path
 import warpfront
 from warpfront.bench.compare import ComparisonTerms, compare_benches
 from warpfront.bench.nights import NightStanding, standing_of
-from warpfront.bench.record_files import NoTimingsError, bench_document, bench_of
+from warpfront.bench.record_files import NoRecordError, bench_document, bench_of
 from warpfront.bench.records import Bench, Comparison
 from warpfront.commands.adopting import as_labelled, pull
 from warpfront.commands.keeping import house_of
@@ -152,7 +152,7 @@ class ImageTiming:
         }
         try:
             bench = bench_of(result_in(self.folder / "results" / f"{SESSION}.json"), whose=whose)
-        except NoTimingsError as error:
+        except NoRecordError as error:
             ending = ending_of(result, limit_seconds=TIME_LIMIT_SECONDS)
             hint = f"what it said is in {self.folder / 'output.log'}"
             return self._failed("; ".join(filter(None, (str(error), ending))), hint)
@@ -181,8 +181,7 @@ def standing_name(target: str) -> str:
 
 
 def kept_standing(store: Store, cell_id: str, target: str) -> NightStanding | None:
-    kept: NightStanding | None = store.load(cell_id, standing_name(target), (NightStanding,))
-    return kept
+    return store.load(cell_id, standing_name(target), (NightStanding,))
 
 
 def hold_against_release(

@@ -16,10 +16,9 @@ from pathlib import Path
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
 from warpfront.bench.forms import comparison_html
-from warpfront.bench.logs import FORMATS
+from warpfront.bench.logs import FORMATS, Choice
 from warpfront.bench.logs.assembling import Reading
 from warpfront.bench.logs.facts import Format
-from warpfront.bench.logs.format_choice import Choice
 from warpfront.bench.logs.tables import KERNELS
 from warpfront.bench.logs.tensorprimat import layout_name, layout_text
 from warpfront.bench.nights import Night, night_line, night_of, read_nights
@@ -221,15 +220,14 @@ def compare_sides(
     a: tuple[str, list[Run] | Bench], b: tuple[str, list[Run] | Bench], terms: ComparisonTerms
 ) -> Comparison:
     """Compare two sides, each with its name. Raise `InputError`."""
-    match a, b:
-        case (str(), Bench() as first), (str(), Bench() as other):
-            return compare_benches((a[0], first), (b[0], other), terms)
-        case (str(), list(first)), (str(), list(other)) if (
-            len({bool(run.serving) for run in (*first, *other)}) == 1
-        ):
-            return compare_runs((a[0], first), (b[0], other), terms)
-        case _:
-            raise NotComparableError(f"{a[0]} and {b[0]}: measurements of two kinds")
+    (a_name, first), (b_name, other) = a, b
+    if isinstance(first, Bench) and isinstance(other, Bench):
+        return compare_benches((a_name, first), (b_name, other), terms)
+    if not isinstance(first, Bench) and not isinstance(other, Bench):
+        is_serving = {bool(run.serving) for run in (*first, *other)}
+        if len(is_serving) == 1:
+            return compare_runs((a_name, first), (b_name, other), terms)
+    raise NotComparableError(f"{a_name} and {b_name}: measurements of two kinds")
 
 
 def read_benches(file: Path, watch: Watch) -> list[Bench]:

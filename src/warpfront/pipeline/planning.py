@@ -16,7 +16,6 @@ from warpfront.images.preparing import (
     render_cells,
     unrunnable,
 )
-from warpfront.images.render import Material
 from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
 from warpfront.matrix.cell import Cell, Pin, Selection, WheelIndex
 from warpfront.matrix.project_values import Maintenance

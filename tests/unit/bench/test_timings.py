@@ -9,7 +9,7 @@ import pytest
 from series import noisy
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches
-from warpfront.bench.record_files import NoTimingsError, bench_of
+from warpfront.bench.record_files import NoRecordError, bench_of
 from warpfront.bench.records import (
     Bench,
     Comparison,
@@ -97,7 +97,7 @@ def test_a_record_says_whose_timings_it_has() -> None:
     ],
 )
 def test_what_is_no_document_of_timings_is_refused(document: object, says: str) -> None:
-    with pytest.raises(NoTimingsError, match=says):
+    with pytest.raises(NoRecordError, match=says):
         bench_of(document, WHOSE)
 
 

@@ -484,7 +484,7 @@ class Reading:
 
     def __init__(self, chosen: Format, path: str) -> None:
         self._format = chosen
-        self._reader = chosen.reader(path)
+        self._read = chosen.reader(path)
         self._runs = [RunAssembler(averages=chosen.averages)]
         self.lines = 0
 
@@ -494,7 +494,7 @@ class Reading:
         if not whole and not self._format.closes and not self._format.is_document:
             text = text.rstrip().rpartition(" ")[0]
             self._runs[-1].add(Remark(level="note", message="a line without an end"), number)
-        for fact in self._reader.read(text if self._format.is_document else cleaned(text)):
+        for fact in self._read(text if self._format.is_document else cleaned(text)):
             if isinstance(fact, NextRun) and self._runs[-1].has_steps:
                 self._runs.append(RunAssembler(averages=self._format.averages))
             self._runs[-1].add(fact, number)

@@ -251,7 +251,7 @@ def declared(name: str) -> Format:
     return Format(
         name=name,
         marks=declaration.marks,
-        reader=lambda path: DeclaredReader(declaration, path),
+        reader=lambda path: DeclaredReader(declaration, path).read,
         is_document=bool(declaration.document.keys),
         fallback=declaration.fallback,
         averages=declaration.averages,

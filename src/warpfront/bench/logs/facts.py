@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 from warpfront.bench.records import Evaluation, MemoryKind, Remark, Step
 
@@ -51,25 +50,20 @@ class NextRun:
 Fact = Setting | LoggedStep | Evaluation | Remark | Unused | NextRun
 
 
-class Reader(Protocol):
-    """A reader of one format, for one file: it may remember earlier lines."""
-
-    def read(self, text: str) -> Iterable[Fact]:
-        """Return the facts of a line without colours (of a document: all of it). Never raises."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     """A format of logs: its recognition and its reader.
 
-    `marks` is whether only this format has a line. `averages` is whether a step's figures are the
-    mean since the line before. `closes` is whether a line shows by itself that it is whole. A
-    `fallback` is of a library, and is chosen where a log has no trainer's own lines.
+    `marks` is whether only this format has a line. `reader` of a file's path returns the facts of
+    a line without colours (of a document: all of it), never raises, and may remember earlier
+    lines. `averages` is whether a step's figures are the mean since the line before. `closes` is
+    whether a line shows by itself that it is whole. A `fallback` is of a library, and is chosen
+    where a log has no trainer's own lines.
     """
 
     name: str
     marks: Callable[[str], bool]
-    reader: Callable[[str], Reader]
+    reader: Callable[[str], Callable[[str], Iterable[Fact]]]
     is_document: bool = False
     closes: bool = False
     fallback: bool = False

@@ -43,7 +43,7 @@ _VALUES = {"global_batch_size": "global_batch", "max_sequence_length": "sequence
 class MllogReader:
     """A reader of the lines from run_start to run_stop. Remembers clock and samples."""
 
-    def __init__(self, _path: str) -> None:
+    def __init__(self) -> None:
         self._batch = 0
         self._began: float | None = None
         self._stopped = False
@@ -244,8 +244,8 @@ def _whole(value: object) -> int | None:
     return int(number) if number is not None and number == int(number) else None
 
 
-def marks(line: str) -> bool:
+def _marks(line: str) -> bool:
     return _MARK in line and "key" in _entry(line)
 
 
-MLLOG = Format(name="mllog", marks=marks, reader=MllogReader, closes=True)
+MLLOG = Format(name="mllog", marks=_marks, reader=lambda _: MllogReader().read, closes=True)

@@ -10,7 +10,8 @@ import dataclasses
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from warpfront.bench.logs.declared import PLAIN, DeclaredReader, LineRule, read_declaration
 from warpfront.bench.logs.facts import (
@@ -38,43 +39,34 @@ _PASSED = {"SUCCESS", "PASSED", ""}
 Row = dict[str, str]
 
 
-class StepsReader:
-    """Exports of TensorBoard and Weights & Biases: a row a step, one or several runs side by side.
+def _steps(path: str, text: str) -> Iterator[Fact]:
+    """Read exports of TensorBoard and Weights & Biases: a row a step, one run or several.
 
     TensorBoard's file has one tag, which its name tells, and the wall clock. Weights & Biases' has
     a column a run and metric (`run - train/loss`, with `__MIN` and `__MAX`), or the columns of a
     run's history (`_step`, `_timestamp`, `train/loss`). Clocks give the time between two rows.
     """
-
-    def __init__(self, path: str) -> None:
-        tag = _TAG.search(path)
-        self._tag = tag[1].replace("_", "/", 1) if tag else path.rpartition("/")[2][:-4]
-
-    def read(self, text: str) -> Iterable[Fact]:
-        rows = list(_rows(text))
-        names = [name for name in (rows[0] if rows else ()) if name]
-        place = next((name for name in names if name.lower() in _STEPS), None)
-        if place is None:
-            return
-        runs: dict[str, Row] = {}
-        for name in names:
-            run, dash, metric = name.rpartition(" - ")
-            if name.lower() not in _STEPS and not _SPREAD.search(name):
-                runs.setdefault(run if dash else "", {})[name] = metric
-        shared = runs.pop("", {}) if len(runs) > 1 else {}
-        for run, columns in runs.items():
-            yield NextRun()
-            yield Setting("framework", "tensorboard" if "Value" in columns else "wandb")
-            if run:
-                yield Setting("model", run)
-            yield from self._run(rows, place, {**shared, **columns})
-
-    def _run(self, rows: Sequence[Row], place: str, columns: Mapping[str, str]) -> Iterator[Fact]:
+    rows = list(_rows(text))
+    names = [name for name in (rows[0] if rows else ()) if name]
+    place = next((name for name in names if name.lower() in _STEPS), None)
+    if place is None:
+        return
+    in_name = _TAG.search(path)
+    tag = in_name[1].replace("_", "/", 1) if in_name else path.rpartition("/")[2][:-4]
+    runs: dict[str, Row] = {}
+    for name in names:
+        run, dash, metric = name.rpartition(" - ")
+        if name.lower() not in _STEPS and not _SPREAD.search(name):
+            runs.setdefault(run if dash else "", {})[name] = tag if metric == "Value" else metric
+    shared = runs.pop("", {}) if len(runs) > 1 else {}
+    for run, columns in runs.items():
+        fields = {**shared, **columns}
+        yield NextRun()
+        yield Setting("framework", "tensorboard" if "Value" in fields else "wandb")
+        if run:
+            yield Setting("model", run)
         reader = DeclaredReader(read_declaration("tables"))
-        fields = {
-            name: self._tag if metric == "Value" else metric for name, metric in columns.items()
-        }
-        clock = next((name for name in columns if name.lower() in _CLOCKS), None)
+        clock = next((name for name in fields if name.lower() in _CLOCKS), None)
         if clock is not None:
             fields[clock] = "elapsed"
         fields[place] = "step"
@@ -84,71 +76,58 @@ class StepsReader:
                 yield from _at(line, reader.line(LineRule(block=True), named, ""))
 
 
-class ResultsReader:
-    """madengine's results: rows that differ in their figures alone are one run."""
-
-    def __init__(self, _path: str) -> None:
-        self._reader = DeclaredReader(read_declaration("madengine"))
-
-    def read(self, text: str) -> Iterable[Fact]:
-        before: Row = {}
-        figures: set[str] = set()
-        for line, row in enumerate(_rows(text), 2):
-            value, metric = row.pop("performance", ""), row.pop("metric", "").strip()
-            name = f"{metric} {row.pop('unit', '').strip()}".strip().lower()
-            facts: list[Fact] = []
-            if positive(value) is not None:
-                facts += self._reader.settings({name: value})
-                facts += self._reader.line(PLAIN, {"step": "1", name: value}, "")
-            if row.get("status", "").strip().upper() not in _PASSED:
-                yield Remark(level="note", message=f"status {row['status'][:40]}", line=line)
-            elif not facts:
-                shown = f"{value[:40]!r} {name[:40]!r}"
-                message = f"no figure that is known: {shown}"
-                yield Remark(level="note", message=message, line=line)
-            else:
-                if row != before or name in figures:
-                    yield NextRun()
-                    yield Setting("model", row.get("model", "").strip() or "unknown")
-                    yield from self._reader.settings({**row, "model": ""})
-                    figures.clear()
-                before = row
-                figures.add(name)
-                yield from _at(line, facts)
+def _results(text: str) -> Iterator[Fact]:
+    """Read madengine's results: rows that differ in their figures alone are one run."""
+    reader = DeclaredReader(read_declaration("madengine"))
+    before: Row = {}
+    figures: set[str] = set()
+    for line, row in enumerate(_rows(text), 2):
+        value, metric = row.pop("performance", ""), row.pop("metric", "").strip()
+        name = f"{metric} {row.pop('unit', '').strip()}".strip().lower()
+        facts: list[Fact] = []
+        if positive(value) is not None:
+            facts += reader.settings({name: value})
+            facts += reader.line(PLAIN, {"step": "1", name: value}, "")
+        if row.get("status", "").strip().upper() not in _PASSED:
+            yield Remark(level="note", message=f"status {row['status'][:40]}", line=line)
+        elif not facts:
+            message = f"no figure that is known: {value[:40]!r} {name[:40]!r}"
+            yield Remark(level="note", message=message, line=line)
+        else:
+            if row != before or name in figures:
+                yield NextRun()
+                yield Setting("model", row.get("model", "").strip() or "unknown")
+                yield from reader.settings({**row, "model": ""})
+                figures.clear()
+            before = row
+            figures.add(name)
+            yield from _at(line, facts)
 
 
-class KernelReader:
-    """A profiler's summary of kernels: rocprof's `*_stats.csv`, or `nsys stats --format csv`. The
-    columns are of ROCm's and NVIDIA's own tools (rocprof, rocprofv3, Nsight Systems 2022 to 2025).
+def _kernels(text: str) -> Iterator[Fact]:
+    """Read a profiler's summary of kernels: rocprof's `*_stats.csv`, or `nsys stats --format csv`.
+    The columns are of ROCm's and NVIDIA's own tools (rocprof, rocprofv3, Nsight Systems 2022 to
+    2025).
     """
-
-    def __init__(self, _path: str) -> None:
-        pass
-
-    def read(self, text: str) -> Iterable[Fact]:
-        begin = next((offset for offset in map(text.find, _KERNEL_HEADS) if offset >= 0), 0)
-        spent: dict[str, float] = defaultdict(float)
-        counts: dict[str, float] = defaultdict(float)
-        for row in _rows(text[begin:], commas_in="Name"):
-            name, calls = row.get("Name", "").strip(), row.get("Calls") or row.get("Instances", "")
-            count = positive(calls)
-            time = positive(row.get("TotalDurationNs") or row.get("Total Time (ns)", ""))
-            if name and count and time:
-                spent[_short(name)] += time * 1e-9
-                counts[_short(name)] += count
-            else:
-                yield Unused("rows of kernels without a time")
-        for name, seconds in spent.items():
-            yield Setting(f"{SERVING}{KERNEL}{name}", seconds / counts[name])
-        if spent:
-            yield Setting("run_seconds", sum(spent.values()))
-
-
-def _short(name: str) -> str:
-    """Return a name of bounded length; of names with one beginning, different ones."""
-    if len(name) <= _LONGEST:
-        return name
-    return f"{name[:_LONGEST]}... {hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    begin = next((offset for offset in map(text.find, _KERNEL_HEADS) if offset >= 0), 0)
+    spent: dict[str, float] = defaultdict(float)
+    counts: dict[str, float] = defaultdict(float)
+    for row in _rows(text[begin:], commas_in="Name"):
+        name, calls = row.get("Name", "").strip(), row.get("Calls") or row.get("Instances", "")
+        count = positive(calls)
+        time = positive(row.get("TotalDurationNs") or row.get("Total Time (ns)", ""))
+        if name and count and time:
+            if len(name) > _LONGEST:  # of names with one beginning, different ones
+                digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+                name = f"{name[:_LONGEST]}... {digest}"
+            spent[name] += time * 1e-9
+            counts[name] += count
+        else:
+            yield Unused("rows of kernels without a time")
+    for name, seconds in spent.items():
+        yield Setting(f"{SERVING}{KERNEL}{name}", seconds / counts[name])
+    if spent:
+        yield Setting("run_seconds", sum(spent.values()))
 
 
 def _at(line: int, facts: Iterable[Fact]) -> Iterator[Fact]:
@@ -185,18 +164,18 @@ def _has_columns(text: str) -> set[str]:
 TABLES = Format(
     name="tables",
     marks=lambda text: not _has_columns(text).isdisjoint(_STEPS),
-    reader=StepsReader,
+    reader=lambda path: partial(_steps, path),
     is_document=True,
 )
 MADENGINE = Format(
     name="madengine",
     marks=lambda text: _has_columns(text) >= set(RESULT_COLUMNS),
-    reader=ResultsReader,
+    reader=lambda _: _results,
     is_document=True,
 )
 KERNELS = Format(
     name="kernels",
     marks=lambda text: any(head in text[:4096] for head in _KERNEL_HEADS),
-    reader=KernelReader,
+    reader=lambda _: _kernels,
     is_document=True,
 )
