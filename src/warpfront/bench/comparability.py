@@ -64,7 +64,7 @@ def differences(
     """Return the differences that refuse first, then those that are only shown."""
     names, refused = set(allowed), _model(a, b, metric)
     for name in _WORK[metric]:
-        if not _is_known(name, a, b) or not _agree(name, a, b):
+        if not _agree(name, a, b):
             refused[name] = said(name, a), said(name, b)
     is_ruled = metric is Metric.TIME_TO_TRAIN and not {"benchmark", "global_batch"} & set(refused)
     open_by_the_rules = _BY_THE_RULES if is_ruled and all(r.succeeded for r in (*a, *b)) else ()
@@ -101,21 +101,21 @@ def _model(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[s
     model = {
         name: (said(name, a), said(name, b))
         for name in ((*_SHAPE, *_ALSO.get(metric, ())) if is_training else _LOAD)
-        if _is_known(name, a, b) and not _agree(name, a, b)
+        if _agree(name, a, b) is False
     }
-    shared = any(_is_known(name, a, b) and _agree(name, a, b) for name in _IDENTITY)
+    shared = any(_agree(name, a, b) for name in _IDENTITY)
     if is_training and not shared and not model:
         model["model"] = (said("model", a), said("model", b))
     return model
 
 
-def _is_known(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
-    return all(getattr(run, name) is not None for run in (*a, *b))
-
-
-def _agree(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool:
-    """Return whether both sides have one value; counts of parameters are often rounded."""
+def _agree(name: str, a: Sequence[Run], b: Sequence[Run]) -> bool | None:
+    """Return whether both sides have one value, None where a run has none. Counts of parameters
+    are often rounded.
+    """
     values = [getattr(run, name) for run in (*a, *b)]
+    if None in values:
+        return None
     if name in _NEAR:
         return bool(max(values) <= min(values) * (1 + _NEAR[name]))
     return len(set(values)) == 1

@@ -94,7 +94,7 @@ def _values(flow: Flow) -> dict[str, Any]:
         reached += [f"{MAIN}.yml", f"{LABELLED}.yml"]
     return {
         **FOLDERS,
-        "bare_rows": _bare_rows,
+        "bare_rows": lambda job: [r for r in job.runners if r.trust == "hosted" or r.scale_set],
         "by_label": _BY_LABEL,
         "compat": _by_clock("compat", flow),
         "ending": lambda job, labelled: _ending(flow, job, labelled=labelled),
@@ -201,10 +201,6 @@ def _machine(job: Job) -> object:
         f"{_is_one_of([runner])} && '{json.dumps(_runs_on(runner))}'" for runner in job.runners
     )
     return f"${{{{ fromJSON({' || '.join(cases)} || 'null') }}}}"
-
-
-def _bare_rows(job: Job) -> tuple[Runner, ...]:
-    return tuple(row for row in job.runners if row.trust == "hosted" or row.scale_set)
 
 
 def _is_one_of(runners: Iterable[Runner]) -> str:

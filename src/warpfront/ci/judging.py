@@ -8,17 +8,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from warpfront import errors
 from warpfront.bench.nights import NightStanding
 from warpfront.ci.schedule import Omitted, Schedule
-from warpfront.errors import (
-    BuildFailedError,
-    FailureKind,
-    NotPublishableError,
-    NotVerifiedError,
-    SlowerError,
-    UnavailableError,
-    WarpfrontError,
-)
 from warpfront.matrix.project_values import Channel
 from warpfront.release.admission import Evidence, admission
 from warpfront.release.ledger import Publication, Stage
@@ -44,7 +36,7 @@ class Fault:
     text: str
     cell_id: str
     target: str = ""
-    kind: str = FailureKind.VERDICT.value
+    kind: str = errors.FailureKind.VERDICT.value
     repeat: str = ""
 
 
@@ -67,23 +59,29 @@ class Judgement:
     faults: tuple[Fault, ...] = ()
 
     @property
-    def error(self) -> WarpfrontError | None:
+    def error(self) -> errors.WarpfrontError | None:
         """Return the error; None means green."""
         if self.failures:
-            kind = BuildFailedError if ": not built" in self.failures[0] else NotVerifiedError
+            kind = (
+                errors.BuildFailedError
+                if ": not built" in self.failures[0]
+                else errors.NotVerifiedError
+            )
             return kind(f"{len(self.failures)} did not pass: {self.failures[0]}")
         if self.unpublished:
             text = f"{len(self.unpublished)} were not published: {self.unpublished[0]}"
-            return NotPublishableError(text, hint="docs/release.md, What may be published")
+            return errors.NotPublishableError(text, hint="docs/release.md, What may be published")
         if self.slower:
-            return SlowerError(f"{len(self.slower)} beside the last release: {self.slower[0]}")
+            return errors.SlowerError(
+                f"{len(self.slower)} beside the last release: {self.slower[0]}"
+            )
         if self.unavailable:
-            return UnavailableError(
+            return errors.UnavailableError(
                 f"{len(self.unavailable)} could be verified nowhere: {self.unavailable[0]}",
                 hint="a runner in `runners:` of matrix.yaml, or a target less",
             )
         if self.pending:
-            return UnavailableError(
+            return errors.UnavailableError(
                 f"pending a GPU: {len(self.pending)} changed, and no machine of this run has its "
                 f"target: {self.pending[0]}",
                 hint=_PENDING,
@@ -214,7 +212,7 @@ def _admitted(
 
 def _fault(text: str, cell: str, target: str, row: ReportRow | None) -> Fault:
     """Return the fault of a verification, or without a target, of a build."""
-    usual = FailureKind.VERDICT if target else FailureKind.INFRASTRUCTURE
+    usual = errors.FailureKind.VERDICT if target else errors.FailureKind.INFRASTRUCTURE
     repeat = repeat_line("verify", cell, target) if target else repeat_line("build", cell)
     return Fault(
         text=f"{' on '.join(filter(None, (cell, target)))}: {text}",
@@ -231,7 +229,7 @@ def _not_published(planned: Schedule, end: RunEnd) -> list[Fault]:
         publication = end.publications.get(cell)
         if why := _why_not_published(publication, planned.channel, end.evidence.get(cell)):
             failed = publication if isinstance(publication, Failed) else None
-            kind = failed.kind if failed else FailureKind.INFRASTRUCTURE
+            kind = failed.kind if failed else errors.FailureKind.INFRASTRUCTURE
             text = f"{cell}: not published ({why})"
             repeat = f"{repeat_line('publish', cell)} --channel {planned.channel}"
             missing.append(Fault(text=text, cell_id=cell, kind=str(kind), repeat=repeat))

@@ -24,7 +24,6 @@ from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.devices import DeviceAccess
-from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.verifying import (
@@ -181,7 +180,8 @@ def standing_name(target: str) -> str:
 
 
 def kept_standing(store: Store, cell_id: str, target: str) -> NightStanding | None:
-    return store.load(cell_id, standing_name(target), (NightStanding,))
+    kept: NightStanding | None = store.load(cell_id, standing_name(target), (NightStanding,))
+    return kept
 
 
 def hold_against_release(
@@ -198,7 +198,11 @@ def hold_against_release(
     if not isinstance(timing, ImageTiming):
         return [timing]
     store.drop(cell_id, standing_name(target))
-    released = last_release(_published(matrix, store, timing.cell), cell_id, RELEASE)
+    stock: tuple[Stock, ...] = ()
+    if any(channel.name == RELEASE for channel in matrix.channels):
+        with house_of(matrix, store, (timing.cell,), channel=RELEASE) as house:
+            stock = house.stock()
+    released = last_release(stock, cell_id, RELEASE)
     standing = _stood(timing, released, engine, watch, max_slower=row.max_slower)
     if not isinstance(standing, NightStanding):
         return [standing]
@@ -216,13 +220,6 @@ def hold_against_release(
         repeat=f"warpfront bench compare {folder}/release.json {folder}.json",
     )
     return [failed]
-
-
-def _published(matrix: Matrix, store: Store, cell: Cell) -> tuple[Stock, ...]:
-    if all(channel.name != RELEASE for channel in matrix.channels):
-        return ()
-    with house_of(matrix, store, (cell,), channel=RELEASE) as house:
-        return house.stock()
 
 
 def last_release(stocks: Iterable[Stock], cell_id: str, channel: str) -> Stock | None:

@@ -107,15 +107,16 @@ def bill_of_cell(chain: tuple[Cell, ...], lock: WheelLock | None, store: Store) 
     labels = labels_seen(verifications, cell)
     if labels.get(LOCK, lock.digest) != lock.digest:
         raise BlockedError(f"{cell.id}: no image was verified that is of its lock", hint=hint)
-    inputs = DocumentInputs(
-        cell=cell,
-        chain=chain,
-        lock=lock,
-        built=built,
-        labels=labels,
-        verifications=verifications,
+    return bill_for(
+        DocumentInputs(
+            cell=cell,
+            chain=chain,
+            lock=lock,
+            built=built,
+            labels=labels,
+            verifications=verifications,
+        )
     )
-    return bill_for(inputs)
 
 
 def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from warpfront.ci.flow import HANDOVER, LEFT
 from warpfront.ci.handover import demand, handed_over, leave, merge
@@ -89,15 +88,14 @@ def work(
             if error.kind is FailureKind.INPUT:  # a mistake of the call
                 raise
             hindrance = error
-        run_cell = partial(
-            _tried, act, step=job_request.step, retries=retries, watch=watch, pause=pause
-        )
         for cell in cells:
             cell_results: Sequence[object]
             if hindrance is not None:
                 cell_results, tries[cell] = [failed_by(hindrance, cell, job_request.step)], 1
             else:
-                cell_results, tries[cell] = run_cell(cell)
+                cell_results, tries[cell] = _tried(
+                    act, cell, step=job_request.step, retries=retries, watch=watch, pause=pause
+                )
             _keep_reason(cell_results, job_request, store)
             results += [_judged_again(result, before[cell], store) for result in cell_results]
         finish(results)

@@ -6,7 +6,6 @@ import dataclasses
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -36,14 +35,6 @@ from warpfront.wheels.uv_program import uv_version
 _STATES = TypeAdapter(dict[str, CellState])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fingerprinted:
-    """Cell -> its state, and the cells that can be made nowhere, with the reason."""
-
-    cells: Mapping[str, CellState]
-    blocked: Mapping[str, str]
-
-
 def dispatch(
     workspace: Workspace, selection: Selection, watch: Watch, *, scope: RunScope, since: str
 ) -> Schedule:
@@ -57,7 +48,7 @@ def dispatch(
         from warpfront.release.origin_claims import read_origins  # noqa: PLC0415 - its HTTP takes long to load
 
         require_publisher(read_origins(environment()), matrix.project)
-    now = fingerprint(matrix.cells, material, folders)
+    now, blocked = fingerprint(matrix.cells, material, folders)
     compares = scope.only_changed and bool(since)
     offline, unknown = _offline(matrix.runners) if scope.trusted else ({}, ())
     before = _cells_at(since, folders.root, watch) if compares else None
@@ -65,12 +56,12 @@ def dispatch(
         select(matrix.cells, selection),
         scope=scope,
         runners=matrix.runners,
-        now={cell: state.fingerprint for cell, state in now.cells.items()},
+        now={cell: state.fingerprint for cell, state in now.items()},
         before=None if before is None else {c: state.fingerprint for c, state in before.items()},
-        blocked=now.blocked,
+        blocked=blocked,
         offline=offline,
     )
-    changed = () if before is None else changed_cells(now.cells, before)
+    changed = () if before is None else changed_cells(now, before)
     return dataclasses.replace(planned, notes=(*notes, *unknown, *changed))
 
 
@@ -109,8 +100,10 @@ def _published(scope: RunScope, channels: tuple[Channel, ...]) -> tuple[RunScope
     return dataclasses.replace(scope, channel=""), (note,)
 
 
-def fingerprint(cells: Iterable[Cell], material: Material, folders: Folders) -> Fingerprinted:
-    """Fingerprint every cell of `cells` and their parents."""
+def fingerprint(
+    cells: Iterable[Cell], material: Material, folders: Folders
+) -> tuple[dict[str, CellState], dict[str, str]]:
+    """Return the states of `cells` and their parents, and why some of them can be made nowhere."""
     chain = selected_with_parents(tuple(cells), Selection())
     states = read_locks(chain, folders)
     blocked: dict[str, str] = {}
@@ -141,7 +134,7 @@ def fingerprint(cells: Iterable[Cell], material: Material, folders: Folders) -> 
         versions = {wheel.name: wheel.version for wheel in wheels}
         size = sum(wheel.size_bytes for wheel in wheels)
         states_now[cell_id] = CellState(fingerprint=value, wheels=versions, size_bytes=size)
-    return Fingerprinted(cells=states_now, blocked=blocked)
+    return states_now, blocked
 
 
 def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] | None:

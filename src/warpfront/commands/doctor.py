@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
+from warpfront.ci.readiness import ROOM_BYTES
 from warpfront.errors import EngineError, without_secrets
 from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import registry_reachable
@@ -24,9 +25,6 @@ from warpfront.wheels.sources import probe
 from warpfront_checks.hardware import read_hardware
 from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.values import Accelerator, Hardware
-
-# A CUDA image and its build need about this much (docs/performance.md).
-ROOM_BYTES = 20 * 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ A log is looked at twice: to know its format, and to read it.
 from __future__ import annotations
 
 import csv
-import dataclasses
 import glob
 import io
 import re
@@ -112,8 +111,8 @@ def files_of(where: str) -> list[Path]:
 def _read(
     path: Path, name: str, form: str, log_facts: LogFacts, watch: Watch
 ) -> Iterable[Run | Bench]:
-    identity = identity_of(path)
-    document = _document(path) if identity.size_bytes <= DOCUMENT_LIMIT_BYTES else None
+    sha256, size_bytes = identity_of(path)
+    document = _document(path) if size_bytes <= DOCUMENT_LIMIT_BYTES else None
     if document is not None and form == AUTO:
         try:
             records = read_records(document)
@@ -122,8 +121,9 @@ def _read(
         if records:
             return records
     chosen, evidence = _format(path, name, document, form)
-    facts = {**dataclasses.asdict(identity), "format": chosen.name, "evidence": evidence}
-    source = RecordSource(path=name, **facts)
+    source = RecordSource(
+        path=name, sha256=sha256, size_bytes=size_bytes, format=chosen.name, evidence=evidence
+    )
     reading = Reading(chosen, source.path)
     if chosen.is_document:
         reading.feed(1, document or "")

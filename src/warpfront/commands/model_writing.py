@@ -6,9 +6,7 @@ import ast
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import warpfront_checks.architectures
 from warpfront.errors import InputError, StoreError
@@ -34,16 +32,20 @@ def model_types() -> tuple[frozenset[str], str]:
     return frozenset(listed), "transformers 4.57.6 to 5.24.0"
 
 
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.py")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
 def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool = False) -> Path:
     """Write a test of `architecture`. Raise `InputError` for a name that no known release of the
     library has (`allow_undetermined` takes it as it is: a newer release may have it), for a file
     that is there and was not written here, and for one that cannot be written.
     """
-    exceptions = json.loads((_OURS / "exceptions.json").read_text(encoding="utf-8"))["values"]
-    ours = ("shrinking", "feeding")
-    texts = {name: (_OURS / f"{name}.py").read_text(encoding="utf-8") for name in ours}
-    texts |= {name: packaged_text("model_test", f"{name}.txt") for name in ("head", "tests")}
-    text = model_test_text(architecture, file.name, texts, exceptions)
+    if not _NAME.fullmatch(architecture):
+        hint = "it is a model_type of transformers: qwen3, llama, whisper"
+        raise InputError(f"{architecture!r} is no name of an architecture", hint=hint)
+    if not _FILE.fullmatch(file.name):
+        raise InputError(f"{file.name!r} is no name of a test", hint="test_qwen3.py, say")
     types, source = model_types()
     if architecture not in types and not allow_undetermined:
         raise InputError(
@@ -51,6 +53,24 @@ def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool 
             hint=f"{nearest(architecture, sorted(types))} A newer release may have it: "
             "--allow-undetermined",
         )
+    exceptions = json.loads((_OURS / "exceptions.json").read_text(encoding="utf-8"))["values"]
+    exception = next((each for each in exceptions if each["name"] == architecture), {})
+    values: dict[str, object] = {
+        "architecture": architecture,
+        "file": file.name,
+        "default": dict(exception.get("default", {})),
+        "changed": dict(exception.get("values", {})),
+    }
+    head = packaged_text("model_test", "head.txt").replace("{architecture}", architecture)
+    head = head.replace("{file}", file.name)
+    for name, value in values.items():
+        head = head.replace(f"{{{name}!r}}", repr(value))
+    titles = {"shrinking": "How small a configuration is made", "feeding": "What a model is fed"}
+    middle = "\n\n".join(
+        f"# {title}.\n\n{_body((_OURS / f'{name}.py').read_text(encoding='utf-8')).strip()}\n"
+        for name, title in titles.items()
+    )
+    tests = packaged_text("model_test", "tests.txt").strip()
     hint = "--write takes a file to write: test_qwen3.py"
     try:
         if not file.parent.is_dir():
@@ -58,42 +78,10 @@ def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool 
         before = b"" if not file.exists() else read_regular(file)
         if file.is_symlink() or (before and _WRITTEN not in before):
             raise InputError(f"{file}: is there already, and is something else", hint=hint)
-        write_text(file, text)
+        write_text(file, f"{head.rstrip()}\n\n\n{middle}\n\n{tests}\n")
     except (OSError, StoreError) as error:
         raise InputError(str(error), hint=hint) from None
     return file
-
-
-_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}\.py")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-# What the head calls the parts of an architecture's exception.
-_EXCEPTIONS = {"default": "default", "changed": "values"}
-
-
-def model_test_text(
-    architecture: str,
-    file: str,
-    parts: Mapping[str, str],
-    exceptions: Sequence[Mapping[str, Any]],
-) -> str:
-    """`parts` are the head, the sources of how models are shrunk and fed, and the tests; of
-    `exceptions` the entry of this architecture is written down. Raise `InputError`.
-    """
-    if not _NAME.fullmatch(architecture):
-        hint = "it is a model_type of transformers: qwen3, llama, whisper"
-        raise InputError(f"{architecture!r} is no name of an architecture", hint=hint)
-    if not _FILE.fullmatch(file):
-        raise InputError(f"{file!r} is no name of a test", hint="test_qwen3.py, say")
-    exception = next((each for each in exceptions if each["name"] == architecture), {})
-    head = parts["head"].replace("{architecture}", architecture).replace("{file}", file)
-    values: dict[str, object] = {"architecture": architecture, "file": file}
-    values |= {name: dict(exception.get(key, {})) for name, key in _EXCEPTIONS.items()}
-    for name, value in values.items():
-        head = head.replace(f"{{{name}!r}}", repr(value))
-    titles = {"shrinking": "How small a configuration is made", "feeding": "What a model is fed"}
-    sections = ((title, _body(parts[name])) for name, title in titles.items())
-    middle = "\n\n".join(f"# {title}.\n\n{text.strip()}\n" for title, text in sections)
-    return f"{head.rstrip()}\n\n\n{middle}\n\n{parts['tests'].strip()}\n"
 
 
 def _body(source: str) -> str:

@@ -42,6 +42,7 @@ def notify(
             faults = [
                 {k: getattr(fault, name) for k, name in keys.items()} for fault in judgement.faults
             ]
+            # A JSON object whose `text` chat services show as it is.
             text = alert_text(judgement, scope, url, markdown=False)
             body = {"text": text, "scope": scope, "url": url, "failures": faults}
             try:

@@ -56,7 +56,7 @@ def write_page(
     commit = f" of {provenance.revision[:12]}" if provenance.revision else ""
     text = page_html(
         [(cells[row.cell_id], row) for row in rows],
-        _files(),
+        {name: packaged_text("page", name) for name in ("page.html.j2", "page.css", "page.js")},
         title=f"{next(iter(cells.values())).project}: every cell",
         made=f"{counted(len(rows), 'result')}{commit}, {provenance.created}",
         past=runs,
@@ -90,11 +90,6 @@ def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -
         append_text(file, "".join(map(night_line, added)))
     nights = (*earlier, *added)
     return trends_of(nights, shifts_of(nights))
-
-
-def _files() -> Mapping[str, str]:
-    names = ("page.html.j2", "page.css", "page.js")
-    return {name: packaged_text("page", name) for name in names}
 
 
 RUNS = "runs.jsonl"

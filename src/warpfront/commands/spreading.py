@@ -60,13 +60,13 @@ def spread(
         hint = "docs/scale.md has the table to begin with"
         raise InputError("matrix.yaml has no `builders:`", hint=hint)
     chosen = selected_with_parents(matrix.cells, selection)
-    current = fingerprint(chosen, material, folders)
+    states, _ = fingerprint(chosen, material, folders)
     roots: dict[str, str] = {}
     chains: dict[str, list[Cell]] = {}
     for cell in chosen:  # parents come before children
         roots[cell.id] = roots.get(cell.parent, cell.id) if cell.parent else cell.id
         chains.setdefault(roots[cell.id], []).append(cell)
-    loads = [_load(root, chain, current.cells, folders.store) for root, chain in chains.items()]
+    loads = [_load(root, chain, states, folders.store) for root, chain in chains.items()]
     pool = make_pool(nodes, loads)
     for node in nodes:
         if not answers(node):

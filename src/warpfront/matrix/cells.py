@@ -34,13 +34,12 @@ from warpfront.matrix.language import (
     DEFAULT_MACHINE,
     UNPINNED,
     BaseText,
-    CompilerText,
     ImageText,
     MatrixText,
     Patch,
     Smoke,
 )
-from warpfront.matrix.naming import cell_id, cell_tag, is_id, is_tag
+from warpfront.matrix.naming import cell_id, cell_tag, is_id
 from warpfront.matrix.nearest import nearest, target_fault
 from warpfront.matrix.runtime_policies import (
     device_fault,
@@ -53,6 +52,7 @@ from warpfront.matrix.slim import COMPILER, removed, slim_recipes
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.system.digests import frozen
 from warpfront.system.document import Document, Where
+from warpfront.system.references import is_tag
 from warpfront_checks.stack.descriptions import names as described_names
 
 _FOUNDATION_AXES = tuple(
@@ -199,8 +199,10 @@ class CellMaker:
                 if vendor not in VENDORS:
                     message = f"vendor `{vendor}` is not known"
                     self._problem(where, message, nearest(vendor, VENDORS))
-            if wrong := _wrong_pattern(entry.expect.prints):
-                message = f"`prints: {entry.expect.prints}` is no pattern: {wrong}"
+            try:
+                re.compile(entry.expect.prints)
+            except re.error as error:
+                message = f"`prints: {entry.expect.prints}` is no pattern: {error}"
                 self._problem(where, message, "write a pattern of Python's `re`; `\\\\.` is a dot")
 
     def check_indexes(self) -> None:
@@ -218,48 +220,43 @@ class CellMaker:
     def make_compilers(self) -> None:
         """Return the entries of `compilers:`."""
         for name, text in self.text.compilers.items():
-            where = ("compilers", name)
+            where, before = ("compilers", name), len(self.problems)
             vendor = VENDORS.get(text.vendor)
             if vendor is None:
                 message = f"vendor `{text.vendor}` is not known"
                 self._problem((*where, "vendor"), message, nearest(text.vendor, VENDORS))
                 continue
-            before = len(self.problems)
             for target in text.targets:
                 message, hint = target_fault(vendor, target, target, "compiler")
                 if message:
                     self._problem((*where, "targets"), message, hint)
-            if len(self.problems) == before:
-                self._make_compiler(name, text, vendor)
-
-    def _make_compiler(self, name: str, text: CompilerText, vendor: Vendor) -> None:
-        where = ("compilers", name)
-        if bool(vendor.toolkit) != bool(text.toolkit):
-            self._problem(where, *_other_toolkit(vendor))
-            return
-        toolkit = (
-            Toolkit(name=vendor.toolkit, version=text.toolkit or "") if vendor.toolkit else None
-        )
-        suite = text.bootstrap.suite
-        python = _SUITES.get(suite, (text.python,))[0]
-        if python != text.python:
-            message = f"compiler `{name}` says python {text.python}, its suite has {python}"
-            self._problem((*where, "python"), message, f'python: "{python}"')
-        compiler = vendor.compiler(toolkit, text.targets, text.python, text.bootstrap.newest_suite)
-        if isinstance(compiler, str):
-            self._problem(where, compiler, "give it another toolkit")
-            return
-        self.compilers.append(
-            CompilerBase(
-                name=name,
-                vendor=vendor.name,
-                toolkit=toolkit,
-                targets=text.targets,
-                python=text.python,
-                bootstrap=text.bootstrap,
-                compiler=compiler,
+            if len(self.problems) > before:
+                continue
+            if bool(vendor.toolkit) != bool(text.toolkit):
+                self._problem(where, *_other_toolkit(vendor))
+                continue
+            suite, kind = text.bootstrap.suite, vendor.toolkit
+            toolkit = Toolkit(name=kind, version=text.toolkit or "") if kind else None
+            python = _SUITES.get(suite, (text.python,))[0]
+            if python != text.python:
+                message = f"compiler `{name}` says python {text.python}, its suite has {python}"
+                self._problem((*where, "python"), message, f'python: "{python}"')
+            newest = text.bootstrap.newest_suite
+            compiler = vendor.compiler(toolkit, text.targets, text.python, newest)
+            if isinstance(compiler, str):
+                self._problem(where, compiler, "give it another toolkit")
+                continue
+            self.compilers.append(
+                CompilerBase(
+                    name=name,
+                    vendor=vendor.name,
+                    toolkit=toolkit,
+                    targets=text.targets,
+                    python=text.python,
+                    bootstrap=text.bootstrap,
+                    compiler=compiler,
+                )
             )
-        )
 
     def _check_base(self, name: str, base: BaseText) -> None:
         for place, field_name, value in _said_of(base):
@@ -352,7 +349,13 @@ class CellMaker:
         if point.python != base.python:
             message = f"base `{point.base}` has python {base.python}, not {point.python}"
             fits = [name for name, other in self.text.bases.items() if other.python == point.python]
-            self._tell(point, message, _way_to_python(point.python, base, fits))
+            suite = base.bootstrap.suite if base.bootstrap else "bookworm"
+            hint = (
+                f"no base has it: add one of docker.io/library/python:{point.python}-slim-{suite} "
+                f'with its digest, python: "{point.python}" and interpreter: python{point.python} '
+                "(docs/matrix.md, Pythons)"
+            )
+            self._tell(point, message, f"bases with it: {', '.join(fits)}" if fits else hint)
         for axis in ("index", "companions"):
             if getattr(point, axis) and vendor.torch_from == "base":
                 self._tell(point, f"torch of {vendor.name} comes with its base", f"remove `{axis}`")
@@ -539,17 +542,6 @@ def _said_of(base: BaseText) -> Iterator[tuple[tuple[str, ...], Literal["python"
         yield ("bootstrap", "suite"), "glibc", _SUITES[suite][1]
 
 
-def _way_to_python(python: str, base: BaseText, fits: list[str]) -> str:
-    """Return the line to write for a row with another Python than its base has."""
-    if fits:
-        return f"bases with it: {', '.join(fits)}"
-    suite = base.bootstrap.suite if base.bootstrap else "bookworm"
-    return (
-        f"no base has it: add one of docker.io/library/python:{python}-slim-{suite} with its "
-        f'digest, python: "{python}" and interpreter: python{python} (docs/matrix.md, Pythons)'
-    )
-
-
 def _other_toolkit(vendor: Vendor) -> tuple[str, str]:
     """Return the problem of a vendor's missing or needless toolkit, and the remedy."""
     if vendor.toolkit is None:
@@ -581,11 +573,3 @@ def _policies(
 def _bytes(size: str) -> int:
     number, unit = size.split()
     return round(float(number) * {"MB": 1e6, "GB": 1e9}[unit])
-
-
-def _wrong_pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        return str(error)
-    return ""

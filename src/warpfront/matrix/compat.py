@@ -199,7 +199,17 @@ class Compat:
         release = self._releases.get(combination.torch)
         yield from self._judge_machine(combination, release)
         if release is None:
-            yield self._judge_unknown_release(combination)
+            if combination.companions:
+                yield Contradicted(
+                    reason=f"torch {combination.torch} is not in the compat table, so nothing says "
+                    f"which {' and '.join(combination.companions)} belong to it",
+                    fits=f"a release of the table ({', '.join(self.torches)}), or no companions",
+                )
+            else:
+                series = combination.torch.rsplit(".", 1)[0] + "."
+                near = [torch for torch in self.torches if torch.startswith(series)]
+                hint = f" ({', '.join(near)} is)" if near else ""
+                yield f"torch {combination.torch} is not in the compat table{hint}"
             return
         index = self.table.indexes[combination.index]
         listed = release.indexes
@@ -256,18 +266,6 @@ class Compat:
                 f"on python {point.python}",
                 fits="; ".join(fits),
             )
-
-    def _judge_unknown_release(self, point: Combination) -> Contradicted | str:
-        if point.companions:
-            return Contradicted(
-                reason=f"torch {point.torch} is not in the compat table, so nothing says which "
-                f"{' and '.join(point.companions)} belong to it",
-                fits=f"a release of the table ({', '.join(self.torches)}), or no companions",
-            )
-        series = point.torch.rsplit(".", 1)[0] + "."
-        near = [torch for torch in self.torches if torch.startswith(series)]
-        hint = f" ({', '.join(near)} is)" if near else ""
-        return f"torch {point.torch} is not in the compat table{hint}"
 
     def _fits(self, combination: Combination) -> str:
         """Return the releases that have this toolkit, and the indexes that have this release."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,9 +75,9 @@ class _Expansion:
     def _problem(self, where: Where, message: str, hint: str) -> None:
         self.problems.append(self.document.problem(where, message, hint))
 
-    def add_row(self, row: RowText, where: Where) -> None:
-        axes = _given(row, _AXIS_NAMES)
-        products, zips = _given(row.product, _LIST_NAMES), _given(row.zip, _LIST_NAMES)
+    def add_row(self, text: RowText, where: Where) -> None:
+        axes = _given(text, _AXIS_NAMES)
+        products, zips = _given(text.product, _LIST_NAMES), _given(text.zip, _LIST_NAMES)
         before = len(self.problems)
         self._check_lists({"the row": axes, "product:": products, "zip:": zips}, where)
         usual = self.defaults.get("environment", {})
@@ -89,9 +89,10 @@ class _Expansion:
                 self._problem(where, f"the row has no `{name}`", hint)
         if len(self.problems) == before:
             line = self.document.line(where)
-            self.points += (
-                Point(line=line, **{**fixed, **varied}) for varied in _combinations(products, zips)
-            )
+            walked = [dict(zip(zips, row, strict=True)) for row in zip(*zips.values(), strict=True)]
+            for values in itertools.product(*products.values()):
+                varied = {**fixed, **dict(zip(products, values, strict=True))}
+                self.points += (Point(line=line, **{**varied, **each}) for each in walked or [{}])
 
     def _check_lists(self, sources: Mapping[str, Mapping[str, Any]], where: Where) -> None:
         for name in _LIST_NAMES:
@@ -126,22 +127,19 @@ class _Expansion:
         if include.row is not None and include.where is None and include.set is None:
             self.add_row(include.row, (*where, "row"))
         elif include.row is None and include.where is not None and include.set is not None:
-            self._patch(include.where, include.set, where)
+            if include.where.image is not None:
+                message = "`image` is not an axis: a patch is for all images of a row"
+                self._problem((*where, "where", "image"), message, "remove `image:` from `where:`")
+                return
+            changes = _given(include.set, _AXIS_NAMES)
+            for place in self._matching("include", include.where, where):
+                point = self.points[place]
+                environment = {**point.environment, **changes.get("environment", {})}
+                changed = {**changes, "environment": environment}
+                self.points[place] = dataclasses.replace(point, **changed)
         else:
             message = "an include is either `row:`, or `where:` with `set:`"
             self._problem(where, message, "write `row:`, or both `where:` and `set:`")
-
-    def _patch(self, chosen: Filter, change: Axes, where: Where) -> None:
-        if chosen.image is not None:
-            message = "`image` is not an axis: a patch is for all images of a row"
-            self._problem((*where, "where", "image"), message, "remove `image:` from `where:`")
-            return
-        changes, matching = _given(change, _AXIS_NAMES), self._matching("include", chosen, where)
-        for place in matching:
-            point = self.points[place]
-            environment = {**point.environment, **changes.get("environment", {})}
-            changed = {**changes, "environment": environment}
-            self.points[place] = dataclasses.replace(point, **changed)
 
     def _matching(self, kind: str, chosen: Filter, where: Where) -> frozenset[int]:
         """Return the places of the points that a filter matches. The problem of one without any
@@ -165,16 +163,6 @@ class _Expansion:
             message = f"this {kind} matches no cell ({words or 'nothing'})"
             self._problem(where, message, hint)
         return matching
-
-
-def _combinations(
-    products: Mapping[str, tuple[Any, ...]], zips: Mapping[str, tuple[Any, ...]]
-) -> Iterator[dict[str, Any]]:
-    walked = [dict(zip(zips, values, strict=True)) for values in zip(*zips.values(), strict=True)]
-    for values in itertools.product(*products.values()):
-        crossed = dict(zip(products, values, strict=True))
-        for together in walked or [{}]:
-            yield {**crossed, **together}
 
 
 def _matches_key(point: Point, name: str, value: Any) -> bool:

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from datetime import date
+from datetime import date, timedelta
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -103,33 +103,21 @@ def updated(before: IndexContents | None, read: Releases, *, today: str) -> Inde
     wheels: dict[str, dict[str, IndexedRelease]] = {}
     for name in sorted({*old, *read}):
         recorded, present = old.get(name, {}), read.get(name, {})
-        merged = {
-            key: _dated(recorded.get(key), release, today) for key, release in present.items()
-        }
+        wheels[name] = {key: _dated(recorded.get(key), r, today) for key, r in present.items()}
         for key, release in recorded.items():
             if key not in present:
-                merged[key] = (
-                    release if release.until else dataclasses.replace(release, until=today)
-                )
-        wheels[name] = merged
-    if before and wheels == before.wheels and _days(before.read, today) < QUIET_DAYS:
+                until = release.until or today
+                wheels[name][key] = dataclasses.replace(release, until=until)
+    quiet = date.fromisoformat(today) - timedelta(days=QUIET_DAYS)
+    if before and wheels == before.wheels and date.fromisoformat(before.read) > quiet:
         return before
     return IndexContents(read=today, wheels=wheels)
 
 
-def _dated(
-    indexed_release: IndexedRelease | None, current: IndexedRelease, today: str
-) -> IndexedRelease:
-    if (
-        indexed_release is not None
-        and dataclasses.replace(indexed_release, since="", until="") == current
-    ):
-        return dataclasses.replace(indexed_release, until="")
-    return dataclasses.replace(current, since=today)
-
-
-def _days(before: str, today: str) -> int:
-    return (date.fromisoformat(today) - date.fromisoformat(before)).days
+def _dated(before: IndexedRelease | None, release: IndexedRelease, today: str) -> IndexedRelease:
+    if before and dataclasses.replace(before, since="", until="") == release:
+        return dataclasses.replace(before, until="")
+    return dataclasses.replace(release, since=today)
 
 
 def changes(url: str, before: IndexContents | None, after: IndexContents) -> Iterator[str]:
@@ -142,23 +130,19 @@ def changes(url: str, before: IndexContents | None, after: IndexContents) -> Ite
                 yield f"{url}: {name} {key}: {change}"
 
 
-def _change(indexed_release: IndexedRelease | None, release: IndexedRelease) -> str:
-    if indexed_release is None:
+def _change(before: IndexedRelease | None, release: IndexedRelease) -> str:
+    if before is None:
         pythons = f"python {release.python[0]} to {release.python[-1]}, " if release.python else ""
         return f"new ({pythons}{' and '.join(release.machines) or 'any machine'})"
-    if release.until and not indexed_release.until:
+    if release.until and not before.until:
         return f"gone (was there from {release.since})"
-    if indexed_release.until and not release.until:
-        return f"back (was gone from {indexed_release.until})"
-    if release.yanked is not None and indexed_release.yanked is None:
+    if before.until and not release.until:
+        return f"back (was gone from {before.until})"
+    if release.yanked is not None and before.yanked is None:
         return f"yanked{f': {release.yanked}' if release.yanked else ''}"
     fields = ("python", "machines", "platform", "files", "hashes", "requires", "devices", "yanked")
-    differences = [
-        f"{field} {_shown(getattr(indexed_release, field))} -> {_shown(getattr(release, field))}"
-        for field in fields
-        if getattr(indexed_release, field) != getattr(release, field)
-    ]
-    return "; ".join(differences)
+    values = [(field, getattr(before, field), getattr(release, field)) for field in fields]
+    return "; ".join(f"{n} {_shown(old)} -> {_shown(new)}" for n, old, new in values if old != new)
 
 
 def _shown(value: object) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-# https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests
-_OCI_TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}\Z")
 _BEFORE_NUMBER = re.compile(r"(?<=[a-z])_(?=[0-9])")
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,199}\Z")
 
@@ -42,11 +40,6 @@ def cell_tag(
     machine_part = "" if machine in targets else machine
     parts = [torch, toolkit or vendor, joined_targets(targets), machine_part, f"py{python}"]
     return "-".join(part for part in parts if part)
-
-
-def is_tag(text: str) -> bool:
-    """Return true if a registry accepts `text` as a tag."""
-    return _OCI_TAG.match(text) is not None
 
 
 def is_id(text: str) -> bool:

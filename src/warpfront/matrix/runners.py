@@ -54,57 +54,50 @@ def make_runners(text: MatrixText, document: Document) -> tuple[tuple[Runner, ..
     return runners, problems
 
 
-def _wrong(name: str, runner_text: RunnerText) -> Iterator[tuple[Where, str, str]]:
-    ways = [way for way in ("labels", "scale_set") if getattr(runner_text, way)]
-    if len(ways) != 1:
+def _wrong(name: str, text: RunnerText) -> Iterator[tuple[Where, str, str]]:
+    if bool(text.labels) == bool(text.scale_set):
         message = f"runner `{name}` is found by `labels` or by a `scale_set`"
         yield (), message, "give one of the two; `group` goes with labels"
-    if runner_text.scale_set and runner_text.group:
+    if text.scale_set and text.group:
         yield ("group",), f"runner `{name}` has a scale set, which needs no `group`", "remove it"
-    if runner_text.image and not runner_text.scale_set:
+    if text.image and not text.scale_set:
         yield ("image",), f"runner `{name}` has no pods for an `image`", "it goes with a scale_set"
-    if bool(runner_text.vendor) != bool(runner_text.targets):
+    if bool(text.vendor) != bool(text.targets):
         message = f"runner `{name}` needs both `vendor` and `targets` to verify"
         yield (), message, "or neither, if it only builds"
-    elif not runner_text.vendor and not runner_text.builds:
+    elif not text.vendor and not text.builds:
         yield (), f"runner `{name}` neither builds nor verifies", "`builds: true`, or targets"
-    if (runner_text.bench or runner_text.max_slower) and not runner_text.targets:
-        where = "bench" if runner_text.bench else "max_slower"
+    if (text.bench or text.max_slower) and not text.targets:
+        where = "bench" if text.bench else "max_slower"
         yield (where,), f"runner `{name}` has no targets to time on", "it goes with `targets`"
-    if runner_text.vendor:
-        yield from _wrong_targets(name, runner_text)
-
-
-def _wrong_targets(name: str, runner_text: RunnerText) -> Iterator[tuple[Where, str, str]]:
-    vendor = VENDORS.get(runner_text.vendor or "")
-    if vendor is None:
-        message = f"vendor `{runner_text.vendor}` of runner `{name}` is not known"
-        yield ("vendor",), message, nearest(runner_text.vendor or "", VENDORS)
-        return
-    for target in runner_text.targets or ():
-        message, hint = target_fault(vendor, target, runner_text.machine, "runner")
+    vendor = VENDORS.get(text.vendor or "")
+    if text.vendor and vendor is None:
+        message = f"vendor `{text.vendor}` of runner `{name}` is not known"
+        yield ("vendor",), message, nearest(text.vendor, VENDORS)
+    for target in text.targets or () if vendor else ():
+        message, hint = target_fault(vendor, target, text.machine, "runner")
         if message:
             yield ("targets",), message, hint
 
 
-def _runner(name: str, runner_text: RunnerText) -> Runner:
+def _runner(name: str, text: RunnerText) -> Runner:
     # All benches take hours on a processor.
-    bench = runner_text.bench or ("tiny" if runner_text.vendor == "cpu" else "default")
+    bench = text.bench or ("tiny" if text.vendor == "cpu" else "default")
     return Runner(
         name=name,
-        trust=runner_text.trust,
-        labels=runner_text.labels or ((runner_text.scale_set,) if runner_text.scale_set else ()),
-        group=runner_text.group or "",
-        machine=runner_text.machine,
-        builds=runner_text.builds,
-        vendor=runner_text.vendor or "",
-        targets=runner_text.targets or (),
-        count=runner_text.count,
-        engine=runner_text.engine,
-        scale_set=bool(runner_text.scale_set),
-        image=runner_text.image or "",
-        bench=bench if runner_text.targets and bench != "none" else "",
-        max_slower=float((runner_text.max_slower or "5%").rstrip("%")) / 100,
+        trust=text.trust,
+        labels=text.labels or ((text.scale_set,) if text.scale_set else ()),
+        group=text.group or "",
+        machine=text.machine,
+        builds=text.builds,
+        vendor=text.vendor or "",
+        targets=text.targets or (),
+        count=text.count,
+        engine=text.engine,
+        scale_set=bool(text.scale_set),
+        image=text.image or "",
+        bench=bench if text.targets and bench != "none" else "",
+        max_slower=float((text.max_slower or "5%").rstrip("%")) / 100,
     )
 
 

@@ -28,15 +28,12 @@ def policies_of(
 ) -> tuple[RuntimePolicy, ...]:
     """Return the policies that apply to any target of an image."""
     return tuple(
-        runtime_policy
-        for runtime_policy in packaged_policies()
-        if runtime_policy.vendor == vendor
-        and (not runtime_policy.archs or set(runtime_policy.archs) & set(targets))
-        and (
-            not runtime_policy.toolkit
-            or (toolkit is not None and toolkit.version in _range(runtime_policy.toolkit))
-        )
-        and (not runtime_policy.torch or torch in _range(runtime_policy.torch))
+        policy
+        for policy in packaged_policies()
+        if policy.vendor == vendor
+        and (not policy.archs or set(policy.archs) & set(targets))
+        and (not policy.toolkit or (toolkit and toolkit.version in _range(policy.toolkit)))
+        and (not policy.torch or torch in _range(policy.torch))
     )
 
 
@@ -87,13 +84,13 @@ def device_fault(
     name: str, value: str, *, vendor: str, targets: tuple[str, ...]
 ) -> tuple[str, str]:
     """Return why an image for `targets` must not set `name` so, and what to do; "" if fine."""
-    for device_variable in device_variables():
-        if vendor not in device_variable.vendors or not re.fullmatch(device_variable.name, name):
+    for rule in device_variables():
+        if vendor not in rule.vendors or not re.fullmatch(rule.name, name):
             continue
-        if device_variable.kind == "arch":
+        if rule.kind == "arch":
             return _arch_fault(_arch_of(value, targets, vendor=vendor), targets)
-        if not (device_variable.allowed and re.fullmatch(device_variable.allowed, value)):
-            return _EFFECTS[device_variable.kind], _ON_A_MACHINE
+        if not (rule.allowed and re.fullmatch(rule.allowed, value)):
+            return _EFFECTS[rule.kind], _ON_A_MACHINE
     return "", ""
 
 

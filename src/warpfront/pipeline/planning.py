@@ -26,7 +26,6 @@ from warpfront.system.attempt import attempt
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
-from warpfront.system.store import Store
 from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.lock.values import NEVER_BUILT, LockedWheel, LockState
 from warpfront.wheels.site import site_when_needed
@@ -39,6 +38,7 @@ _Items = Mapping[str, Prepared | Blocked | Failed]
 def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[PlannedCell, ...]:
     """Return the action of `build` for each selected cell and its parents."""
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
+    maintenance, store, today = matrix.maintenance, folders.store, now()[:10]
     cells = selected_with_parents(matrix.cells, selection)
     engine = _engine_if_any(watch)
     states = read_locks(cells, folders)
@@ -55,9 +55,14 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
         bases = find_bases(locked, engine)
         images = images_by_content(matrix.repositories, engine)
         prepared = prepare_cells(locked, rendered, locks, bases, images)
-        for note in _ages_of_bases(cells, bases, engine, matrix.maintenance):
+        bases_here = {}
+        for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
+            found = bases.get(base.name)
+            base_image = engine.image(found.reference) if isinstance(found, ResolvedBase) else None
+            bases_here[base.name] = (base, base_image.created if base_image else "")
+        days, is_explicit = maintenance.base_max_age_days, maintenance != Maintenance()
+        for note in base_notes(bases_here, today=today, max_age_days=days, is_explicit=is_explicit):
             watch.say(f"warning: base {note}")
-    today = now()[:10]
     for notes in (ended_notes, table_notes):
         for note in notes(cells, material.compat, today=today):
             watch.say(f"warning: {note}")
@@ -70,6 +75,11 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
 
     def line(cell: Cell) -> PlannedCell:
         item, image = prepared.get(cell.id), rendered.get(cell.id)
+        changes = ""
+        if isinstance(item, Prepared):
+            # A record that cannot be read is as good as none: the next build writes another.
+            before = store.readable(cell.id, CONTENT, (ContentRecord,))
+            changes = changes_since(before, item.record) if before else ""
         # Sizes are its lock's, so they are known where neither base nor engine is.
         wheels = image.wheels if isinstance(image, RenderedImage) else None
         return plan_cell(
@@ -78,7 +88,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
             blocked=blocked.get(cell.id),
             built=isinstance(item, Prepared) and item.image is not None,
             engine_asked=engine is not None,
-            changes=_changes(item, folders.store),
+            changes=changes,
             added_bytes=None if wheels is None else _size(wheels),
             missing_bytes=None if wheels is None else _size(folders.wheelhouse.missing(wheels)),
         )
@@ -88,19 +98,6 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
 
 def _size(wheels: Iterable[LockedWheel]) -> int:
     return sum(wheel.size_bytes for wheel in wheels)
-
-
-def _ages_of_bases(
-    cells: Iterable[Cell], resolved: Mapping[str, object], engine: Engine, maintenance: Maintenance
-) -> Iterable[str]:
-    bases = {}
-    for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
-        base_image = resolved.get(base.name)
-        image = engine.image(base_image.reference) if isinstance(base_image, ResolvedBase) else None
-        bases[base.name] = (base, image.created if image else "")
-    limit = maintenance.base_max_age_days
-    explicit = maintenance != Maintenance()
-    return base_notes(bases, today=now()[:10], max_age_days=limit, is_explicit=explicit)
 
 
 def _engine_if_any(watch: Watch) -> Engine | None:
@@ -136,15 +133,6 @@ def _unlockable(
         if reason:
             blocked[cell.id] = Blocked(cell_id=cell.id, step="lock", reason=reason, hint=hint)
     return blocked
-
-
-def _changes(item: Prepared | Blocked | Failed | None, store: Store) -> str:
-    """Return what changed since the last image that was built here; "" where that is unknown."""
-    if not isinstance(item, Prepared):
-        return ""
-    # A record that cannot be read is as good as none: the next build writes another.
-    before = store.readable(item.cell.id, CONTENT, (ContentRecord,))
-    return changes_since(before, item.record) if before else ""
 
 
 def _unfetchable(prepared: _Items, house: Wheelhouse, watch: Watch) -> dict[str, Blocked]:

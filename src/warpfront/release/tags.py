@@ -16,11 +16,12 @@ from packaging.version import InvalidVersion, Version
 from warpfront.images.built import CREATED, REVISION
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.naming import is_tag, joined_targets
+from warpfront.matrix.naming import joined_targets
 from warpfront.matrix.project_values import Channel
 from warpfront.matrix.release_channels import words_of
 from warpfront.matrix.vendors import VENDORS
 from warpfront.release.ledger import NOT_PUBLIC, IndexTagMove, staged_tag
+from warpfront.system.references import is_tag
 
 _DIGITS = 12
 _SHOWN = 3

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
-from warpfront.verify.results import CheckResult, Outcome, Verification
+from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import count_outcomes, outcome_of
 
 # Characters that XML 1.0 forbids, escaped or not (https://www.w3.org/TR/xml/#charsets).
@@ -28,27 +28,24 @@ def junit_xml(verifications: Iterable[Verification]) -> str:
     root = ET.Element("testsuites", name="warpfront verify")
     for verification in verifications:
         for session in verification.sessions:
-            checks = [check for check in verification.checks if check.session == session]
-            _add_suite(root, verification, session, checks)
+            _add_suite(root, verification, session)
     ET.indent(root)
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _add_suite(
-    root: ET.Element, verification: Verification, session: str, checks: list[CheckResult]
-) -> None:
+def _add_suite(root: ET.Element, verification: Verification, session: str) -> None:
+    checks = [check for check in verification.checks if check.session == session]
     counts = count_outcomes(checks)
+    name = _clean(f"{verification.cell_id}.{verification.target}.{session}")
     suite = ET.SubElement(
         root,
         "testsuite",
-        {
-            "name": _clean(f"{verification.cell_id}.{verification.target}.{session}"),
-            "tests": str(len(checks)),
-            "failures": str(counts[Outcome.FAILED]),
-            "errors": str(counts[Outcome.ERROR]),
-            "skipped": str(sum(counts[outcome] for outcome in _SKIPPED)),
-            "time": _time(sum(check.seconds for check in checks)),
-        },
+        name=name,
+        tests=str(len(checks)),
+        failures=str(counts[Outcome.FAILED]),
+        errors=str(counts[Outcome.ERROR]),
+        skipped=str(sum(counts[outcome] for outcome in _SKIPPED)),
+        time=_time(sum(check.seconds for check in checks)),
     )
     properties = ET.SubElement(suite, "properties")
     facts = {
@@ -58,14 +55,14 @@ def _add_suite(
         "content_hash": verification.content_hash,
         **{f"outcome.{outcome}": str(count) for outcome, count in counts.items()},
     }
-    for name, value in facts.items():
-        ET.SubElement(properties, "property", name=name, value=_clean(value))
+    for fact, value in facts.items():
+        ET.SubElement(properties, "property", name=fact, value=_clean(value))
     for check in checks:
         case = ET.SubElement(
             suite,
             "testcase",
             name=_clean(check.name),
-            classname=_clean(f"{verification.cell_id}.{verification.target}.{session}"),
+            classname=name,
             time=_time(check.seconds),
         )
         tag = {Outcome.FAILED: "failure", Outcome.ERROR: "error"}.get(check.outcome, "skipped")

@@ -122,20 +122,16 @@ def _published(publication: Publication | Blocked | Failed | None, build: BuiltI
     """Return the tags of this very image, with the bytes that were sent and those there already."""
     if (
         not isinstance(publication, Publication)
+        or publication.stage is not Stage.DONE
         or not build
         or publication.image_id != build.image_id
     ):
         return ""
-    if publication.stage is not Stage.DONE:
-        return ""
     indexes = (index.tag for index in publication.indexes if index.digest)
     tags = " ".join([*(tag.tag for tag in publication.tags), *indexes])
-    sizes, sizes_there = (
-        readable_size(publication.sent_bytes),
-        readable_size(publication.present_bytes),
-    )
+    sent, present = map(readable_size, (publication.sent_bytes, publication.present_bytes))
     signature = "signed" if publication.signed_by else "unsigned"
-    return f"{publication.channel}: {tags} ({signature}; {sizes} sent, {sizes_there} there)"
+    return f"{publication.channel}: {tags} ({signature}; {sent} sent, {present} there)"
 
 
 def _options(verification: Verification) -> str:

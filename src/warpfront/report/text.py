@@ -4,7 +4,7 @@ for summaries. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO
 
@@ -58,17 +58,16 @@ class Wrapped:
 
 def plan_lines(planned: Iterable[PlannedCell]) -> Group:
     """Return the plan of `build`: a line for each cell with its whole id, and the reason below."""
-    return Group(*(line for cell in planned for line in _plan_of(cell)))
-
-
-def _plan_of(cell: PlannedCell) -> Iterator[RenderableType]:
-    action = Text(f"{cell.action.value:<8} ", style=_COLOURS.get(cell.action.value, ""))
-    yield Text.assemble(action, cell.cell_id, no_wrap=True, overflow="ignore")
-    why = cell.reason if not cell.hint else f"{cell.reason} ({cell.hint})"
-    if cell.action is Action.BUILD and cell.download_bytes is not None:
-        download, added = map(readable_size, (cell.download_bytes, cell.estimated_bytes))
-        why = f"{why}; downloads {download}, adds about {added}"
-    yield Wrapped(why, 9)
+    lines: list[RenderableType] = []
+    for cell in planned:
+        action = Text(f"{cell.action.value:<8} ", style=_COLOURS.get(cell.action.value, ""))
+        lines.append(Text.assemble(action, cell.cell_id, no_wrap=True, overflow="ignore"))
+        why = cell.reason if not cell.hint else f"{cell.reason} ({cell.hint})"
+        if cell.action is Action.BUILD and cell.download_bytes is not None:
+            download, added = map(readable_size, (cell.download_bytes, cell.estimated_bytes))
+            why = f"{why}; downloads {download}, adds about {added}"
+        lines.append(Wrapped(why, 9))
+    return Group(*lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +92,14 @@ _HEAD = ("cell", "target", "lock", "build", "size", "verify", "checks", "publish
 
 
 def _facts(row: ReportRow) -> tuple[str, ...]:
+    options = f", {row.check_options}" if row.check_options else ""
     return (
         row.cell_id,
         row.target,
         row.lock + (f", relaxed: {' '.join(row.relaxed)}" if row.relaxed else ""),
         f"{row.build}{_seconds(row.build_seconds)}",
         readable_size(row.size_bytes),
-        f"{row.verify}{_seconds(row.verify_seconds)}{_options(row)}",
+        f"{row.verify}{_seconds(row.verify_seconds)}{options}",
         f"{row.checks_passed}/{row.checks}" if row.checks else "",
         row.published,
     )
@@ -130,7 +130,3 @@ def report_markdown(rows: Iterable[ReportRow]) -> str:
 
 def _seconds(seconds: float | None) -> str:
     return f" {seconds:.0f} s" if seconds else ""
-
-
-def _options(row: ReportRow) -> str:
-    return f", {row.check_options}" if row.check_options else ""

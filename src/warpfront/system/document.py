@@ -82,7 +82,14 @@ def read_document(text: str, *, path: str) -> Document:
     """Return `text` as a `Document`. Raise `MatrixError` when there is nothing to go on with:
     too big, too deep, not YAML, empty.
     """
-    _refuse_unreadable(text, path)
+    if len(text) > SIZE_LIMIT_CHARACTERS:
+        message = f"{len(text)} characters are more than the {SIZE_LIMIT_CHARACTERS} that are read"
+        hint = "use product: and zip: instead of writing every cell out"
+        raise _refused(path, 0, message, hint)
+    if match := _CONTROL.search(text.replace("\r\n", "\n")):
+        line = match.string.count("\n", 0, match.start()) + 1
+        message = f"character U+{ord(match.group()):04X}"
+        raise _refused(path, line, message, "save the file as plain UTF-8 text")
     try:
         _refuse_bombs(text, path)
         root = yaml.compose(text, Loader=LOADER)
@@ -140,18 +147,6 @@ def _syntax(text: str, line: int, problem: str) -> tuple[str, str]:  # noqa: PLR
 
 def _refused(path: str, line: int, message: str, hint: str) -> MatrixError:
     return MatrixError((Problem(path=path, line=line, message=message, hint=hint),))
-
-
-def _refuse_unreadable(text: str, path: str) -> None:
-    if len(text) > SIZE_LIMIT_CHARACTERS:
-        message = f"{len(text)} characters are more than the {SIZE_LIMIT_CHARACTERS} that are read"
-        hint = "use product: and zip: instead of writing every cell out"
-        raise _refused(path, 0, message, hint)
-    text = text.replace("\r\n", "\n")
-    if match := _CONTROL.search(text):
-        line = text.count("\n", 0, match.start()) + 1
-        message = f"character U+{ord(match.group()):04X}"
-        raise _refused(path, line, message, "save the file as plain UTF-8 text")
 
 
 def _refuse_bombs(text: str, path: str) -> None:

@@ -40,21 +40,14 @@ class Line:
     whole: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
-    """The bytes of a file as they lie there."""
-
-    sha256: str
-    size_bytes: int
-
-
-def identity_of(path: Path) -> FileIdentity:
+def identity_of(path: Path) -> tuple[str, int]:
+    """Return the sha256 and the size of a file's bytes as they lie there."""
     digest, size = hashlib.sha256(), 0
     with _opened(path) as file:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)
             size += len(chunk)
-    return FileIdentity(sha256=digest.hexdigest(), size_bytes=size)
+    return digest.hexdigest(), size
 
 
 def length_of(path: Path) -> int:

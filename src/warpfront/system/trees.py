@@ -87,6 +87,8 @@ class _TreeWalk:
         self._globs = (*exclude, *(f"{glob.rstrip('/')}/*" for glob in exclude))
         self._vendored = vendored
         self._submodules = frozenset(_SUBMODULE.findall(_text(root, ".gitmodules")))
+        # Folders that a .gitignore names without wildcards: `/build/` as `build`, `dist/`,
+        # wherever it is, as `*/dist`.
         lines = _text(root, ".gitignore").splitlines()
         names = {line.strip() for line in lines if _PLAIN_IGNORE.fullmatch(line.strip())}
         folders = {line.strip()[1:].strip("/") for line in lines if line.startswith("!")}
@@ -171,30 +173,26 @@ def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
     """
     parsed, notebook = file.path.endswith(_PARSED), file.path.endswith(".ipynb")
     limit = SIZE_LIMIT_BYTES if parsed and not notebook else DATA_LIMIT_BYTES
+    text = reason = ""
     try:
         content = first_bytes(root / file.path, limit + 1)
     except OSError as error:
         return UnreadFile(path=file.path, reason=str(error.strerror))
     if content is None:
-        return UnreadFile(path=file.path, reason="not a regular file")
-    if len(content) > limit:
-        return UnreadFile(path=file.path, reason=_LARGER.format(limit // 1024 // 1024))
-    if b"\0" in content[:_BINARY_PROBE] and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return UnreadFile(path=file.path, reason="binary")
-    text = _decoded(content, PurePosixPath(file.path).suffix)
+        reason = "not a regular file"
+    elif len(content) > limit:
+        reason = _LARGER.format(limit // 1024 // 1024)
+    elif b"\0" in content[:_BINARY_PROBE] and not content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        reason = "binary"
+    else:
+        text = _decoded(content, PurePosixPath(file.path).suffix)
     if not parsed:
         text = _NUMBERS.sub(lambda data: "\n" * data[0].count("\n"), text)
-        if reason := _why_no_source(text):
-            return UnreadFile(path=file.path, reason=reason)
-    return text
-
-
-def _why_no_source(text: str) -> str:
-    """Return why a text is no source that is read, "" for one that is."""
-    if len(text) > SIZE_LIMIT_BYTES:
-        return _LARGER.format(SIZE_LIMIT_BYTES // 1024 // 1024)
-    is_long = any(len(line) > LINE_LIMIT for line in text.splitlines())
-    return f"a line of more than {LINE_LIMIT} characters" if is_long else ""
+        if len(text) > SIZE_LIMIT_BYTES:
+            reason = _LARGER.format(SIZE_LIMIT_BYTES // 1024 // 1024)
+        elif any(len(line) > LINE_LIMIT for line in text.splitlines()):
+            reason = f"a line of more than {LINE_LIMIT} characters"
+    return UnreadFile(path=file.path, reason=reason) if reason else text
 
 
 def _decoded(content: bytes, suffix: str) -> str:

@@ -175,9 +175,10 @@ class DispatchLog:
 def as_leads(checks: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
     """Return the checks with failures called leads."""
     # An emulator may be wrong by itself: ROCm/rocm-systems#5709, #6053.
-    leads = []
-    for check in checks:
-        is_wrong = check.outcome in {Outcome.FAILED, Outcome.ERROR}
-        reason = f"{LEAD}: {check.reason}" if is_wrong else check.reason
-        leads.append(dataclasses.replace(check, reason=reason))
-    return tuple(leads)
+    wrong = {Outcome.FAILED, Outcome.ERROR}
+    return tuple(
+        dataclasses.replace(check, reason=f"{LEAD}: {check.reason}")
+        if check.outcome in wrong
+        else check
+        for check in checks
+    )

@@ -15,8 +15,9 @@ from warpfront.errors import InputError
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Base, Cell, Pin, Toolkit
 from warpfront.matrix.language import Smoke
-from warpfront.matrix.naming import is_id, is_tag
+from warpfront.matrix.naming import is_id
 from warpfront.matrix.vendors import VENDORS
+from warpfront.system.references import is_tag
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.requirement_lines import readable_requirement
 from warpfront_checks.claims import Claims

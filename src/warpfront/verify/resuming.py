@@ -67,6 +67,7 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
         discard(folder)
         attempt = Attempt(key=key, effort=effort)
     else:
+        # Sessions that ended, and passed every check that they had planned.
         passed = {}
         proven = folder / _PROVEN
         with storing(proven):

@@ -173,7 +173,11 @@ def _contradictions(
         return ()
     if isinstance(nox_report, Unreadable):
         return (_error(session, "nox", f"nox's report cannot be used: {nox_report.reason}"),)
-    verdict = _nox_results(nox_report).get(session)
+    # An unreadable report names no session.
+    listed = nox_report.get("sessions") if isinstance(nox_report, dict) else None
+    entries = [each for each in listed or () if isinstance(each, dict)]
+    verdicts = {str(entry.get("name")): str(entry.get("result")) for entry in entries}
+    verdict = verdicts.get(session)
     if verdict is None:
         return (_error(session, "nox", "nox's report does not name this session"),)
     all_passed = worst_of(check.outcome for check in checks) is Outcome.PASSED
@@ -181,14 +185,6 @@ def _contradictions(
         return ()
     result = "that all passed" if all_passed else "that not all passed"
     return (_error(session, "nox", f"nox says {verdict}, the results file says {result}"),)
-
-
-def _nox_results(report: object) -> dict[str, str]:
-    """Session name -> `success`, `failed`, ... from nox's report; none from an unreadable one."""
-    if not isinstance(report, dict) or not isinstance(report.get("sessions"), list):
-        return {}
-    entries = [entry for entry in report["sessions"] if isinstance(entry, dict)]
-    return {str(entry.get("name")): str(entry.get("result")) for entry in entries}
 
 
 def verification_document(verification: Verification) -> dict[str, object]:

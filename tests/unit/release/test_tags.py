@@ -13,7 +13,6 @@ from hypothesis import given
 
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import packaged
-from warpfront.matrix.naming import is_tag
 from warpfront.matrix.project_values import Alias
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.release_channels import TAG_WORDS
@@ -26,6 +25,7 @@ from warpfront.release.tags import (
     shared_in_matrix,
     tag_words,
 )
+from warpfront.system.references import is_tag
 
 PROJECT = "example.test/demo"
 CPU = a_cell()

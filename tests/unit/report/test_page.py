@@ -14,19 +14,21 @@ from releases import Quiet
 
 from warpfront.bench.record_files import bench_document
 from warpfront.bench.records import Bench, Measurement
-from warpfront.commands.paging import _files, write_page
+from warpfront.commands.paging import write_page
 from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagContents, TagPage
 from warpfront.release.tag_contents_of import PAGE
 from warpfront.report.history import RUNS_READ, Trend, flips, history_line, read_history
 from warpfront.report.page import MOST_LISTED, MOST_TRENDS, STATES, page_html, state_of
 from warpfront.report.rows import ReportRow
+from warpfront.system.packaged import packaged_text
 from warpfront.system.revision import Provenance
 from warpfront.system.store import Store
 from warpfront.verify.results import Outcome
 
 CELL = a_cell(targets=("x86_64",))
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)> \" ' & |"
+FILES = {name: packaged_text("page", name) for name in ("page.html.j2", "page.css", "page.js")}
 
 
 class Elements(HTMLParser):
@@ -81,7 +83,7 @@ def a_bench(at: str) -> Bench:
 def page_of(*rows: ReportRow, cell: Cell = CELL) -> Elements:
     cells = [dataclasses.replace(cell, id=row.cell_id) for row in rows]
     pairs = list(zip(cells, rows, strict=True))
-    return Elements(page_html(pairs, _files(), title="mine", made="today"))
+    return Elements(page_html(pairs, FILES, title="mine", made="today"))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_the_page_asks_nobody_for_anything() -> None:
     assert asked == []
     (policy,) = [one["content"] for one in page.named("meta") if "http-equiv" in one]
     assert (policy or "").startswith("default-src 'none'")
-    files = _files()
+    files = FILES
     assert not re.search(
         r"https?:|url\(|@import|fetch\(|innerHTML", files["page.css"] + files["page.js"]
     )
@@ -189,7 +191,7 @@ def test_the_first_screen_has_what_is_proven_stuck_and_changed() -> None:
     before = [(row, "passed") for row in rows[:3]]
     runs, _ = read_history(history_line(before, made="monday", revision="abc"))
     pairs = [(dataclasses.replace(CELL, id=row.cell_id), row) for row in rows]
-    first = Elements(page_html(pairs, _files(), title="", made="", past=runs)).text
+    first = Elements(page_html(pairs, FILES, title="", made="", past=runs)).text
     first = " ".join(first.partition("Find")[0].split())
     assert "Nothing is published." in first
     assert "Passed a whole verification: cpu: 1 of 4" in first
@@ -230,7 +232,7 @@ def test_a_check_that_flips_on_one_digest_is_named_in_the_history() -> None:
     runs, _ = read_history(steady + line("bb", "passed") + line("bb", "failed"))
     assert flips(runs, key) == ("numerics: mlp flips on bb (2 of 3 runs)",)
     pairs = [(dataclasses.replace(CELL, id=row.cell_id), row)]
-    assert "mlp flips on bb" in page_html(pairs, _files(), title="", made="", past=runs)
+    assert "mlp flips on bb" in page_html(pairs, FILES, title="", made="", past=runs)
 
 
 def a_trend(**changes: object) -> Trend:
@@ -250,7 +252,7 @@ def a_trend(**changes: object) -> Trend:
 def test_times_over_nights_are_drawn_and_said_and_stand_with_their_cell() -> None:
     row = a_report_row(cell_id=CELL.id)
     steady = a_trend(name=EVIL, change=None, said="as usual")
-    text = page_html([(CELL, row)], _files(), title="", made="", trends=[a_trend(), steady])
+    text = page_html([(CELL, row)], FILES, title="", made="", trends=[a_trend(), steady])
     page = Elements(text)
     first, second = page.named("svg")
     assert first["aria-label"] == f"mm/512, {CELL.id} x86_64: 1.200 times its time since wednesday"
@@ -261,7 +263,7 @@ def test_times_over_nights_are_drawn_and_said_and_stand_with_their_cell() -> Non
     assert entry["facts"]["speed"] == "mm/512: 1.200 times its time since wednesday"
     assert "wednesday: 1.200" in page.text
     many = [a_trend()] * (MOST_TRENDS + 3)
-    text = page_html([(CELL, row)], _files(), title="", made="", trends=many)
+    text = page_html([(CELL, row)], FILES, title="", made="", trends=many)
     assert "and 3 more" in text
     assert len(Elements(text).named("svg")) == MOST_TRENDS
     assert "Speed over nights" not in page_of(row).text

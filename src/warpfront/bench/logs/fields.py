@@ -86,14 +86,6 @@ def positive(text: str) -> float | None:
     return value if value is not None and value > 0 else None
 
 
-def whole(text: str) -> int | None:
-    """Return an integer that is not negative."""
-    value = number(text)
-    if value is None or value < 0 or value != int(value) or value > _LARGEST:
-        return None
-    return int(value)
-
-
 def is_no_number(text: str) -> bool:
     """Return whether a text is `nan` or `inf`."""
     return _NAN.match(text) is not None

@@ -189,8 +189,8 @@ def fingerprints(display: Display) -> None:
     from warpfront.commands.dispatching import fingerprint
 
     workspace = workspace_here()
-    fingerprints = fingerprint(workspace.matrix.cells, workspace.material, workspace.folders)
-    display.result(fingerprints.cells, lambda: print_json(fingerprints.cells))
+    states, _ = fingerprint(workspace.matrix.cells, workspace.material, workspace.folders)
+    display.result(states, lambda: print_json(states))
 
 
 def _forge() -> Forge:

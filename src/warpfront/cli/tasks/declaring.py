@@ -19,19 +19,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
 
+from warpfront import errors
 from warpfront.cli.display import Display, Volume
 from warpfront.cli.job_output import job_output, shown
 from warpfront.cli.tasks.showing import print_json
-from warpfront.errors import (
-    BUG_EXIT_CODE,
-    INTERRUPTED_EXIT_CODE,
-    UNREAD_EXIT_CODE,
-    USAGE_EXIT_CODE,
-    CommandFailedError,
-    MatrixError,
-    Problem,
-    WarpfrontError,
-)
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.nearest import nearest
 from warpfront.system.extras import how_to_install
@@ -130,7 +121,7 @@ Locked = Annotated[bool, COMMON["locked"]]
 class Ended(SystemExit):
     """The end of a command without success: its exit code, message, and a file's `problems`."""
 
-    def __init__(self, message: str, code: int, problems: tuple[Problem, ...] = ()) -> None:
+    def __init__(self, message: str, code: int, problems: tuple[errors.Problem, ...] = ()) -> None:
         super().__init__(code)
         self.message, self.problems = shown(message), problems
 
@@ -140,11 +131,6 @@ class Ended(SystemExit):
         error, _, hint = self.message.removeprefix("error: ").partition("\nhint: ")
         problems = {"problems": self.problems} if self.problems else {}
         return {"error": error, "hint": hint, "exit_code": self.code, **problems}
-
-
-def wrong_usage(message: str, hint: str, code: int) -> Ended:
-    """Return the end of a command line that Click cannot read."""
-    return Ended(f"error: {message}\nhint: {hint}", code)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,11 +254,11 @@ def _made(group: Options, selected: Mapping[str, Any]) -> Any:
         value = selected.get(name) or ""
         if option.choices and value and value not in option.choices:
             hint = nearest(str(value), option.choices)
-            raise Ended(f"error: {dashed(name)} {value!r}: {hint}", USAGE_EXIT_CODE)
+            raise Ended(f"error: {dashed(name)} {value!r}: {hint}", errors.USAGE_EXIT_CODE)
     try:
         return group.make(**{n: selected.get(n, default) for n, (default, _) in group.each.items()})
     except ValueError as error:
-        raise Ended(f"error: {error}", USAGE_EXIT_CODE) from None
+        raise Ended(f"error: {error}", errors.USAGE_EXIT_CODE) from None
 
 
 @contextlib.contextmanager
@@ -303,19 +289,19 @@ def _errors_as_exit_codes() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except WarpfrontError as error:
+    except errors.WarpfrontError as error:
         hint = f"\nhint: {error.hint}" if error.hint else ""
-        problems = error.problems if isinstance(error, MatrixError) else ()
+        problems = error.problems if isinstance(error, errors.MatrixError) else ()
         raise Ended(f"error: {error.message}{hint}", error.exit_code, problems) from None
     except KeyboardInterrupt:
-        raise Ended("interrupted", INTERRUPTED_EXIT_CODE) from None
+        raise Ended("interrupted", errors.INTERRUPTED_EXIT_CODE) from None
     except SystemExit:
         raise
     except ModuleNotFoundError as error:
         if not (command := how_to_install(error)):
-            raise Ended(_bug_report(), BUG_EXIT_CODE) from None
+            raise Ended(_bug_report(), errors.BUG_EXIT_CODE) from None
         text = f"error: {error.name} is not installed\nhint: {command}"
-        raise Ended(text, CommandFailedError.exit_code) from None
+        raise Ended(text, errors.CommandFailedError.exit_code) from None
     except Exception as error:  # noqa: BLE001 - a bug: the one place that shows a traceback
         if isinstance(error, BrokenPipeError):
             # The reader of stdout may have gone, as `head` goes after its lines.
@@ -324,8 +310,8 @@ def _errors_as_exit_codes() -> Iterator[None]:
             if any(event & select.POLLERR for _, event in poll.poll(0)):
                 # The interpreter flushes the rest again when it ends.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                raise Ended("", UNREAD_EXIT_CODE) from None
-        raise Ended(_bug_report(), BUG_EXIT_CODE) from None
+                raise Ended("", errors.UNREAD_EXIT_CODE) from None
+        raise Ended(_bug_report(), errors.BUG_EXIT_CODE) from None
 
 
 def _bug_report() -> str:

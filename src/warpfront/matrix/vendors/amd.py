@@ -103,6 +103,9 @@ class Amd(Vendor):
                 if version
                 else f"which ROCm the hipcc of {suite or 'this base'} is of is not known"
             )
+            # AMD's own is in `rocm-sdk-devel`, which pytorch.org's index does not mirror
+            # (pytorch/test-infra#8436) and which unpacks itself where it is installed
+            # (ROCm/TheRock @89553ce, templates/rocm/src/rocm_sdk/_devel.py).
             if self.has_device_wheels(toolkit):
                 return f"{debian}, and the index of {toolkit} has no rocm-sdk-devel"
             return f"{debian}, and no wheel holds the compiler of {toolkit}"
