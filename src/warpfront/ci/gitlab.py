@@ -86,7 +86,15 @@ def child_pipeline(
     document = _document("child", flow, templates, values)
     jobs = {name: body for name, body in document.items() if name != "stages"}
     text = yaml_text(document)
-    if too_much := _too_much(jobs, text, limits):
+    needs = {name: len(body.get("needs", ())) for name, body in jobs.items()}
+    neediest = max(needs, key=needs.__getitem__)
+    too_much = ""
+    if len(text) > limits.child_bytes:
+        too_much = f"a child pipeline of {len(text)} bytes, and GitLab reads {limits.child_bytes}"
+    elif needs[neediest] > limits.needs_per_job:
+        too_much = f"{neediest} needs {needs[neediest]} jobs"
+        too_much += f", and GitLab takes {limits.needs_per_job}"
+    if too_much:
         hint = "run CI for a part of the matrix: --vendor, --image, --only"
         raise InputError(too_much, hint=hint)
     # The project's plan sets the limit, which no job can read. A pipeline with more fails as a
@@ -97,16 +105,6 @@ def child_pipeline(
         "the pipeline where the project's plan takes fewer; --vendor, --image or --only make less"
     )
     return text, crowded if len(jobs) > most else ""
-
-
-def _too_much(jobs: Mapping[str, Any], text: str, limits: Limits) -> str:
-    if len(text) > limits.child_bytes:
-        return f"a child pipeline of {len(text)} bytes, and GitLab reads {limits.child_bytes}"
-    needs = {name: len(body.get("needs", ())) for name, body in jobs.items()}
-    most = max(needs, key=needs.__getitem__)
-    if needs[most] > limits.needs_per_job:
-        return f"{most} needs {needs[most]} jobs, and GitLab takes {limits.needs_per_job}"
-    return ""
 
 
 def _is_here(job: Job, planned: Schedule) -> bool:

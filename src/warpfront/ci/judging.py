@@ -226,29 +226,23 @@ def _fault(text: str, cell: str, target: str, row: ReportRow | None) -> Fault:
 def _not_published(planned: Schedule, end: RunEnd) -> list[Fault]:
     missing = []
     for cell in planned.publishing:
-        publication = end.publications.get(cell)
-        if why := _why_not_published(publication, planned.channel, end.evidence.get(cell)):
+        publication, evidence = end.publications.get(cell), end.evidence.get(cell)
+        identities, why = evidence.identities if evidence else frozenset(), ""
+        if not isinstance(publication, Publication):
+            why = publication.reason if publication else "no job left a result"
+        elif publication.stage is not Stage.DONE:
+            why = f"it broke off at {publication.stage}"
+        elif publication.channel != planned.channel:
+            why = f"it went to {publication.channel}"
+        elif not {publication.image_id, publication.digest} & identities:
+            why = f"what was is another image: {publication.image_id}"
+        if why:
             failed = publication if isinstance(publication, Failed) else None
             kind = failed.kind if failed else errors.FailureKind.INFRASTRUCTURE
             text = f"{cell}: not published ({why})"
             repeat = f"{repeat_line('publish', cell)} --channel {planned.channel}"
             missing.append(Fault(text=text, cell_id=cell, kind=str(kind), repeat=repeat))
     return missing
-
-
-def _why_not_published(
-    publication: Publication | Blocked | Failed | None, channel: str, evidence: Evidence | None
-) -> str:
-    if not isinstance(publication, Publication):
-        return publication.reason if publication else "no job left a result"
-    if publication.stage is not Stage.DONE:
-        return f"it broke off at {publication.stage}"
-    if publication.channel != channel:
-        return f"it went to {publication.channel}"
-    identities = evidence.identities if evidence else frozenset()
-    if not {publication.image_id, publication.digest} & identities:
-        return f"what was is another image: {publication.image_id}"
-    return ""
 
 
 def _omitted(omitted: Omitted) -> str:

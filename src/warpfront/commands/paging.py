@@ -111,7 +111,16 @@ def branch_history(
     """Yield a folder with the files of the branch of `origin`. Added lines are pushed at the
     end, below lines that another run has added meanwhile. Raise `UnavailableError`.
     """
-    git = _Git(root, run, _login(environment))
+    login = {}
+    if token := environment.get(TOKEN_VARIABLE, ""):
+        # In the environment of git, which no other user's process can read.
+        basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+        login = {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "http.https://github.com/.extraheader",
+            "GIT_CONFIG_VALUE_0": f"AUTHORIZATION: basic {basic}",
+        }
+    git = _Git(root, run, login)
     with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
         before = git.fetched(branch)[1]
         for name, text in before.items():
@@ -121,19 +130,6 @@ def branch_history(
         added = {name: now[name].removeprefix(before[name]) for name in FILES}
         if any(added.values()):
             git.append(branch, added)
-
-
-def _login(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return git's arguments for a login that no other process can read."""
-    token = environment.get(TOKEN_VARIABLE, "")
-    if not token:
-        return {}
-    basic = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-    return {
-        "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": "http.https://github.com/.extraheader",
-        "GIT_CONFIG_VALUE_0": f"AUTHORIZATION: basic {basic}",
-    }
 
 
 class _Git:

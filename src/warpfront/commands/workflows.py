@@ -150,7 +150,16 @@ def locked_requirements(install: InstallText | None, root: Path, lock: Lock | No
     """Return the file that the jobs install from. A committed file stays while its inputs are
     the same: a robot may have moved versions in it.
     """
-    requirements = _requirements(install, root)
+    if install and install.wheel:
+        requirements: tuple[str, ...] = (f"{_PACKAGE} @ {install.wheel}#sha256={install.sha256}",)
+    elif install:
+        requirements = (f"{_PACKAGE} @ git+{install.git}@{install.commit}", _BACKEND)
+    else:
+        project = _pyproject(root)
+        optional = project["project"].get("optional-dependencies", {})
+        extras = (line for extra in _EXTRAS for line in optional.get(extra, ()))
+        needs = project["build-system"]["requires"]
+        requirements = (*project["project"]["dependencies"], *extras, *needs)
     head = _LOCK_HEAD.format(digest=digest_of([*requirements])[:16])
     present = read_text(root / REQUIREMENTS, missing_ok=True) or ""
     if present.startswith(head):
@@ -167,20 +176,6 @@ def lock_here(requirements: tuple[str, ...]) -> str:
     """Resolve with this machine's indexes. What comes from a commit is installed from there."""
     without = ("warpfront",) if any("git+" in line for line in requirements) else ()
     return hash_requirements(requirements, site=read_site(run), run=run, without=without)
-
-
-def _requirements(install: InstallText | None, root: Path) -> tuple[str, ...]:
-    if install and install.wheel:
-        return (f"{_PACKAGE} @ {install.wheel}#sha256={install.sha256}",)
-    if install:
-        return (f"{_PACKAGE} @ git+{install.git}@{install.commit}", _BACKEND)
-    project = _pyproject(root)
-    optional = project["project"].get("optional-dependencies", {})
-    return (
-        *project["project"]["dependencies"],
-        *(line for extra in _EXTRAS for line in optional.get(extra, ())),
-        *project["build-system"]["requires"],
-    )
 
 
 def stale(files: Mapping[str, str | None], root: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 
 from warpfront.matrix.cell import Base, Cell
@@ -16,7 +16,20 @@ def ended_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[s
     """Return a sentence for each toolkit and Python of the cells that is past its end of support,
     and for each toolkit that newer releases of torch have no wheels for.
     """
-    notes = (note for cell in cells for note in _ended(cell, compat, today))
+    notes = []
+    for cell in cells:
+        end = compat.end("python", cell.python)
+        if end is not None and end.day < today:
+            notes.append(f"python {cell.python} has had no fixes since {end.day} ({end.source})")
+        if cell.toolkit is None or VENDORS[cell.vendor].torch_from == "base":
+            continue
+        name = f"{cell.toolkit.name} {cell.toolkit.version}"
+        end = compat.end(cell.vendor, cell.toolkit.version)
+        if end is not None and end.day < today:
+            notes.append(f"{name} is past its end of support, {end.day} ({end.source})")
+        if (last := compat.last_with(cell.vendor, cell.toolkit.version)) is not None:
+            last_one = f"torch {last} is the last release with wheels for it (compat table)"
+            notes.append(f"{name}: {last_one}")
     return tuple(dict.fromkeys(notes))
 
 
@@ -27,13 +40,12 @@ def table_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[s
     ages: dict[tuple[str, str], list[str]] = {}
     for name in sorted({cell.index.name for cell in cells if cell.index}):
         read = compat.read_on(name)
-        source = (
-            (read, "is known by its reading") if read else (compat.table.as_of, "is known by rows")
-        )
-        ages.setdefault(source, []).append(name)
+        known = (read, "its reading") if read else (compat.table.as_of, "rows")
+        ages.setdefault(known, []).append(name)
     return tuple(
-        f"index {', '.join(names)} {origin} of {day}, {age} days ago: `warpfront compat update`"
-        for (day, origin), names in sorted(ages.items())
+        f"index {', '.join(names)} is known by {kind} of {day}, {age} days ago: "
+        "`warpfront compat update`"
+        for (day, kind), names in sorted(ages.items())
         if (age := _days(day, today) or 0) > TABLE_MAX_AGE_DAYS
     )
 
@@ -66,21 +78,6 @@ def base_notes(
                 "pin a newer digest"
             )
     return tuple(notes)
-
-
-def _ended(cell: Cell, compat: Compat, today: str) -> Iterator[str]:
-    end = compat.end("python", cell.python)
-    if end is not None and end.day < today:
-        yield f"python {cell.python} has had no fixes since {end.day} ({end.source})"
-    if cell.toolkit is None or VENDORS[cell.vendor].torch_from == "base":
-        return
-    name = f"{cell.toolkit.name} {cell.toolkit.version}"
-    end = compat.end(cell.vendor, cell.toolkit.version)
-    if end is not None and end.day < today:
-        yield f"{name} is past its end of support, {end.day} ({end.source})"
-    last = compat.last_with(cell.vendor, cell.toolkit.version)
-    if last is not None:
-        yield f"{name}: torch {last} is the last release with wheels for it (compat table)"
 
 
 def _days(created: str, today: str) -> int | None:

@@ -88,23 +88,18 @@ def device_fault(
         if vendor not in rule.vendors or not re.fullmatch(rule.name, name):
             continue
         if rule.kind == "arch":
-            return _arch_fault(_arch_of(value, targets, vendor=vendor), targets)
+            arch = _arch_of(value, targets, vendor=vendor)
+            unlike = ", ".join(target for target in targets if target != arch)
+            if not unlike:
+                return "", ""
+            also = " too" if arch in targets else ""
+            why = f"every device says that it is {arch}, and the row is for {unlike}{also}, whose "
+            hint = f"take it out of `environment:`, or say `targets: {arch}`"
+            hint = f"give {arch} a row of its own" if also else hint
+            return f"{why}code it then does not find", hint
         if not (rule.allowed and re.fullmatch(rule.allowed, value)):
             return _EFFECTS[rule.kind], _ON_A_MACHINE
     return "", ""
-
-
-def _arch_fault(arch: str, targets: tuple[str, ...]) -> tuple[str, str]:
-    unlike = [target for target in targets if target != arch]
-    if not unlike:
-        return "", ""
-    why = (
-        f"every device says that it is {arch}, and the row is for {', '.join(unlike)} too, whose "
-        "code it then does not find"
-    )
-    if arch in targets:
-        return why, f"give {arch} a row of its own"
-    return why.replace(" too", ""), f"take it out of `environment:`, or say `targets: {arch}`"
 
 
 def _arch_of(value: str, targets: tuple[str, ...], *, vendor: str) -> str:

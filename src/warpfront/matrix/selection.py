@@ -25,7 +25,18 @@ def select(cells: tuple[Cell, ...], selection: Selection) -> tuple[Cell, ...]:
             if not choice or any(matches(value, choice) for value in values_of(cell, option))
         )
         if not chosen:
-            raise _nothing(cells, matching, option, choice)
+            if not cells:
+                hint = "add a row to matrix.yaml"
+                raise NothingSelectedError("the matrix has no cells", hint=hint)
+            values = [value for cell in cells for value in values_of(cell, option)]
+            message, hint = f"no cell matches --{option} {choice}", nearest(choice, values)
+            if option == "only":
+                hint = f"it is a glob on ids, which look like {values[0]}"
+            elif choice in values:
+                among = dict.fromkeys(v for cell in matching for v in values_of(cell, option))
+                message = f"no cell has --{option} {choice} together with the other options"
+                hint = f"with those there are: {', '.join(among)}"
+            raise NothingSelectedError(message, hint=hint)
         matching = chosen
     return matching
 
@@ -38,25 +49,6 @@ def values_of(cell: Cell, option: str) -> tuple[str, ...]:
         "image": (cell.image,),
         "only": (cell.id,),
     }[option]
-
-
-def _nothing(
-    cells: tuple[Cell, ...], matching: Iterable[Cell], option: str, choice: str
-) -> NothingSelectedError:
-    if not cells:
-        return NothingSelectedError("the matrix has no cells", hint="add a row to matrix.yaml")
-    values = [value for cell in cells for value in values_of(cell, option)]
-    message = f"no cell matches --{option} {choice}"
-    if option == "only":
-        hint = f"it is a glob on ids, which look like {values[0]}"
-        return NothingSelectedError(message, hint=hint)
-    if choice not in values:
-        return NothingSelectedError(message, hint=nearest(choice, values))
-    among = dict.fromkeys(value for cell in matching for value in values_of(cell, option))
-    return NothingSelectedError(
-        f"no cell has --{option} {choice} together with the other options",
-        hint=f"with those there are: {', '.join(among)}",
-    )
 
 
 def with_parents(selected: Iterable[Cell], cells: Iterable[Cell]) -> tuple[Cell, ...]:

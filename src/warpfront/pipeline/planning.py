@@ -40,7 +40,11 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     maintenance, store, today = matrix.maintenance, folders.store, now()[:10]
     cells = selected_with_parents(matrix.cells, selection)
-    engine = _engine_if_any(watch)
+    engine: Engine | None = None
+    try:
+        engine = connect(environment())
+    except EngineError as error:
+        watch.say(f"planning without an engine: {error.message}")
     states = read_locks(cells, folders)
     locks = usable_locks(states)
     blocked: dict[str, Blocked | Failed] = {**unrunnable(cells, engine)} if engine else {}
@@ -98,14 +102,6 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
 
 def _size(wheels: Iterable[LockedWheel]) -> int:
     return sum(wheel.size_bytes for wheel in wheels)
-
-
-def _engine_if_any(watch: Watch) -> Engine | None:
-    try:
-        return connect(environment())
-    except EngineError as error:
-        watch.say(f"planning without an engine: {error.message}")
-        return None
 
 
 def _unlockable(
