@@ -11,8 +11,8 @@ from training_logs import a_run
 
 from warpfront.bench.charts import charts_of, roofline_of
 from warpfront.bench.compare import ComparisonTerms, compare_runs
+from warpfront.bench.forms import comparison_html
 from warpfront.bench.records import Bench, Measurement, Peak
-from warpfront.commands.measurements import page_of
 
 # On a machine that never drew, matplotlib asks fontconfig's program for the fonts.
 pytestmark = pytest.mark.process
@@ -52,7 +52,7 @@ def test_a_roofline_has_a_roof_a_dtype_and_no_point_that_counts_half() -> None:
 def test_a_page_holds_its_charts_and_escapes_what_logs_say() -> None:
     runs = [a_run(noisy(60, 1))], [a_run(noisy(60, 2, 1.2))]
     found = compare_runs(("<b>a</b>", runs[0]), ("b", runs[1]), ComparisonTerms())
-    page = page_of(found, charts_of(found, runs))
+    page = comparison_html(found, charts_of(found, runs))
     assert page.count("<svg") == 3
     assert "<b>" not in page
     assert "B takes" in page

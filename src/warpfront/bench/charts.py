@@ -143,11 +143,8 @@ def _roofline(axes: Any, bench: Bench, counted: Sequence[Measurement]) -> None:
     for number, dtype in enumerate(dict.fromkeys(measurement.dtype for measurement in counted)):
         colour = f"C{number}"
         peak = next(measurement.peak for measurement in counted if measurement.dtype == dtype)
-        points = [
-            (intensity, rate_of(measurement, measurement.flops))
-            for intensity, measurement in zip(intensities, counted, strict=True)
-            if measurement.dtype == dtype
-        ]
+        alike = [c for c in zip(intensities, counted, strict=True) if c[1].dtype == dtype]
+        points = [(intensity, rate_of(each, each.flops)) for intensity, each in alike]
         axes.plot(*zip(*points, strict=True), "o", color=colour, markersize=4, label=dtype)
         if peak and peak.flop_per_second and peak.bytes_per_second:
             ridge = peak.flop_per_second / peak.bytes_per_second

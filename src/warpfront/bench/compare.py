@@ -285,14 +285,12 @@ def _side_findings(name: str, runs: Sequence[Run], side: Side) -> Iterable[Remar
     """Yield the remarks on a side's runs; of several, each with its number of runs."""
     counts: Counter[str] = Counter()
     for run, summary in zip(runs, side.summaries, strict=True):
-        every = [
-            finding for finding in (*run.findings, *summary.findings) if finding.level != "note"
-        ]
+        remarks = (*run.findings, *summary.findings)
+        every = [remark for remark in remarks if remark.level != "note"]
         if len(runs) > 1:  # then runs are resampled, not steps
             every = [remark for remark in every if "too short" not in remark.message]
-        counts.update(
-            {remark.message if len(runs) == 1 else remark.message.split(":")[0] for remark in every}
-        )
+        messages = {remark.message for remark in every}
+        counts.update(messages if len(runs) == 1 else {text.split(":")[0] for text in messages})
     for message, count in counts.items():
         several = f" ({count} of {counted(len(runs), 'run')})" if len(runs) > 1 else ""
         yield Remark(level="warning", message=f"{name}: {message}{several}")
@@ -367,11 +365,10 @@ def _measured_cases(
 
 def _cases(bench: Bench) -> dict[str, Groups]:
     """Return times by operation, in their blocks, without operations that were not timed."""
-    timed = {
-        result.id: [list(block) for block in result.samples_seconds if block]
-        for result in bench.results
-        if any(result.samples_seconds)
-    }
+    timed = {}
+    for result in bench.results:
+        if blocks := [list(block) for block in result.samples_seconds if block]:
+            timed[result.id] = blocks
     size = statistics.BLOCK
     for training in bench.training:
         steps = list(training.step_seconds)

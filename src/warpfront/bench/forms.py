@@ -22,6 +22,7 @@ from warpfront.bench.records import (
 )
 from warpfront.bench.settling import is_timed
 from warpfront.system.markdown import markdown_table, markdown_text
+from warpfront.system.packaged import packaged_text
 from warpfront.system.sizes import counted
 
 Rows = list[tuple[str, ...]]
@@ -87,10 +88,8 @@ def _figures(run: Run, summary: Summary) -> Iterable[tuple[str, str]]:
     if run.serving:
         for name, value in list(run.serving.items())[:_MOST_CASES]:
             label = name if name.startswith(KERNEL) else name.replace("_", " ")
-            unit = next(
-                (unit for part, unit in _SERVING_UNITS.items() if name.startswith(part)), ""
-            )
-            yield label, f"{value:,.6g}{unit}"
+            fits = (unit for part, unit in _SERVING_UNITS.items() if name.startswith(part))
+            yield label, f"{value:,.6g}{next(fits, '')}"
         return
     yield "steps", _counted_steps(run, summary)
     if summary.settled_from is not None:
@@ -190,10 +189,10 @@ def _remarks(comparison: Comparison) -> list[str]:
         for summary in (side.summaries if side.runs == 1 else ())
         for level in (summary.levels if len(summary.levels) > 1 else ())
     ]
-    memory = [
-        max((summary.peak_memory_bytes or 0 for summary in side.summaries), default=0)
-        for _, side in sides
-    ]
+    memory = []
+    for _, side in sides:
+        peaks = (summary.peak_memory_bytes or 0 for summary in side.summaries)
+        memory.append(max(peaks, default=0))
     if all(memory):  # where both logs have it
         a, b = (f"{peak / _GIB:,.2f} GiB" for peak in memory)
         remarks.append(f"peak memory: A {a}, B {b}, {memory[1] / memory[0]:.3f} times")
@@ -234,18 +233,16 @@ def comparison_markdown(comparison: Comparison) -> str:
     return "\n".join(parts)
 
 
-def comparison_html(
-    comparison: Comparison, charts: Mapping[str, str], template: str, style: str
-) -> str:
+def comparison_html(comparison: Comparison, charts: Mapping[str, str]) -> str:
     """Return one self-contained page; `charts` are SVGs of ours by name.
 
     Jinja2 escapes the text of logs, matplotlib that of the charts.
     """
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(template).render(
+    return environment.from_string(packaged_text("page", "comparison.html.j2")).render(
         sentence=sentence(comparison),
         tables=list(_tables(comparison)),
         remarks=_remarks(comparison),
         charts={name: picture[picture.index("<svg") :] for name, picture in charts.items()},
-        style=style,
+        style=packaged_text("page", "page.css"),
     )

@@ -56,9 +56,8 @@ def losses_at_equal_tokens(a: Sequence[Run], b: Sequence[Run]) -> Losses:
             common = [tokens for tokens, _ in a_curve if b_curve[0][0] <= tokens <= end]
             step = max(1, -(-len(common) // _POINTS))
             chosen = common[::-1][::step][::-1]
-            return tuple(
-                (tokens, _smooth(a_curve, tokens), _smooth(b_curve, tokens)) for tokens in chosen
-            )
+            points = ((tokens, _smooth(a_curve, tokens)) for tokens in chosen)
+            return tuple((tokens, loss, _smooth(b_curve, tokens)) for tokens, loss in points)
     return ()
 
 

@@ -21,8 +21,6 @@ from itertools import accumulate
 from random import Random
 from statistics import geometric_mean, median
 
-from pydantic import TypeAdapter
-
 from warpfront.bench.compare import NOISE_OF_OPERATIONS
 from warpfront.bench.records import (
     Bench,
@@ -35,6 +33,7 @@ from warpfront.bench.records import (
 from warpfront.bench.statistics import holm, ranks
 from warpfront.report.history import Trend
 from warpfront.system.sizes import counted
+from warpfront.system.strict_values import read_as
 
 SCHEMA = 1
 FEWEST = 4
@@ -88,9 +87,6 @@ class Shift:
         return self.after_seconds / self.before_seconds
 
 
-_NIGHT = TypeAdapter(Night)
-
-
 def night_of(bench: Bench, *, runner: str = "") -> Night:
     """Return the night of a bench. `runner` distinguishes machines whose devices have one name."""
     timed: tuple[Measurement | Training, ...] = (*bench.results, *bench.training)
@@ -123,7 +119,7 @@ def read_nights(text: str) -> tuple[tuple[Night, ...], int]:
     for line in filter(str.strip, text.splitlines()):
         try:
             fields = json.loads(line)
-            night = _NIGHT.validate_python(fields) if fields.pop("schema") == SCHEMA else None
+            night = read_as(Night, fields) if fields.pop("schema") == SCHEMA else None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             night = None
         if night is None:
@@ -209,17 +205,14 @@ def _trend(place: Place, nights: Sequence[Night], shift: Shift | None = None) ->
     """Return times over their usual ones: of the operation that changed, or the mean of all."""
     cases = dict.fromkeys(case for night in nights for case in night.seconds)
     chosen = [shift.case] if shift else list(cases)
-    usual = {
-        case: median(night.seconds[case] for night in nights if case in night.seconds)
-        for case in chosen
-    }
+    usual = {}
+    for case in chosen:
+        usual[case] = median(night.seconds[case] for night in nights if case in night.seconds)
     timed = [night for night in nights if not usual.keys().isdisjoint(night.seconds)]
-    times = [
-        geometric_mean(
-            night.seconds[case] / usual[case] for case in chosen if case in night.seconds
-        )
-        for night in timed
-    ]
+    times = []
+    for night in timed:
+        shares = (night.seconds[case] / usual[case] for case in chosen if case in night.seconds)
+        times.append(geometric_mean(shares))
     if shift:
         image = shift.image_digest.removeprefix("sha256:")[:12] or "none"
         summary = f"{shift.ratio:.3f} times its time since {shift.at}, image {image}"

@@ -74,12 +74,11 @@ def times_of(run: Run, metric: Metric) -> list[float]:
 def weighted(steps: Sequence[Step], metric: Metric) -> list[float]:
     """Return the times; a mean of more steps than most counts more often."""
     usual = mode(step.steps for step in steps) if steps else 1
-    return [
-        value
-        for step in steps
-        if (value := value_of(step, metric)) is not None
-        for _ in range(min(round(step.steps / usual), _MOST_REPEATS))
-    ]
+    values = []
+    for step in steps:
+        times = min(round(step.steps / usual), _MOST_REPEATS)
+        values += [value_of(step, metric)] * times
+    return [value for value in values if value is not None]
 
 
 def _values(steps: Iterable[Step], metric: Metric) -> list[float]:

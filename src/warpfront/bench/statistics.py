@@ -221,9 +221,8 @@ def _one_change(values: Sequence[float], fewest: int, random: Random) -> int | N
     if len(values) < 2 * fewest:
         return None
     width = -(-len(values) // _POINTS)
-    points = [
-        median(values[index : index + width]) for index in range(0, len(values) - width + 1, width)
-    ]
+    starts = range(0, len(values) - width + 1, width)
+    points = [median(values[start : start + width]) for start in starts]
     strength, index = _strongest(ranks(points))
     place = _refined(values, min((index + 1) * width, len(values) - 1))
     if not fewest <= place <= len(values) - fewest:

@@ -127,9 +127,8 @@ def make_flow(
     machine of the cells: jobs of one vendor wait for no job of another.
     """
     runners, options = tuple(runners), options or CiOptions()
-    home = min(
-        (runner for runner in runners if runner.builds), key=lambda runner: runner.trust != "hosted"
-    )
+    builders = (runner for runner in runners if runner.builds)
+    home = min(builders, key=lambda runner: runner.trust != "hosted")
     machines: dict[str, set[str]] = {}
     for vendor, machine in served:
         machines.setdefault(vendor, set()).add(machine)

@@ -87,9 +87,8 @@ class Line:
         """Yield every entry of a listing; `inside` is the key with the entries."""
         for page in range(1, _PAGES + 1):
             document = self.ask("GET", path, per_page=_PAGE, page=page, **query)
-            entries = (
-                document.get(inside, []) if inside and isinstance(document, dict) else document
-            )
+            is_inside = inside and isinstance(document, dict)
+            entries = document.get(inside, []) if is_inside else document
             if not isinstance(entries, list):
                 raise UnavailableError(f"{self.base}/{path}: no listing", hint="try it again")
             yield from (entry for entry in entries if isinstance(entry, dict))
@@ -235,11 +234,9 @@ class GitHubApi(ForgeApi):
         """
         path = f"actions/workflows/{workflow}/runs"
         runs = self.line.pages(path, "workflow_runs", head_sha=commit, status="success")
-        ran = [
-            str(run.get("created_at", ""))
-            for run in runs
-            if (run.get("head_sha"), run.get("conclusion")) == (commit, "success")
-        ]
+        ended = (commit, "success")
+        ours = (run for run in runs if (run.get("head_sha"), run.get("conclusion")) == ended)
+        ran = [str(run.get("created_at", "")) for run in ours]
         if not ran:
             return False
         since = self.line.ask("GET", f"commits/{quote(base, safe='')}")
@@ -249,14 +246,11 @@ class GitHubApi(ForgeApi):
 
     def runs(self, workflow: str) -> tuple[str, ...]:
         """Return the runs of a workflow file that have not ended."""
-        states = ("queued", "in_progress")
-        path = f"actions/workflows/{workflow}/runs"
-        waiting = (
-            page
-            for state in states
-            for page in self.line.pages(path, "workflow_runs", status=state)
-        )
-        return tuple(dict.fromkeys(str(run.get("id")) for run in waiting))
+        path, runs = f"actions/workflows/{workflow}/runs", dict[str, None]()
+        for state in ("queued", "in_progress"):
+            for run in self.line.pages(path, "workflow_runs", status=state):
+                runs[str(run.get("id"))] = None
+        return tuple(runs)
 
     def of_run(self, run: str) -> GitHubApi:
         return GitHubApi(line=self.line, run=run)

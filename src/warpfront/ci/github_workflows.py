@@ -72,10 +72,8 @@ def workflows(
             f"{limits.called_workflows}",
             hint="fewer kinds of machines in `runners:`",
         )
-    kinds_of_jobs = [
-        dataclasses.replace(job, runners=tuple(rows[file])) for file, job in kinds.items()
-    ]
-    values = {**_values(flow), "actions": actions, "kinds": kinds_of_jobs}
+    spread = [dataclasses.replace(job, runners=tuple(rows[file])) for file, job in kinds.items()]
+    values = {**_values(flow), "actions": actions, "kinds": spread}
     documents = document_of(templates["github.yml.j2"], values)
     # For actionlint: GitHub's larger machines have custom names, too.
     every = sorted({label for runner in flow.runners for label in runner.labels})
@@ -197,9 +195,7 @@ def _machine(job: Job) -> object:
         return f"${{{{ fromJSON(({_SAME_REPOSITORY}) && '{own_json}' || '{theirs}') }}}}"
     if not job.spread or len(job.runners) == 1:
         return machine
-    cases = (
-        f"{_is_one_of([runner])} && '{json.dumps(_runs_on(runner))}'" for runner in job.runners
-    )
+    cases = (f"{_is_one_of([row])} && '{json.dumps(_runs_on(row))}'" for row in job.runners)
     return f"${{{{ fromJSON({' || '.join(cases)} || 'null') }}}}"
 
 

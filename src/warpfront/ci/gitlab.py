@@ -53,9 +53,8 @@ def _document(
     part: str, flow: Flow, templates: Mapping[str, str], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     plan = next(job for job in flow.jobs if job.name == "plan")
-    return document_of(
-        templates["gitlab.yml.j2"], {**FOLDERS, "part": part, "plan": plan, **values}
-    )
+    facts = {**FOLDERS, "part": part, "plan": plan, **values}
+    return document_of(templates["gitlab.yml.j2"], facts)
 
 
 def child_pipeline(

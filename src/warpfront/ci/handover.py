@@ -45,12 +45,8 @@ def handed_over(*folders: Path) -> dict[Path, str]:
     a manifest, one level down, or two where a CI service put a folder of the artifact's
     name around it.
     """
-    manifests = [
-        path
-        for folder in folders
-        for depth in (f"*/{MANIFEST}", f"*/*/{MANIFEST}")
-        for path in sorted(folder.glob(depth))
-    ]
+    depths = (f"*/{MANIFEST}", f"*/*/{MANIFEST}")
+    manifests = [path for f in folders for depth in depths for path in sorted(f.glob(depth))]
     names: dict[Path, str] = {}
     for path in manifests:
         document = read_json(path)
@@ -125,11 +121,8 @@ def read_handover(folder: Path) -> Mapping[str, bytes]:
     if wrong := [name for name in files if not _is_place(name)]:
         quoted = json.dumps(wrong[0][:200])
         raise HandoverError(f"{folder}: {quoted} is no place in a build folder")
-    present = {
-        path.relative_to(folder).as_posix()
-        for path in folder.rglob("*")
-        if path.is_symlink() or not path.is_dir()
-    }
+    paths = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    present = {path.relative_to(folder).as_posix() for path in paths}
     unsaid = sorted(present - set(files) - {MANIFEST})
     if unsaid:
         raise HandoverError(f"{folder / unsaid[0]} is in no manifest", hint=_AGAIN)

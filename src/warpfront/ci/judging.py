@@ -191,9 +191,8 @@ def _admitted(
     noted: list[str] = []
     for cell, target in planned.selected:
         row, evidence = rows.get((cell, target)), end.evidence.get(cell)
-        outcome = (
-            row.verify if row and row.verify not in {NOT_RUN, Outcome.PASSED} else "not proven"
-        )
+        is_bad = row is not None and row.verify not in {NOT_RUN, Outcome.PASSED}
+        outcome = row.verify if row and is_bad else "not proven"
         if evidence is None or target not in {**evidence.verifications, **evidence.unread}:
             refused.append(_fault(f"not verified, no result ({_why(row)})", cell, target, row))
             continue

@@ -102,9 +102,8 @@ class Pool:
         return next(iter(preference(load.fingerprint, able)), None)
 
     def _has_room(self, node: BuildNode, load: Load) -> bool:
-        used_bytes = sum(
-            running.size_bytes for running, other in self.running.items() if other == node
-        )
+        running = (other for other, its_node in self.running.items() if its_node == node)
+        used_bytes = sum(other.size_bytes for other in running)
         return _could(node, load) and used_bytes + load.size_bytes <= node.room_bytes
 
 

@@ -20,10 +20,8 @@ RETRIES = 2
 
 def worth_another_try(results: Iterable[object]) -> bool:
     """Return whether there is a failure that may go away by itself."""
-    return any(
-        isinstance(result, Failed) and result.kind is FailureKind.INFRASTRUCTURE
-        for result in results
-    )
+    failed = (result for result in results if isinstance(result, Failed))
+    return any(failure.kind is FailureKind.INFRASTRUCTURE for failure in failed)
 
 
 def pause_seconds(tries: int) -> float:

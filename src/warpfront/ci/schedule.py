@@ -231,9 +231,7 @@ def _verifying(
     later: list[Omitted] = []
     for cell in cells:
         for target in cell.targets:
-            fits = [
-                runner for runner in runners if runner.verifies(cell.vendor, target, cell.machine)
-            ]
+            fits = [row for row in runners if row.verifies(cell.vendor, target, cell.machine)]
             allowed = [fit for fit in fits if scope.trusted or fit.trust == "hosted"]
             usable = [runner for runner in allowed if runner.name not in offline]
             asleep = "; ".join(offline[runner.name] for runner in allowed if runner.name in offline)
@@ -281,28 +279,21 @@ def works_of(job: Job, planned: Schedule) -> tuple[tuple[str, Work], ...]:
     the registry as it is built (`candidate` in the place of `build`).
     """
     if job.kind == "publish":
-        return tuple(
-            (job.runner.name, work) for work in planned.publish if work.vendor == job.vendor
-        )
+        works = (work for work in planned.publish if work.vendor == job.vendor)
+        return tuple((job.runner.name, work) for work in works)
     if job.kind in {"build", "candidate"} and (job.kind == "candidate") != bool(planned.channel):
         return ()
     kinds = {"verify": planned.verify, "bench": planned.bench}
     by_row = kinds.get(job.kind, planned.build)
-    return tuple(
-        (row.name, work)
-        for row in job.runners
-        for work in by_row.get(row.name, ())
-        if work.vendor == job.vendor
-    )
+    pairs = ((row.name, work) for row in job.runners for work in by_row.get(row.name, ()))
+    return tuple((name, work) for name, work in pairs if work.vendor == job.vendor)
 
 
 def shards(works: Iterable[tuple[str, Work]], limit: int) -> list[dict[str, object]]:
     """Return jobs as a matrix of matrices: each shard with a number and at most `limit` jobs."""
     entries = [work.facts(runner) for runner, work in works]
-    return [
-        {"shard": number // limit + 1, "jobs": entries[number : number + limit]}
-        for number in range(0, len(entries), limit)
-    ]
+    starts = range(0, len(entries), limit)
+    return [{"shard": at // limit + 1, "jobs": entries[at : at + limit]} for at in starts]
 
 
 def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str, str]:

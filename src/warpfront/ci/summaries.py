@@ -77,12 +77,11 @@ def judgement_summary(judgement: Judgement, notes: Iterable[str] = ()) -> str:
     lines = {name: getattr(judgement, name) for name, _, _ in _KINDS}
     word = "green" if judgement.error is None else "red"
     first = f"{len(judgement.listed)} NOT CHECKED, " if judgement.listed else ""
-    more = "".join(
-        f"{len(lines[name])} {counted}, " for name, counted, _ in _KINDS if counted and lines[name]
-    )
-    counts = f"{first}{len(judgement.failures)} failed, {more}{len(judgement.unavailable)} "
+    counts = ((len(lines[name]), counted) for name, counted, _ in _KINDS if counted)
+    more = "".join(f"{count} {counted}, " for count, counted in counts if count)
+    counts_text = f"{first}{len(judgement.failures)} failed, {more}{len(judgement.unavailable)} "
     entries = [f"- {begin}: {_said(line)}" for name, _, begin in _KINDS for line in lines[name]]
-    head = f"### {word}: {counts}unavailable, {judgement.passed} passed"
+    head = f"### {word}: {counts_text}unavailable, {judgement.passed} passed"
     return cut([head, "", *entries, *(f"- {_said(note)}" for note in notes)])
 
 
@@ -129,10 +128,8 @@ def _lines(result: object, say: Callable[[str], str]) -> list[str]:
             line = f"- {outcome} `{result.cell_id}` on {result.target}"
             if outcome is Outcome.PASSED:
                 return [line]
-            bad = (check for check in result.checks if check.outcome is outcome)
-            reasons = [
-                f"  - {say(f'{check.session}/{check.name}: {check.reason}')}" for check in bad
-            ]
+            bad = [check for check in result.checks if check.outcome is outcome]
+            reasons = [f"  - {say(f'{c.session}/{c.name}: {c.reason}')}" for c in bad]
             repeat = repeat_line("verify", result.cell_id, result.target)
             return [line, *reasons[:20], f"  repeat: `{repeat}`"]
         case NightStanding():
@@ -175,9 +172,8 @@ def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[
     """Return GitHub's workflow commands, worst first: the failures, at the line of their row.
     `lines` are those of the cells in matrix.yaml.
     """
-    bad = [
-        result for result in sorted(results, key=_rank) if _word(result) not in {"made", "passed"}
-    ]
+    ordered = sorted(results, key=_rank)
+    bad = [result for result in ordered if _word(result) not in {"made", "passed"}]
     commands = []
     for result in bad:
         cell_id = getattr(result, "cell_id", "")

@@ -106,11 +106,10 @@ def kubernetes_files(
     """
     sets = [runner for runner in runners if runner.scale_set]
     text = templates["scale-set.values.yaml"]
-    files = {
-        f"{_KUBERNETES}/{runner_set.name}.values.yaml": HEADER
-        + filled(text, **_values(runner_set, images, source))
-        for runner_set in sets
-    }
+    files = {}
+    for each in sets:
+        values = HEADER + filled(text, **_values(each, images, source))
+        files[f"{_KUBERNETES}/{each.name}.values.yaml"] = values
     if sets or pods:
         manifests = filled(
             templates["buildkit.yaml"], buildkit=images["buildkit"], pods=str(max(pods, 1))

@@ -242,9 +242,8 @@ class Display:
         from rich.text import Text  # noqa: PLC0415 - see the class
 
         lines = self._lines(self._clock())
-        return Group(
-            *(Text(text, style, no_wrap=True, overflow="ellipsis") for text, style in lines)
-        )
+        texts = (Text(text, style, no_wrap=True, overflow="ellipsis") for text, style in lines)
+        return Group(*texts)
 
     def _lines(self, now: float) -> Iterator[tuple[str, str]]:
         for cell_id, step in tuple(self._steps.items()):

@@ -85,12 +85,10 @@ def tasks_of(declared: Iterable[Command | Group]) -> Collection:
 
 
 def _group_task(group: Group, members: list[Command]) -> _Task:
-    verbs = {
-        verb: leaf
-        for leaf in members
-        for verb in (leaf.words[1], *(old.partition("--")[2] for old in leaf.formerly))
-        if verb
-    }
+    verbs: dict[str, Command] = {}
+    for leaf in members:
+        words = (leaf.words[1], *(old.partition("--")[2] for old in leaf.formerly))
+        verbs |= dict.fromkeys(filter(None, words), leaf)
     pairs = (pair for leaf in reversed(members) for pair in _options(leaf).items())
     shared = {n: of for n, of in pairs if of[0] is not REQUIRED and n not in verbs}
     words: dict[str, tuple[Any, Option]] = {}

@@ -151,10 +151,10 @@ class _Leaf(click.Command):
             formatter.write(f"$ warpfront {self.declared.example}\n\n")
         formatter.write(f"{cleandoc(self.help or '')}\n\n")
         each, places = self.declared.each, self.declared.places
-        words = [
-            o.metavar(n) if each[n][0] is REQUIRED else f"[{o.metavar(n)}]"
-            for n, o in places.items()
-        ]
+        names = (
+            (option.metavar(name), each[name][0] is REQUIRED) for name, option in places.items()
+        )
+        words = [name if is_required else f"[{name}]" for name, is_required in names]
         rows = [(option.metavar(name), option.help) for name, option in places.items()]
         formatter.write(f"usage: {' '.join((ctx.command_path, *words))} [OPTIONS]\n")
         rows += [

@@ -337,9 +337,8 @@ def _detected_target(session: nox.Session) -> str:
         lines = _run(session, "-c", _DETECT, silent=True).splitlines()
     except nox.command.CommandFailed:
         lines = []
-    target = next(
-        (line.removeprefix("target=") for line in reversed(lines) if line.startswith("target=")), ""
-    )
+    found = (line for line in reversed(lines) if line.startswith("target="))
+    target = next(found, "").removeprefix("target=")
     if not target:
         _stop(session, "no target could be detected in this Python; name one with --target")
     return target

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-
-from pydantic import TypeAdapter
 
 import warpfront_checks
 from warpfront.ci.changes import CellState, changed_cells, fingerprints
@@ -28,11 +27,10 @@ from warpfront.system.digests import digest_of
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_tree
+from warpfront.system.strict_values import read_as
 from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.uv_program import uv_version
-
-_STATES = TypeAdapter(dict[str, CellState])
 
 
 def dispatch(
@@ -120,14 +118,10 @@ def fingerprint(
     for cell_id, item in items.items():
         if not isinstance(item, RenderedImage):
             blocked.setdefault(cell_id, item.reason)
-    files = {
-        name: getattr(file, "identity", "")
-        for name, file in read_tree(Path(warpfront_checks.__file__).parent).items()
-        if "__pycache__" not in name
-    }
-    values = fingerprints(
-        chain, rendered, blocked, builder=f"uv {uv_version()}", checks=digest_of(files)
-    )
+    ours = read_tree(Path(warpfront_checks.__file__).parent).items()
+    files = {n: getattr(file, "identity", "") for n, file in ours if "__pycache__" not in n}
+    builder, checks = f"uv {uv_version()}", digest_of(files)
+    values = fingerprints(chain, rendered, blocked, builder=builder, checks=checks)
     states_now = {}
     for cell_id, value in values.items():
         wheels = locks[cell_id].wheels if cell_id in locks else ()
@@ -155,7 +149,7 @@ def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] 
                 timeout_seconds=300,
             )
             try:
-                return _STATES.validate_json(run(command).check().stdout)
+                return read_as(dict[str, CellState], json.loads(run(command).check().stdout))
             finally:
                 run(Command(argv=("git", "worktree", "remove", "--force", str(tree)), cwd=root))
         except (CommandFailedError, ValueError) as error:

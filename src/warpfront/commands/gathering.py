@@ -74,11 +74,8 @@ def judge_run(
     channel = demands_of(planned.scope, planned.channel, matrix.channels)
     relaxed = {row.cell_id: row.relaxed for row in rows}
     chosen = {cell for cell, _ in planned.selected}
-    evidence = {
-        cell.id: _evidence(cell, store, jobs, relaxed.get(cell.id, ()))
-        for cell in matrix.cells
-        if cell.id in chosen
-    }
+    cells = (cell for cell in matrix.cells if cell.id in chosen)
+    evidence = {c.id: _evidence(c, store, jobs, relaxed.get(c.id, ())) for c in cells}
     standings = (kept_standing(store, *timed_cell) for timed_cell in planned.timed)
     # The jobs without evidence: of a kind together where the state of each is not known.
     kinds = (*planned.build.values(), *planned.bench.values(), planned.publish)

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
-from warpfront.bench.forms import comparison_html
 from warpfront.bench.logs import FORMATS, Choice
 from warpfront.bench.logs.assembling import Reading
 from warpfront.bench.logs.facts import Format
@@ -32,7 +31,6 @@ from warpfront.system.lines import (
     read_start,
     standard_input,
 )
-from warpfront.system.packaged import packaged_text
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
 from warpfront.system.store import append_text, read_text, write_text
@@ -45,7 +43,6 @@ _LINES_BETWEEN_REPORTS = 10_000
 # An object, or a list of them; `[2026-11-01` and `[rank0]` begin a log's line.
 _JSON = re.compile(r"\{|\[\s*[{\]]")
 _EVENTS = "tfevents"
-_PAGE_FILES = ("comparison.html.j2", "page.css")
 LogFacts = Mapping[str, object]
 
 
@@ -259,12 +256,6 @@ def read_nights_of(file: Path, watch: Watch) -> tuple[Night, ...]:
     if unread:
         watch.say(f"warning: {file}: left out {counted(unread, 'line')} of no night")
     return nights
-
-
-def page_of(comparison: Comparison, charts: Mapping[str, str]) -> str:
-    """Return a comparison as one HTML page."""
-    template, style = (packaged_text("page", name) for name in _PAGE_FILES)
-    return comparison_html(comparison, charts, template, style)
 
 
 def write_layout(runs: Iterable[Run], folder: Path) -> list[Path]:

@@ -87,11 +87,8 @@ def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool 
 def _body(source: str) -> str:
     """Return a module without its docstring and imports, which are in the head."""
     lines = source.splitlines()
-    first = next(
-        node
-        for number, node in enumerate(ast.parse(source).body)
-        if number and not isinstance(node, ast.Import | ast.ImportFrom)
-    )
+    imports = (ast.Import, ast.ImportFrom)
+    first = next(node for node in ast.parse(source).body[1:] if not isinstance(node, imports))
     # Comments above the first statement belong to it.
     start = first.lineno - 1
     while lines[start - 1].startswith("#"):

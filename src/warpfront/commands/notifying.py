@@ -39,9 +39,7 @@ def notify(
             keep_secret(webhook)
             keys = {"cell": "cell_id", "target": "target", "kind": "kind", "reason": "text"}
             keys["repeat"] = "repeat"
-            faults = [
-                {k: getattr(fault, name) for k, name in keys.items()} for fault in judgement.faults
-            ]
+            faults = [{k: getattr(each, n) for k, n in keys.items()} for each in judgement.faults]
             # A JSON object whose `text` chat services show as it is.
             text = alert_text(judgement, scope, url, markdown=False)
             body = {"text": text, "scope": scope, "url": url, "failures": faults}

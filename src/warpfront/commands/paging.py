@@ -47,11 +47,9 @@ def write_page(
     runs, unread = read_history(read_text(history, missing_ok=True) or "") if history else ((), 0)
     if unread:
         watch.say(f"warning: {history}: {unread} lines are no runs, and were left out")
-    logs = {
-        cell: os.path.relpath(log, path.parent.resolve())
-        for cell in {row.cell_id for row in rows}
-        if (log := store.log_path(cell).resolve()).is_file()
-    }
+    paths = {cell: store.log_path(cell).resolve() for cell in {row.cell_id for row in rows}}
+    folder = path.parent.resolve()
+    logs = {cell: os.path.relpath(log, folder) for cell, log in paths.items() if log.is_file()}
     published = (store.readable(cell_id, PAGE, (TagPage,)) for cell_id in cells)
     commit = f" of {provenance.revision[:12]}" if provenance.revision else ""
     text = page_html(
@@ -164,11 +162,10 @@ class _Git:
         raise UnavailableError(f"the history cannot be pushed to {branch}: {last}", hint=hint)
 
     def _commit(self, texts: Mapping[str, str], parent: str) -> str:
-        blobs = {
-            name: self._git("hash-object", "-w", "--stdin", stdin=text).strip()
-            for name, text in texts.items()
-            if text
-        }
+        blobs = {}
+        for name, text in texts.items():
+            if text:
+                blobs[name] = self._git("hash-object", "-w", "--stdin", stdin=text).strip()
         listed = "".join(f"100644 blob {blobs[name]}\t{name}\n" for name in sorted(blobs))
         tree = self._git("mktree", stdin=listed).strip()
         parents = ("-p", parent) if parent else ()

@@ -86,9 +86,8 @@ def promote(
             if from_disk:
                 layout = LayoutRegistry(folder=Path(source, cell.image))
                 return Repository(registry=layout, repository=cell.image)
-            return Repository(
-                registry=context.registry, repository=path_of(origin, project.repository, cell)
-            )
+            path = path_of(origin, project.repository, cell)
+            return Repository(registry=context.registry, repository=path)
 
         carried = CarriedImages(place_of=place_of, channel=origin)
         carrying = dataclasses.replace(
@@ -117,12 +116,11 @@ def without_absent(
     """Return the results; cells that the source lacks are no failure, unless it lacks all."""
     if not any(isinstance(result, Publication) for result in results.values()):
         return results
-    return {
-        cell_id: NothingToPromote(cell_id=cell_id, reason=result.reason)
-        if isinstance(result, Blocked) and cell_id in absent
-        else result
-        for cell_id, result in results.items()
-    }
+    named: dict[str, Published | NothingToPromote] = {**results}
+    for cell_id, result in results.items():
+        if isinstance(result, Blocked) and cell_id in absent:
+            named[cell_id] = NothingToPromote(cell_id=cell_id, reason=result.reason)
+    return named
 
 
 def export(

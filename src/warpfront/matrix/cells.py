@@ -55,11 +55,8 @@ from warpfront.system.document import Document, Where
 from warpfront.system.references import is_tag
 from warpfront_checks.stack.descriptions import names as described_names
 
-_FOUNDATION_AXES = tuple(
-    axis.name
-    for axis in dataclasses.fields(Point)
-    if axis.name not in {"images", "environment", "tag_targets"}
-)
+_OWN_AXES = {"images", "environment", "tag_targets"}
+_FOUNDATION_AXES = tuple(a.name for a in dataclasses.fields(Point) if a.name not in _OWN_AXES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +189,8 @@ class CellMaker:
                 self._problem(where, f"`smoke:` has {name} twice", "give one another `name:`")
             names.add(name)
             if entry.uses and entry.uses not in (described := described_names()):
-                self._problem(
-                    where, f"{entry.uses} is not described", nearest(entry.uses, described)
-                )
+                hint = nearest(entry.uses, described)
+                self._problem(where, f"{entry.uses} is not described", hint)
             for vendor in entry.vendors:
                 if vendor not in VENDORS:
                     message = f"vendor `{vendor}` is not known"

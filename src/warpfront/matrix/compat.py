@@ -86,9 +86,8 @@ class Compat:
 
     def end(self, kind: str, version: str) -> End | None:
         """Return the end of support of a version, if the table has it."""
-        return next(
-            (end for end in self.table.ends if end.what == kind and version in end.versions), None
-        )
+        fits = (end for end in self.table.ends if end.what == kind and version in end.versions)
+        return next(fits, None)
 
     def last_with(self, vendor: str, toolkit: str) -> str | None:
         """Return the last release of torch with wheels for a toolkit; None where the newest may
@@ -129,11 +128,8 @@ class Compat:
 
     def _indexes_of(self, vendor: str, toolkit: str) -> dict[str, Index]:
         """Return the indexes with wheels for a toolkit."""
-        return {
-            name: index
-            for name, index in self.table.indexes.items()
-            if (index.vendor, index.toolkit or "") == (vendor, toolkit)
-        }
+        indexes, wanted = self.table.indexes.items(), (vendor, toolkit)
+        return {n: index for n, index in indexes if (index.vendor, index.toolkit or "") == wanted}
 
     def contradiction_of_no_index(self, combination: Combination) -> Contradicted:
         """Return the contradiction for a row for which `index_for` gives None."""
@@ -150,22 +146,15 @@ class Compat:
         if vendor.torch_from == "base":
             return ()
         label = label_of(self.table, combination.index)
-        names = ("torch", *combination.companions)
-        local = {
-            name: f"+{label}" if label and name not in combination.variants else ""
-            for name in names
-        }
         release = self._releases.get(combination.torch)
         versions = {"torch": combination.torch}
-        if release is not None:
-            versions |= {
-                name: release.companion_on(combination.index, name)
-                for name in combination.companions
-            }
-        pins = [
-            Pin(name=name, version=version + local[name], extras=self._extras(combination, name))
-            for name, version in versions.items()
-        ]
+        for name in combination.companions if release else ():
+            versions[name] = release.companion_on(combination.index, name)
+        pins = []
+        for name, version in versions.items():
+            local = f"+{label}" if label and name not in combination.variants else ""
+            extras = self._extras(combination, name)
+            pins.append(Pin(name=name, version=version + local, extras=extras))
         if release is not None:
             name, version = release.triton(vendor.toolkit, combination.index)
             pins += [Pin(name=name, version=version)] if version else []
@@ -252,11 +241,8 @@ class Compat:
             )
 
     def _judge_base_torch(self, point: Combination) -> Findings:
-        rows = [
-            row
-            for row in self.table.base_torch
-            if (row.vendor, row.toolkit) == (point.vendor, point.toolkit)
-        ]
+        wanted, every = (point.vendor, point.toolkit), self.table.base_torch
+        rows = [row for row in every if (row.vendor, row.toolkit) == wanted]
         if not rows:
             yield f"{point.vendor} {point.toolkit} is not in the compat table"
         elif all(row.torch != point.torch or point.python not in row.python for row in rows):
@@ -269,45 +255,35 @@ class Compat:
 
     def _fits(self, combination: Combination) -> str:
         """Return the releases that have this toolkit, and the indexes that have this release."""
-        vendor, toolkit = combination.vendor, combination.toolkit
-        torch = combination.torch
-        parts = []
-        names = {*self._indexes_of(vendor, toolkit)}
+        vendor, toolkit, torch = combination.vendor, combination.toolkit, combination.torch
+        is_pypis = vendor == self.table.indexes[PYPI].vendor
+        names, parts = {*self._indexes_of(vendor, toolkit)}, []
         releases = [
             release.torch
             for release in self.table.releases
-            if names & {*release.indexes.names}
-            or (vendor == self.table.indexes[PYPI].vendor and release.pypi.toolkit == toolkit)
+            if names & {*release.indexes.names} or (is_pypis and release.pypi.toolkit == toolkit)
         ]
         if releases:
             parts.append(f"torch {', '.join(releases)} for {vendor} {toolkit}".rstrip())
-        release = self._releases.get(torch)
-        if release is not None:
-            vendor_indexes = [
-                n for n in release.indexes.names if self.table.indexes[n].vendor == vendor
-            ]
-            if vendor_indexes:
-                parts.append(f"index {', '.join(vendor_indexes)} for torch {torch}")
-            if vendor == self.table.indexes[PYPI].vendor:
+        if (release := self._releases.get(torch)) is not None:
+            listed = release.indexes.names
+            of_vendor = [name for name in listed if self.table.indexes[name].vendor == vendor]
+            if of_vendor:
+                parts.append(f"index {', '.join(of_vendor)} for torch {torch}")
+            if is_pypis:
                 parts.append(f"index {PYPI} for torch {torch} with toolkit {release.pypi.toolkit}")
         return "; ".join(parts) or f"nothing in the table has {vendor} {toolkit}".rstrip()
 
     def _judge_python(self, combination: Combination, release: TorchRelease) -> Findings:
-        pythons = release.pythons_on(combination.index)
-        if combination.python in pythons:
-            return
-        releases = [
-            row.torch
-            for row in self.table.releases
-            if combination.python in row.pythons_on(combination.index)
-        ]
-        alternatives = (
-            f"; torch {', '.join(releases)} for python {combination.python}" if releases else ""
-        )
-        yield Contradicted(
-            reason=f"torch {release.torch} has no wheels for python {combination.python}",
-            fits=f"python {', '.join(pythons)}{alternatives}",
-        )
+        python, pythons = combination.python, release.pythons_on(combination.index)
+        if python not in pythons:
+            rows = self.table.releases
+            fits = [row.torch for row in rows if python in row.pythons_on(combination.index)]
+            alternatives = f"; torch {', '.join(fits)} for python {python}" if fits else ""
+            yield Contradicted(
+                reason=f"torch {release.torch} has no wheels for python {python}",
+                fits=f"python {', '.join(pythons)}{alternatives}",
+            )
 
     def _judge_companion(self, point: Combination, release: TorchRelease, name: str) -> Findings:
         """Judge a companion. torchaudio from 2.11.0 on is on the indexes of its own time only."""
@@ -365,20 +341,14 @@ class Compat:
                     yield Contradicted(reason=reason, fits=self._fits_target(point, target))
 
     def _fits_target(self, combination: Combination, target: str) -> str:
-        vendor = VENDORS[combination.vendor]
-        accepted = vendor.accepted_archs(target)
-        fits = []
+        vendor, machine = VENDORS[combination.vendor], combination.machine
+        accepted, fits = vendor.accepted_archs(target), []
         for release in self.table.releases:
-            archs = release.archs(vendor.toolkit)
-            sets = archs.sets if archs else {}
-            fitting = [
-                index
-                for index, name in sets.items()
-                if index in release.indexes.names
-                and vendor.shipped_archs(
-                    self.table.arch_sets[name].get(combination.machine, ())
-                ).intersection(accepted)
-            ]
+            archs, fitting = release.archs(vendor.toolkit), []
+            for index, name in (archs.sets if archs else {}).items():
+                shipped = vendor.shipped_archs(self.table.arch_sets[name].get(machine, ()))
+                if index in release.indexes.names and shipped.intersection(accepted):
+                    fitting.append(index)
             if fitting:
                 fits.append(f"torch {release.torch} on {', '.join(fitting)}")
         return "; ".join(fits) or f"no wheel in the table serves {target}"

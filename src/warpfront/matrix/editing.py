@@ -50,11 +50,9 @@ def rows_with(text: str, key: str) -> tuple[int, ...]:
     """Return the lines of the rows that have `key` of their own."""
     node = _node(text, ("rows",))
     rows = node.value if isinstance(node, yaml.SequenceNode) else []
-    return tuple(
-        row.start_mark.line + 1
-        for row in rows
-        if isinstance(row, yaml.MappingNode) and key in {name.value for name, _ in row.value}
-    )
+    mappings = [row for row in rows if isinstance(row, yaml.MappingNode)]
+    having = (row for row in mappings if key in {name.value for name, _ in row.value})
+    return tuple(row.start_mark.line + 1 for row in having)
 
 
 def with_python(text: str, python: str, base: str) -> str:
@@ -115,12 +113,9 @@ def row_lines(
 
 def newest_toolkits(vendor: str, compat: Compat) -> tuple[str, ...]:
     """Return the toolkits of a vendor that the table has wheels for, newest first."""
-    names = {
-        index.toolkit or "" for index in compat.table.indexes.values() if index.vendor == vendor
-    }
-    return tuple(
-        sorted(names, key=lambda name: [int(p) for p in name.split(".") if p], reverse=True)
-    )
+    indexes = compat.table.indexes.values()
+    names = {index.toolkit or "" for index in indexes if index.vendor == vendor}
+    return tuple(sorted(names, key=lambda n: [int(p) for p in n.split(".") if p], reverse=True))
 
 
 def with_current_keys(text: str, path: str) -> tuple[str, tuple[str, ...]]:

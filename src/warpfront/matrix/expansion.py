@@ -105,9 +105,8 @@ class _Expansion:
             lengths_text = ", ".join(f"{name} has {length}" for name, length in lengths.items())
             hint = "the lists of zip: are walked together"
             self._problem((*where, "zip"), f"lists of different length: {lengths_text}", hint)
-        count = math.prod(
-            (next(iter(lengths.values()), 1), *map(len, sources["product:"].values()))
-        )
+        zipped = next(iter(lengths.values()), 1)
+        count = zipped * math.prod(map(len, sources["product:"].values()))
         if count > CELL_LIMIT:
             message = f"{count} combinations are more than {CELL_LIMIT} in one row"
             self._problem(where, message, "split the row")

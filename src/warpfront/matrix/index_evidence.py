@@ -56,9 +56,7 @@ def dump_contents(contents: Contents) -> str:
         lines += ['   "wheels": {']
         for name, releases in sorted(index.wheels.items()):
             lines.append(f"    {json.dumps(name)}: {{")
-            ordered = sorted(
-                releases.items(), key=lambda release: (Version(release[0]), release[0])
-            )
+            ordered = sorted(releases.items(), key=lambda pair: (Version(pair[0]), pair[0]))
             for key, release in ordered:
                 values = dataclasses.asdict(release).items()
                 record = {name: value for name, value in values if value not in ("", None, ())}

@@ -49,9 +49,8 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     document = read_document(text, path=path)
     schema = document.value.get("schema") if isinstance(document.value, dict) else None
     if isinstance(schema, int) and schema > SCHEMA:  # by that alone: its keys are not known here
-        message = (
-            f"schema {schema} is newer than schema {SCHEMA}, which warpfront {__version__} reads"
-        )
+        newer = f"schema {schema} is newer than schema {SCHEMA}"
+        message = f"{newer}, which warpfront {__version__} reads"
         hint = "upgrade: pip install --upgrade warpfront"
         raise MatrixError((document.problem(("schema",), message, hint),))
     written = checked(document, MatrixText)
@@ -113,9 +112,8 @@ def _install_problems(text: InstallText | None, document: Document) -> Iterator[
     for way, pin in (("wheel", "sha256"), ("git", "commit")):
         if bool(getattr(text, way)) != bool(getattr(text, pin)):
             where = ("install", way if getattr(text, way) else pin)
-            yield document.problem(
-                where, f"`install`: `{way}` and `{pin}` go together", _INSTALL_FORMS
-            )
+            message = f"`install`: `{way}` and `{pin}` go together"
+            yield document.problem(where, message, _INSTALL_FORMS)
 
 
 def json_schema() -> dict[str, object]:

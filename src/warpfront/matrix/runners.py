@@ -42,11 +42,10 @@ class Runner:
 
 def make_runners(text: MatrixText, document: Document) -> tuple[tuple[Runner, ...], list[Problem]]:
     """Return the entries of `runners:`, and their problems."""
-    problems = [
-        document.problem(("runners", name, *where), message, hint)
-        for name, runner in text.runners.items()
-        for where, message, hint in _wrong(name, runner)
-    ]
+    problems = []
+    for name, runner in text.runners.items():
+        for where, message, hint in _wrong(name, runner):
+            problems.append(document.problem(("runners", name, *where), message, hint))
     runners = tuple(_runner(name, runner) for name, runner in text.runners.items())
     if text.runners and not any(runner.builds for runner in runners):
         hint = "give one of them `builds: true`; images need no accelerator to be made"

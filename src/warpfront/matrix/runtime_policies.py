@@ -43,11 +43,8 @@ def environment_of(policies: tuple[RuntimePolicy, ...]) -> dict[str, str]:
 
 def refusals(policies: tuple[RuntimePolicy, ...], name: str, value: str) -> tuple[str, ...]:
     """Why a variable must not have that value, if so."""
-    return tuple(
-        policy.effect
-        for policy in policies
-        if policy.level == "forbid" and policy.name == name and re.search(policy.value, value)
-    )
+    forbidding = (policy for policy in policies if (policy.name, policy.level) == (name, "forbid"))
+    return tuple(policy.effect for policy in forbidding if re.search(policy.value, value))
 
 
 def _range(text: str) -> SpecifierSet:
@@ -111,6 +108,5 @@ def _arch_of(value: str, targets: tuple[str, ...], *, vendor: str) -> str:
     if vendor == "nvidia" and len(numbers) == 2:
         return f"sm_{numbers[0]}{numbers[1]}"
     bare = value.replace("_", "")
-    return next(
-        (target for target in targets if target.replace("_", "") == bare), value or "nothing"
-    )
+    fits = (target for target in targets if target.replace("_", "") == bare)
+    return next(fits, value or "nothing")

@@ -28,10 +28,8 @@ class SlimRecipe:
 
 @cache
 def slim_recipes() -> Mapping[str, SlimRecipe]:
-    return {
-        name: SlimRecipe(**{**fields, "removes": tuple(fields["removes"])})
-        for name, fields in packaged_toml("slim.toml").items()
-    }
+    recipes = packaged_toml("slim.toml").items()
+    return {n: SlimRecipe(**{**row, "removes": tuple(row["removes"])}) for n, row in recipes}
 
 
 def removed(names: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:

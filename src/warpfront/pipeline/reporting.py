@@ -28,12 +28,10 @@ def report(workspace: Workspace, selection: Selection) -> tuple[ReportRow, ...]:
     cells = select(matrix.cells, selection)
     chain = {cell.id: cell for cell in with_parents(cells, matrix.cells)}
     states = read_locks(chain.values(), folders)
-    facts = (
-        _facts(
-            cell, states[cell.id], folders.store, _not_locked(cell, chain, states, folders.store)
-        )
-        for cell in cells
-    )
+    store, facts = folders.store, []
+    for cell in cells:
+        not_locked = _not_locked(cell, chain, states, store)
+        facts.append(_facts(cell, states[cell.id], store, not_locked))
     return report_rows(facts, target=selection.target)
 
 

@@ -131,10 +131,8 @@ class Trend:
     @property
     def line(self) -> str:
         """Return `points` of an SVG line: the slower, the higher."""
-        pairs = (
-            f"{self._x(index):.1f},{self._y(time):.1f}" for index, time in enumerate(self.times)
-        )
-        return " ".join(pairs)
+        points = enumerate(self.times)
+        return " ".join(f"{self._x(index):.1f},{self._y(time):.1f}" for index, time in points)
 
     @property
     def levels(self) -> tuple[tuple[str, str, str], ...]:

@@ -134,9 +134,8 @@ def remove_tree(path: Path) -> None:
                 if status.st_uid == os.geteuid() and status.st_mode & 0o700 != 0o700:
                     entry_path.chmod(0o700)
                 with os.scandir(entry_path) as entries:
-                    pending += [
-                        Path(entry) for entry in entries if entry.is_dir(follow_symlinks=False)
-                    ]
+                    folders = (entry for entry in entries if entry.is_dir(follow_symlinks=False))
+                    pending += map(Path, folders)
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)

@@ -221,7 +221,5 @@ def _stop(child: subprocess.Popen[str]) -> None:
 
 def _masked(argument: str) -> str:
     name, equals, _ = argument.partition("=")
-    secret = (
-        equals and any(word in name.lower() for word in _SECRET_WORDS) and not name.startswith("id")
-    )
-    return f"{name}=***" if secret else argument
+    is_secret = any(word in name.lower() for word in _SECRET_WORDS) and not name.startswith("id")
+    return f"{name}=***" if equals and is_secret else argument

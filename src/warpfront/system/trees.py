@@ -94,9 +94,8 @@ class _TreeWalk:
         folders = {line.strip()[1:].strip("/") for line in lines if line.startswith("!")}
         anchored = {name.strip("/") for name in names if "/" in name.rstrip("/")}
         anywhere = {f"*/{name.strip('/')}" for name in names if "/" not in name.rstrip("/")}
-        self._ignored = frozenset(
-            name for name in anchored | anywhere if name.removeprefix("*/") not in folders
-        )
+        names = anchored | anywhere
+        self._ignored = frozenset(n for n in names if n.removeprefix("*/") not in folders)
         # Folders of third parties, each with `/` at its end, whose device code the root's own build
         # compiles: that is the project's to port.
         named = (folder for name in _BUILDS for folder in _DEVICE_SOURCE.findall(_text(root, name)))

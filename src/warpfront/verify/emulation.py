@@ -96,9 +96,8 @@ def find_emulator(folder: Path, vendor: str, target: str) -> Emulator:
     file, config = _configuration(root, target, version)
     # The launcher refuses options for plug-ins together with a file, so the file lists them.
     logged = {**config, "plugins": {"race": {}}, "sinks": {"types": ["stderr"]}}
-    return Emulator(
-        root=root, launcher=launcher, config_file=str(file.relative_to(root)), config=logged
-    )
+    name = str(file.relative_to(root))
+    return Emulator(root=root, launcher=launcher, config_file=name, config=logged)
 
 
 def _configuration(root: Path, target: str, version: int) -> tuple[Path, Mapping[str, object]]:

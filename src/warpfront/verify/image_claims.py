@@ -69,11 +69,8 @@ def smoke_document(smoke: Smoke) -> dict[str, object]:
     document["seconds"] = float(smoke.timeout_seconds)
     for name in ("expect", "timeout_seconds", "vendors"):
         del document[name]
-    return {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in document.items()
-        if value not in ("", ())
-    }
+    filled = {key: value for key, value in document.items() if value not in ("", ())}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in filled.items()}
 
 
 _OURS = "dev.warpfront"

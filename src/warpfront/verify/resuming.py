@@ -77,9 +77,8 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
             if session == _ALWAYS_RUN or session not in CHECK_SESSIONS:
                 continue
             try:
-                end = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(
-                    timespec="seconds"
-                )
+                moment = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+                end = moment.isoformat(timespec="seconds")
                 for file in _left_by(session, path.parent):
                     (proven / file.name).write_bytes(read_regular(file))
                 content = read_regular(copy)
@@ -129,8 +128,6 @@ def finish(folder: Path, sessions: Iterable[str]) -> None:
 
 def _left_by(session: str, folder: Path) -> list[Path]:
     """Return the results of a session, and files named after it."""
-    return sorted(
-        path
-        for path in folder.glob(f"{session}*")
-        if path.name.removeprefix(session)[:1] in {".", "-", "_"} and path.is_file()
-    )
+    named = (path for path in folder.glob(f"{session}*") if path.is_file())
+    ends = (".", "-", "_")
+    return sorted(path for path in named if path.name.removeprefix(session)[:1] in ends)

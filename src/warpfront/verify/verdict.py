@@ -153,9 +153,8 @@ def read_session(
     counts, planned = Counter(check.name for check in checks), session_result.planned
     no_result = f"planned, but there is no result: the session did not get to it{suffix}"
     wrong = [(name, no_result) for name in planned if name not in counts]
-    wrong += [
-        (name, f"reported {counted(count, 'time')}") for name, count in counts.items() if count > 1
-    ]
+    twice = ((name, count) for name, count in counts.items() if count > 1)
+    wrong += [(name, f"reported {counted(count, 'time')}") for name, count in twice]
     unplanned = (check.name for check in checks if check.name not in planned)
     wrong += [(name, "reported without being planned") for name in unplanned]
     if not session_result.finished:

@@ -87,8 +87,6 @@ class Choice:
         formats = [name for name in FORMATS if name in (trainers or self.counts)]
         name = max(formats, key=lambda name: self.counts[name])
         number, line = self.first[name]
-        other_counts = [
-            f"{count} {other}'s" for other, count in self.counts.items() if other != name
-        ]
-        also = f" (and {', '.join(other_counts)})" if other_counts else ""
+        others = [f"{count} {other}'s" for other, count in self.counts.items() if other != name]
+        also = f" (and {', '.join(others)})" if others else ""
         return FORMATS[name], f"{self.counts[name]} of {name}'s lines{also}, line {number}: {line}"

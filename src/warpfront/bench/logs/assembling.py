@@ -156,9 +156,8 @@ class RunAssembler:
             self._recent[step.step] = earlier._replace(step=latest, total=latest.seconds or 0.0)
             return
         if earlier and step.step == self._last and (merged := _merged(earlier.step, step)):
-            self._recent[step.step] = earlier._replace(
-                step=merged, total=earlier.total or new.total
-            )
+            total = earlier.total or new.total
+            self._recent[step.step] = earlier._replace(step=merged, total=total)
             return
         self._counts["lines"] += 1
         if earlier and self._is_known(earlier, new):

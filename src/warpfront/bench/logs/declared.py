@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import BeforeValidator
 
 from warpfront.bench.logs.facts import SERVING, Fact, Format, LoggedStep, NextRun, Setting, Unused
 from warpfront.bench.logs.fields import (
@@ -27,7 +27,7 @@ from warpfront.bench.logs.fields import (
 )
 from warpfront.bench.records import MemoryKind, Run, Step
 from warpfront.system.packaged import packaged_toml
-from warpfront.system.strict_values import strict_dataclass
+from warpfront.system.strict_values import read_as, strict_dataclass
 
 
 def _fields(record: type, *types: str) -> set[str]:
@@ -241,10 +241,6 @@ class Declaration:
             yield rule, line[: match.start()], rule.named(match, end)
 
 
-# Made once: it takes as long as reading ten files.
-_DECLARATIONS = TypeAdapter(Declaration)
-
-
 def declared(name: str) -> Format:
     """Return the format of `data/logs/NAME.toml`."""
     declaration = read_declaration(name)
@@ -268,14 +264,11 @@ def read_declaration(name: str) -> Declaration:
         quiet = ({**rule, "quiet": True} for rule in base.get("step", ()))
         document = {**base, **document, "step": [*document.get("step", ()), *quiet]}
     names: Mapping[str, str] = document.get("names", {})
-    starred = {
-        f"^{'.*'.join(map(re.escape, key.split('*')))}$": to
-        for key, to in names.items()
-        if "*" in key
-    }
+    patterns = {key: ".*".join(map(re.escape, key.split("*"))) for key in names if "*" in key}
+    starred = {f"^{pattern}$": names[key] for key, pattern in patterns.items()}
     document["names"] = {key: to for key, to in names.items() if "*" not in key}
     document["matching"] = {**starred, **document.get("matching", {})}
-    return _DECLARATIONS.validate_python(document)
+    return read_as(Declaration, document)
 
 
 class DeclaredReader:
@@ -292,12 +285,10 @@ class DeclaredReader:
     def read(self, text: str) -> Iterable[Fact]:
         if self._format.document.keys:
             document = json_object(text)
-            inner = {
-                f"{outer}.{name}": value
-                for outer, entries in document.items()
-                if isinstance(entries, dict)
-                for name, value in entries.items()
-            }
+            inner = {}
+            for outer, entries in document.items():
+                for name, value in entries.items() if isinstance(entries, dict) else ():
+                    inner[f"{outer}.{name}"] = value
             yield from self._document(self._format.document, {**document, **inner})
             return
         is_read = False

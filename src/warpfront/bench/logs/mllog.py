@@ -143,21 +143,21 @@ class MllogReader:
             yield Unused("tracked_stats of a block whose steps have lines")
         elif not seconds:
             yield Unused("tracked_stats of a loss without a time before it")
-        if not seconds or seconds < 0 or step < 0:
-            return
-        steps = max(step - self._samples // self._batch, 1) if self._counts != "lines" else 1
-        self._samples = step * self._batch
-        yield LoggedStep(
-            Step(
-                step=step,
-                steps=steps,
-                seconds=seconds,
-                samples_per_second=self._batch / seconds,
-                loss=loss,
-                samples=None if self._counts == "lines" else self._samples,
-                memory_bytes=round((amount(value.get("max_memory_usage")) or 0) * 10**9) or None,
+        else:
+            steps = max(step - self._samples // self._batch, 1) if self._counts != "lines" else 1
+            self._samples = step * self._batch
+            memory_bytes = round((amount(value.get("max_memory_usage")) or 0) * 10**9)
+            yield LoggedStep(
+                Step(
+                    step=step,
+                    steps=steps,
+                    seconds=seconds,
+                    samples_per_second=self._batch / seconds,
+                    loss=loss,
+                    samples=None if self._counts == "lines" else self._samples,
+                    memory_bytes=memory_bytes or None,
+                )
             )
-        )
 
     def _step_at(self, name: str, place: float, seconds: float, time: float | None) -> int:
         """Return the optimizer step of a line with a speed, by the unit that its place counts;

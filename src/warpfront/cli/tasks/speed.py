@@ -32,10 +32,8 @@ def _read_timed(suite: tuple[str, ...], **values: object) -> BenchEffort:
     return read_bench_effort(**{**values, **dict.fromkeys(suite, True)})
 
 
-_TIMED = {
-    option.name: (option.default, Option(option.help, hidden=option.name in {*SUITES, "all"}))
-    for option in BENCH_OPTIONS
-}
+_UNLISTED = {*SUITES, "all"}
+_TIMED = {o.name: (o.default, Option(o.help, hidden=o.name in _UNLISTED)) for o in BENCH_OPTIONS}
 _SUITE = Option(f"NAME  {', '.join(SUITES)}; several times")
 Timed = Annotated[BenchEffort, Options({"suite": ((), _SUITE), **_TIMED}, _read_timed)]
 
@@ -201,6 +199,7 @@ def compare(
     Refuses unlike work, unless --allow names what differs. Never a winner.
     """
     from warpfront.bench.charts import charts_of
+    from warpfront.bench.forms import comparison_html
     from warpfront.commands import measurements
     from warpfront.system.store import write_text
 
@@ -217,7 +216,7 @@ def compare(
     for name, picture in (charts or {}).items() if forms.charts else ():
         write_text(Path(forms.charts) / name, picture)
     if forms.page:
-        write_text(Path(forms.page), measurements.page_of(comparison, charts or {}))
+        write_text(Path(forms.page), comparison_html(comparison, charts or {}))
     _raise(comparison, allow_undetermined=allow_undetermined)
     if charts is None and (forms.charts or forms.page):
         hint = "pip install 'warpfront[charts]'"
