@@ -47,6 +47,8 @@ _TIMES = tuple(
 )
 
 Groups = list[list[float]]
+NamedRuns = tuple[str, Sequence[Run]]
+"""A side of a comparison: its name, and one run or several."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +83,7 @@ def metric_for(a: Sequence[Run], b: Sequence[Run]) -> Metric:
     return next(usable, Metric.STEP_SECONDS)
 
 
-def compare_runs(
-    a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: ComparisonTerms
-) -> Comparison:
+def compare_runs(a: NamedRuns, b: NamedRuns, terms: ComparisonTerms) -> Comparison:
     """Compare two sides of one or more runs each, with their names."""
     if any(run.serving for run in (*a[1], *b[1])):
         return _compare_serving(a, b, terms)
@@ -117,9 +117,7 @@ def compare_runs(
     return _measured(comparison, *groups, paired=terms.paired)
 
 
-def _compare_serving(
-    a: tuple[str, Sequence[Run]], b: tuple[str, Sequence[Run]], terms: ComparisonTerms
-) -> Comparison:
+def _compare_serving(a: NamedRuns, b: NamedRuns, terms: ComparisonTerms) -> Comparison:
     """Compare every figure that all runs have; verdict by the output's throughput.
 
     One run has no interval: only several runs a side tell whether two stacks differ.

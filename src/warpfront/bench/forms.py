@@ -176,7 +176,7 @@ def _tables(comparison: Comparison) -> Iterable[tuple[str, tuple[str, ...], Rows
         for case in ordered[:_MOST_CASES]:
             ratio, changed = f"{case.ratio.value:.3f}", "changed" if case.changed else ""
             figures = (f"{case.ratio.low:.3f}..{case.ratio.high:.3f}", f"{case.p_value:.3g}")
-            bounds = figures if case.ratio.is_known else ("-", "-")
+            bounds = figures if case.ratio.low < case.ratio.high else ("-", "-")
             cases.append((case.id, ratio, *bounds, changed))
         yield "By operation", CASES_HEAD, cases
 

@@ -193,11 +193,6 @@ class Interval:
     def inverse(self) -> Interval:
         return Interval(value=1 / self.value, low=1 / self.high, high=1 / self.low)
 
-    @property
-    def is_known(self) -> bool:
-        """Return whether there are bounds: a single figure has none."""
-        return self.low < self.high
-
     def holds(self, value: float) -> bool:
         return self.low <= value <= self.high
 

@@ -242,11 +242,7 @@ _Quoting.add_representer(
 def yaml_text(*documents: object) -> str:
     """Return YAML for people and CI services: in the order of its keys, no line broken."""
     return yaml.dump_all(
-        documents,
-        Dumper=_Quoting,
-        sort_keys=False,
-        width=10_000,
-        allow_unicode=True,
+        documents, Dumper=_Quoting, sort_keys=False, width=10_000, allow_unicode=True
     )
 
 

@@ -90,9 +90,14 @@ def _values(flow: Flow) -> dict[str, Any]:
     reached = [*dict.fromkeys(f"{MAIN}-{job.file}.yml" for job in jobs if job.spread)]
     if any(not job.spread for job in jobs):
         reached += [f"{MAIN}.yml", f"{LABELLED}.yml"]
+    # Those of a labelled pull request write nothing, at no night.
+    labelled = [job for job in flow.jobs if not job.powers and job.kind != "bench"]
+    names = {job.name for job in labelled}
     return {
         **FOLDERS,
-        "bare_rows": lambda job: [r for r in job.runners if r.trust == "hosted" or r.scale_set],
+        "bare_rows": lambda job: tuple(
+            r for r in job.runners if r.trust == "hosted" or r.scale_set
+        ),
         "by_label": _BY_LABEL,
         "compat": _by_clock("compat", flow),
         "ending": lambda job, labelled: _ending(flow, job, labelled=labelled),
@@ -101,7 +106,10 @@ def _values(flow: Flow) -> dict[str, Any]:
         "is_one_of": _is_one_of,
         "jobs": flow.jobs,
         "label": LABEL,
-        "labelled_jobs": _labelled(flow),
+        "labelled_jobs": [
+            dataclasses.replace(job, needs=tuple(need for need in job.needs if need in names))
+            for job in labelled
+        ],
         "machine": _machine,
         "no_request": _NO_REQUEST,
         "own_machines": any(runner.trust == "self-hosted" for runner in flow.runners),
@@ -128,16 +136,6 @@ def _by_clock(name: str, flow: Flow) -> Job:
         flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
     )
     return job_of(name, (machine,))
-
-
-def _labelled(flow: Flow) -> tuple[Job, ...]:
-    """Return the jobs of a labelled pull request: those that write nothing, at no night."""
-    jobs = tuple(job for job in flow.jobs if not job.powers and job.kind != "bench")
-    names = {job.name for job in jobs}
-    return tuple(
-        dataclasses.replace(job, needs=tuple(need for need in job.needs if need in names))
-        for job in jobs
-    )
 
 
 def _text(document: object, actions: Actions, reasons: Mapping[str, Mapping[str, str]]) -> str:

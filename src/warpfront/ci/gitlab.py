@@ -58,11 +58,7 @@ def _document(
 
 
 def child_pipeline(
-    flow: Flow,
-    planned: Schedule,
-    limits: Limits,
-    templates: Mapping[str, str],
-    digest: str = "",
+    flow: Flow, planned: Schedule, limits: Limits, templates: Mapping[str, str], digest: str = ""
 ) -> tuple[str, str]:
     """Return the pipeline of one run, and a warning where it has more jobs than GitLab's smallest
     plan takes, "" where it has not. No job is allowed to fail: what fails is red by GitLab's own

@@ -62,19 +62,15 @@ class Judgement:
     def error(self) -> errors.WarpfrontError | None:
         """Return the error; None means green."""
         if self.failures:
-            kind = (
-                errors.BuildFailedError
-                if ": not built" in self.failures[0]
-                else errors.NotVerifiedError
-            )
+            is_unbuilt = ": not built" in self.failures[0]
+            kind = errors.BuildFailedError if is_unbuilt else errors.NotVerifiedError
             return kind(f"{len(self.failures)} did not pass: {self.failures[0]}")
         if self.unpublished:
             text = f"{len(self.unpublished)} were not published: {self.unpublished[0]}"
             return errors.NotPublishableError(text, hint="docs/release.md, What may be published")
         if self.slower:
-            return errors.SlowerError(
-                f"{len(self.slower)} beside the last release: {self.slower[0]}"
-            )
+            text = f"{len(self.slower)} beside the last release: {self.slower[0]}"
+            return errors.SlowerError(text)
         if self.unavailable:
             return errors.UnavailableError(
                 f"{len(self.unavailable)} could be verified nowhere: {self.unavailable[0]}",
@@ -177,10 +173,7 @@ def demands_of(scope: str, channel: str, channels: Iterable[Channel]) -> Channel
 
 
 def _admitted(
-    planned: Schedule,
-    rows: Mapping[tuple[str, str], ReportRow],
-    end: RunEnd,
-    channel: Channel,
+    planned: Schedule, rows: Mapping[tuple[str, str], ReportRow], end: RunEnd, channel: Channel
 ) -> tuple[list[Fault], list[str]]:
     """Return what is not proven, and what the channel let pass. Each planned target has to be
     proven, also with `targets: any`: a machine that was planned for it has such a device.

@@ -99,36 +99,28 @@ def kubernetes_files(
     templates: Mapping[str, str],
     *,
     source: str,
-    pods: int,
 ) -> dict[str, str]:
-    """Return values of the chart `gha-runner-scale-set` for each scale set, and manifests of so
-    many `pods` of BuildKit; by path. https://github.com/actions/actions-runner-controller
+    """Return values of the chart `gha-runner-scale-set` for each scale set, at most `count` pods of
+    one job and one device each, and manifests of BuildKit; by path.
+    https://github.com/actions/actions-runner-controller
     """
-    sets = [runner for runner in runners if runner.scale_set]
-    text = templates["scale-set.values.yaml"]
     files = {}
-    for each in sets:
-        values = HEADER + filled(text, **_values(each, images, source))
-        files[f"{_KUBERNETES}/{each.name}.values.yaml"] = values
-    if sets or pods:
-        manifests = filled(
-            templates["buildkit.yaml"], buildkit=images["buildkit"], pods=str(max(pods, 1))
+    for runner in (runner for runner in runners if runner.scale_set):
+        resource = VENDORS[runner.vendor].kubernetes_resource if runner.vendor else ""
+        tolerated = {"key": resource, "operator": "Exists", "effect": "NoSchedule"}
+        values = filled(
+            templates["scale-set.values.yaml"],
+            source=json.dumps(source),
+            name=json.dumps(runner.labels[0]),
+            count=str(runner.count),
+            selector=json.dumps({f"warpfront.dev/{target}": "true" for target in runner.targets}),
+            engine=runner.image or images["engine"],
+            runner=images["runner"],
+            limits=json.dumps({resource: 1} if resource else {}),
+            tolerations=json.dumps([tolerated] if resource else []),
         )
+        files[f"{_KUBERNETES}/{runner.name}.values.yaml"] = HEADER + values
+    if files:
+        manifests = filled(templates["buildkit.yaml"], buildkit=images["buildkit"])
         files[f"{_KUBERNETES}/buildkit.yaml"] = HEADER + manifests
     return files
-
-
-def _values(runner: Runner, images: Mapping[str, str], source: str) -> dict[str, str]:
-    """Return a runner set's values: at most `count` pods, each of one job and one device."""
-    resource = VENDORS[runner.vendor].kubernetes_resource if runner.vendor else ""
-    tolerated = {"key": resource, "operator": "Exists", "effect": "NoSchedule"}
-    return {
-        "source": json.dumps(source),
-        "name": json.dumps(runner.labels[0]),
-        "count": str(runner.count),
-        "selector": json.dumps({f"warpfront.dev/{target}": "true" for target in runner.targets}),
-        "engine": runner.image or images["engine"],
-        "runner": images["runner"],
-        "limits": json.dumps({resource: 1} if resource else {}),
-        "tolerations": json.dumps([tolerated] if resource else []),
-    }

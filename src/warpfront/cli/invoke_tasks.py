@@ -87,8 +87,8 @@ def tasks_of(declared: Iterable[Command | Group]) -> Collection:
 def _group_task(group: Group, members: list[Command]) -> _Task:
     verbs: dict[str, Command] = {}
     for leaf in members:
-        words = (leaf.words[1], *(old.partition("--")[2] for old in leaf.formerly))
-        verbs |= dict.fromkeys(filter(None, words), leaf)
+        names = (leaf.words[1], *(old.partition("--")[2] for old in leaf.formerly))
+        verbs |= dict.fromkeys(filter(None, names), leaf)
     pairs = (pair for leaf in reversed(members) for pair in _options(leaf).items())
     shared = {n: of for n, of in pairs if of[0] is not REQUIRED and n not in verbs}
     words: dict[str, tuple[Any, Option]] = {}

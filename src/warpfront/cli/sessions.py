@@ -133,11 +133,7 @@ def _models(session: nox.Session) -> None:
 
 
 def _check_or_stop(
-    session: nox.Session,
-    check: str,
-    claims: Path,
-    results: Path,
-    effort: BenchEffort | Library,
+    session: nox.Session, check: str, claims: Path, results: Path, effort: BenchEffort | Library
 ) -> None:
     file = "models.json" if check == "architectures" else f"{check}.json"
     if ending := _run_checks(session, [check], claims, results, effort):

@@ -24,6 +24,7 @@ from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.devices import DeviceAccess
+from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.verifying import (
@@ -198,11 +199,7 @@ def hold_against_release(
     if not isinstance(timing, ImageTiming):
         return [timing]
     store.drop(cell_id, standing_name(target))
-    stock: tuple[Stock, ...] = ()
-    if any(channel.name == RELEASE for channel in matrix.channels):
-        with house_of(matrix, store, (timing.cell,), channel=RELEASE) as house:
-            stock = house.stock()
-    released = last_release(stock, cell_id, RELEASE)
+    released = last_release(_published(matrix, store, timing.cell), cell_id, RELEASE)
     standing = _stood(timing, released, engine, watch, max_slower=row.max_slower)
     if not isinstance(standing, NightStanding):
         return [standing]
@@ -220,6 +217,13 @@ def hold_against_release(
         repeat=f"warpfront bench compare {folder}/release.json {folder}.json",
     )
     return [failed]
+
+
+def _published(matrix: Matrix, store: Store, cell: Cell) -> tuple[Stock, ...]:
+    if all(channel.name != RELEASE for channel in matrix.channels):
+        return ()
+    with house_of(matrix, store, (cell,), channel=RELEASE) as house:
+        return house.stock()
 
 
 def last_release(stocks: Iterable[Stock], cell_id: str, channel: str) -> Stock | None:

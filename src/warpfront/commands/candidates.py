@@ -28,7 +28,7 @@ from warpfront.release.publish_context import run_name
 from warpfront.release.registry.contract import Registry
 from warpfront.release.tags import expected_words, names_of
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.attempt import attempt
+from warpfront.system.attempt import failed_by
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
@@ -69,14 +69,9 @@ def send_candidates(
 
     engine, host = connect(environment()), repository.partition("/")[0]
     with client.connect(host, environment(), run) as registry:
-
-        def sent(built: BuiltImage) -> BuiltImage:
-            store.save(built.cell_id, NAME, send(built, repository, engine, registry, watch))
-            return built
-
         return [
             published_already(result, matrix, store, engine=engine, registry=registry, watch=watch)
-            or attempt(result.cell_id, "build", sent, result)
+            or _sent(result, repository, store, engine=engine, registry=registry, watch=watch)
             if isinstance(result, BuiltImage)
             else result
             for result in results
@@ -117,7 +112,11 @@ def published_already(
             watch.say(f"{cell.id}: this content is published: {reference}")
             image = pull(read_reference(reference), engine, watch)
             local_image = engine.image(built.image_id)
-            if local_image is None or not _is_same_build(image, local_image):
+            labels = local_image.labels if local_image else {}
+            varying = {name for name, _ in image.labels.items() ^ labels.items()}
+            substance = local_image.substance if local_image else ""
+            # A second build differs in its commit and date alone.
+            if not substance or image.substance != substance or not varying <= {CREATED, REVISION}:
                 watch.say(f"{cell.id}: not so: its layers, settings or labels are others")
                 continue
             identities = tuple(sorted(held.identities))
@@ -127,11 +126,20 @@ def published_already(
     return None
 
 
-def _is_same_build(stored_image: StoredImage, other: StoredImage) -> bool:
-    """Return whether two images differ in commit and date alone."""
-    varying = {name for name, _ in stored_image.labels.items() ^ other.labels.items()}
-    is_same = stored_image.substance == other.substance and varying <= {CREATED, REVISION}
-    return bool(stored_image.substance) and is_same
+def _sent(
+    built: BuiltImage,
+    repository: str,
+    store: Store,
+    *,
+    engine: Engine,
+    registry: Registry,
+    watch: Watch,
+) -> BuiltImage | Failed:
+    try:
+        store.save(built.cell_id, NAME, send(built, repository, engine, registry, watch))
+    except RegistryError as error:
+        return failed_by(error, built.cell_id, "build")
+    return built
 
 
 def send(

@@ -130,15 +130,13 @@ def _keep_reason(results: Sequence[object], job_request: JobRequest, store: Stor
     """Store for the report why nothing was built or verified, unless the step stored a result.
     The record of an image that exists is not replaced.
     """
+    name = not_run(job_request.target)
     for result in results:
-        if job_request.step == "verify":
-            if isinstance(result, Failed):
-                store.save(result.cell_id, not_run(job_request.target), result)
-            elif isinstance(result, Verification):
-                store.drop(result.cell_id, not_run(job_request.target))
-        elif not isinstance(result, Failed):
-            continue
-        elif job_request.step == "build":
+        if job_request.step == "verify" and isinstance(result, Verification):
+            store.drop(result.cell_id, name)
+        elif job_request.step == "verify" and isinstance(result, Failed):
+            store.save(result.cell_id, name, result)
+        elif job_request.step == "build" and isinstance(result, Failed):
             before = store.load(result.cell_id, "build", (BuiltImage, Blocked, Failed))
             if not isinstance(before, BuiltImage):
                 store.save(result.cell_id, "build", result)

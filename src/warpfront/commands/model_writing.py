@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import warpfront_checks.architectures
 from warpfront.errors import InputError, StoreError
@@ -54,7 +55,7 @@ def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool 
             "--allow-undetermined",
         )
     exceptions = json.loads((_OURS / "exceptions.json").read_text(encoding="utf-8"))["values"]
-    exception = next((each for each in exceptions if each["name"] == architecture), {})
+    exception: Any = next((each for each in exceptions if each["name"] == architecture), {})
     values: dict[str, object] = {
         "architecture": architecture,
         "file": file.name,

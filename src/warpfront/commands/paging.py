@@ -52,6 +52,19 @@ def write_page(
     logs = {cell: os.path.relpath(log, folder) for cell, log in paths.items() if log.is_file()}
     published = (store.readable(cell_id, PAGE, (TagPage,)) for cell_id in cells)
     commit = f" of {provenance.revision[:12]}" if provenance.revision else ""
+    trends: tuple[Trend, ...] = ()
+    if nights:
+        earlier, unread = read_nights(read_text(nights, missing_ok=True) or "")
+        if unread:
+            watch.say(f"warning: {nights}: {unread} lines are no nights, and were left out")
+        records = (store.cell_folder(row.cell_id) / f"bench-{row.target}.json" for row in rows)
+        benches = [night_of(bench) for file in records for bench in read_benches(file, watch)]
+        keys = {(night.place, night.at) for night in earlier}
+        added = [night for night in benches if (night.place, night.at) not in keys]
+        if added:
+            append_text(nights, "".join(map(night_line, added)))
+        every = (*earlier, *added)
+        trends = trends_of(every, shifts_of(every))
     text = page_html(
         [(cells[row.cell_id], row) for row in rows],
         {name: packaged_text("page", name) for name in ("page.html.j2", "page.css", "page.js")},
@@ -59,7 +72,7 @@ def write_page(
         made=f"{counted(len(rows), 'result')}{commit}, {provenance.created}",
         past=runs,
         logs=logs,
-        trends=_trends(nights, rows, store, watch) if nights else (),
+        trends=trends,
         published=filter(None, published),
     )
     write_text(path, text)
@@ -73,21 +86,6 @@ def write_page(
         line = history_line(states, made=created, revision=revision, found=verifications)
         append_text(history, line)
     watch.say(f"wrote {path}")
-
-
-def _trends(file: Path, rows: Iterable[ReportRow], store: Store, watch: Watch) -> tuple[Trend, ...]:
-    """Return trends of the nights in a file and of this one."""
-    earlier, unread = read_nights(read_text(file, missing_ok=True) or "")
-    if unread:
-        watch.say(f"warning: {file}: {unread} lines are no nights, and were left out")
-    paths = (store.cell_folder(row.cell_id) / f"bench-{row.target}.json" for row in rows)
-    nights_here = [night_of(bench) for path in paths for bench in read_benches(path, watch)]
-    keys = {(night.place, night.at) for night in earlier}
-    added = [night for night in nights_here if (night.place, night.at) not in keys]
-    if added:
-        append_text(file, "".join(map(night_line, added)))
-    nights = (*earlier, *added)
-    return trends_of(nights, shifts_of(nights))
 
 
 RUNS = "runs.jsonl"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.errors import InputError, NothingSelectedError
@@ -64,21 +63,38 @@ def with_image(text: str, name: str, *, parent: str, requirements: str) -> Edit:
 def project_from(
     folder: Path, dockerfile: Path, *, name: str, vendors: str, base: str, registry: str
 ) -> Edit:
-    """Return a project with a Dockerfile's row and image `app`. Notes name unread lines."""
-    proposal = read_dockerfile(read_text(dockerfile) or "")
-    rows = vendors or proposal.row
+    """Return a project with a Dockerfile's row and image `app`; its last stage decides. Notes name
+    unread lines.
+    """
+    row, requirements, files, unread = "cpu", list[str](), list[str](), list[str]()
+    for number, line in _instructions(read_text(dockerfile) or ""):
+        word, _, rest = line.partition(" ")
+        instruction = word.upper()
+        is_copy = instruction in {"COPY", "ADD"} and "requirements" in rest
+        if instruction == "FROM":
+            matches = ((vendor, pattern.search(rest)) for vendor, pattern in _TOOLKITS.items())
+            row = next((f"{vendor}:{match[1]}" for vendor, match in matches if match), "") or row
+        elif instruction == "RUN":
+            for command in map(str.strip, re.split(r"&&|;", rest)):
+                installed = _installed(command, files)
+                unread += [f"{number}: RUN {command}"] if installed is None else []
+                requirements += installed or ()
+        elif instruction not in _IGNORED and not is_copy:
+            unread.append(f"{number}: {line}")
+    stack = [x for x in requirements if re.split(r"[\[=<>!~ ;@]", x)[0].lower() in _STACK]
+    wheels = list(dict.fromkeys(x for x in requirements if x not in stack))
+    rows = vendors or row
     edit = new_project(folder, name=name, vendors=rows, base=base, registry=registry)
-    unread, wheels = list(proposal.unread), list(proposal.requirements)
-    for file in proposal.files:
+    for file in dict.fromkeys(files):
         path = dockerfile.parent / Path(file).name
         lines = read_text(path, missing_ok=True)
         if lines is None:
             unread.append(f"{path}: no such file")
         wheels += (lines or "").splitlines()
-    stack = [line for line in wheels if re.match(r"torch(vision|audio)?\b(?!-)", line)]
-    unread += [f"{line}: torch is the row's" for line in (*proposal.stack, *stack)]
-    requirements = "".join(f"{line}\n" for line in wheels if line not in stack)
-    image = with_image(edit.files[MATRIX_FILE], "app", parent="torch", requirements=requirements)
+    of_torch = [line for line in wheels if re.match(r"torch(vision|audio)?\b(?!-)", line)]
+    unread += [f"{line}: torch is the row's" for line in (*stack, *of_torch)]
+    text = "".join(f"{line}\n" for line in wheels if line not in of_torch)
+    image = with_image(edit.files[MATRIX_FILE], "app", parent="torch", requirements=text)
     notes = (f"read {dockerfile}: row {rows}, image app", *(f"not read: {x}" for x in unread))
     return Edit(files={**edit.files, **image.files}, notes=(*image.notes, *notes))
 
@@ -127,46 +143,6 @@ _TOOLKITS = {
 _STACK = {"torch", "torchvision", "torchaudio"}
 # Instructions that only say how a container starts, which an image of a matrix keeps for its user.
 _IGNORED = {"ARG", "LABEL", "MAINTAINER", "SHELL", "WORKDIR", "EXPOSE", "STOPSIGNAL"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
-    """The row of a Dockerfile as `init --vendors` takes it, its requirements, those of torch itself
-    (`stack`), files of requirements next to it, and the lines that were not read.
-    """
-
-    row: str
-    requirements: tuple[str, ...]
-    stack: tuple[str, ...]
-    files: tuple[str, ...]
-    unread: tuple[str, ...]
-
-
-def read_dockerfile(text: str) -> Proposal:
-    """Return the proposal of a Dockerfile; the last stage decides."""
-    row, requirements, files, unread = "cpu", list[str](), list[str](), list[str]()
-    for number, line in _instructions(text):
-        word, _, rest = line.partition(" ")
-        instruction = word.upper()
-        is_copy = instruction in {"COPY", "ADD"} and "requirements" in rest
-        if instruction == "FROM":
-            matches = ((vendor, pattern.search(rest)) for vendor, pattern in _TOOLKITS.items())
-            row = next((f"{vendor}:{match[1]}" for vendor, match in matches if match), "") or row
-        elif instruction == "RUN":
-            for command in map(str.strip, re.split(r"&&|;", rest)):
-                wheels = _installed(command, files)
-                unread += [f"{number}: RUN {command}"] if wheels is None else []
-                requirements += wheels or ()
-        elif instruction not in _IGNORED and not is_copy:
-            unread.append(f"{number}: {line}")
-    stack = [x for x in requirements if re.split(r"[\[=<>!~ ;@]", x)[0].lower() in _STACK]
-    return Proposal(
-        row=row,
-        requirements=tuple(dict.fromkeys(x for x in requirements if x not in stack)),
-        stack=tuple(stack),
-        files=tuple(dict.fromkeys(files)),
-        unread=tuple(unread),
-    )
 
 
 def _instructions(text: str) -> list[tuple[int, str]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import platform
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from warpfront.ci.readiness import ROOM_BYTES, SPARE_FOLDERS, is_short_of_room, 
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.labels import CELL
+from warpfront.matrix.devices import HostDevices
 from warpfront.matrix.runners import Runner
 from warpfront.system.process import Command, Run, environment, run
 from warpfront.system.progress import Watch
@@ -38,21 +39,27 @@ def prepare(runner: Runner, watch: Watch, run: Run, engine: Engine | None = None
     for the device nodes, and compare the machine with its row.
     """
     engine = engine or engine_of(runner, watch)
-    host = engine.host_devices()
-    if groups := sorted(set(host.nodes.values())):
-        nodes = ", ".join(f"{node} ({group})" for node, group in sorted(host.nodes.items()))
-        watch.say(f"device nodes and their groups: {nodes}")
-        watch.say(f"whoever runs jobs has to be in the groups {', '.join(map(str, groups))}")
-    argv = _CDI_PROGRAMS.get(runner.vendor)
-    if argv and not any(device.startswith(f"{runner.vendor}.com/") for device in host.cdi):
-        try:
-            run(Command(argv=argv, timeout_seconds=60.0)).check()
-        except CommandFailedError as error:
-            reason = f"no CDI specification: {str(error).splitlines()[0]}"
-            watch.say(f"{reason}; devices are passed on by their nodes")
-        else:
-            watch.say(f"wrote {argv[-1].partition('=')[2]}")
+    for note in _described(runner, engine.host_devices(), run):
+        watch.say(note)
     ready(runner, watch, engine)
+
+
+def _described(runner: Runner, host: HostDevices, run: Run) -> Iterator[str]:
+    groups = sorted(set(host.nodes.values()))
+    if groups:
+        nodes = ", ".join(f"{node} ({group})" for node, group in sorted(host.nodes.items()))
+        yield f"device nodes and their groups: {nodes}"
+        yield f"whoever runs jobs has to be in the groups {', '.join(map(str, groups))}"
+    argv = _CDI_PROGRAMS.get(runner.vendor)
+    if argv is None or any(device.startswith(f"{runner.vendor}.com/") for device in host.cdi):
+        return
+    try:
+        run(Command(argv=argv, timeout_seconds=60.0)).check()
+    except CommandFailedError as error:
+        first = str(error).splitlines()[0]
+        yield f"no CDI specification: {first}; devices are passed on by their nodes"
+    else:
+        yield f"wrote {argv[-1].partition('=')[2]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

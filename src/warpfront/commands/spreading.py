@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from warpfront.ci.changes import CellState
 from warpfront.ci.flow import LEFT
 from warpfront.ci.handover import merge
 from warpfront.ci.pool import Load, Pool, make_pool
@@ -29,7 +28,6 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
 from warpfront.system.process import Command, Completed, Run, environment, run, stop_all
 from warpfront.system.progress import Watch
-from warpfront.system.store import Store
 from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
 
 _FOLDER = ".builders"
@@ -66,28 +64,27 @@ def spread(
     for cell in chosen:  # parents come before children
         roots[cell.id] = roots.get(cell.parent, cell.id) if cell.parent else cell.id
         chains.setdefault(roots[cell.id], []).append(cell)
-    loads = [_load(root, chain, states, folders.store) for root, chain in chains.items()]
+    loads = []
+    for root, chain in chains.items():
+        # A child that changed is work, too.
+        its_fingerprint = digest_of([states[cell.id].fingerprint for cell in chain])
+        before: Placed | None = folders.store.load(root, PLACED, (Placed,))
+        is_current = before is not None and before.fingerprint == its_fingerprint
+        load = Load(
+            name=root,
+            machine=chain[0].machine,
+            fingerprint=its_fingerprint,
+            size_bytes=_LAYERS_TO_UNPACKED * max(states[cell.id].size_bytes for cell in chain),
+            cells=tuple(cell.id for cell in chain),
+            made_on=before.builder if before is not None and is_current else "",
+        )
+        loads.append(load)
     pool = make_pool(nodes, loads)
     for node in nodes:
         if not answers(node):
             watch.say(f"builder {node.name} does not answer, and gets nothing")
             pool = pool.lose(node)
     return _Spreading(folders=folders, watch=watch, answers=answers).all(pool)
-
-
-def _load(root: str, chain: list[Cell], states: Mapping[str, CellState], store: Store) -> Load:
-    """Its fingerprint is that of every image in it: a child that changed is work, too."""
-    fingerprint = digest_of([states[cell.id].fingerprint for cell in chain])
-    before: Placed | None = store.load(root, PLACED, (Placed,))
-    is_current = before is not None and before.fingerprint == fingerprint
-    return Load(
-        name=root,
-        machine=chain[0].machine,
-        fingerprint=fingerprint,
-        size_bytes=_LAYERS_TO_UNPACKED * max(states[cell.id].size_bytes for cell in chain),
-        cells=tuple(cell.id for cell in chain),
-        made_on=before.builder if before is not None and is_current else "",
-    )
 
 
 def answering(node: BuildNode) -> bool:

@@ -63,7 +63,7 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
         if present is None or _MADE.search(present):
             files[robot] = text
     source = matrix.project.source
-    files |= kubernetes_files(flow.runners, pinned_images(), texts, source=source, pods=0)
+    files |= kubernetes_files(flow.runners, pinned_images(), texts, source=source)
     if any(runner.trust == "self-hosted" for runner in flow.runners):
         files |= machine_scripts(source, texts)
     old = sorted((root / FOLDER).glob(f"{MAIN}-*.yml"))
@@ -79,10 +79,19 @@ def flow_of(matrix: Matrix, root: Path) -> Flow:
     if not matrix.runners:
         message = "matrix.yaml has no `runners:`, so there is no machine to run CI"
         raise InputError(message, hint="docs/ci.md has the table to begin with")
+    install = install_of(matrix, root)
+    # Everything by hash, and then a commit or the checkout, which bring nothing else with them.
+    calls, alone = [f"--require-hashes --requirement {requirements_path(install)}"], ""
+    if install is None:
+        alone = "--editable ."
+    elif install.git:
+        alone = f'"warpfront @ git+{install.git}@{install.commit}"'
+    if alone:
+        calls.append(f"--no-deps --no-build-isolation {alone}")
     return make_flow(
         matrix.runners,
         served=[(cell.vendor, cell.machine) for cell in matrix.cells],
-        installs=pip_calls(install_of(matrix, root)),
+        installs=tuple(calls),
         repository=matrix.project.repository,
         publishes=PublishingRefs(
             branch=matrix.project.branch,
@@ -120,19 +129,6 @@ def _pyproject(root: Path) -> Mapping[str, Any]:
 def requirements_path(install: InstallText | None) -> str:
     """Return the file of requirements that jobs install by hash: the project's, or a lock here."""
     return (install and install.requirements) or REQUIREMENTS
-
-
-def pip_calls(install: InstallText | None) -> tuple[str, ...]:
-    """Return the arguments of each call of pip: everything by hash, and then a commit or the
-    checkout, which bring nothing else with them.
-    """
-    locked = f"--require-hashes --requirement {requirements_path(install)}"
-    alone = "--no-deps --no-build-isolation"
-    if install is None:
-        return (locked, f"{alone} --editable .")
-    if install.git:
-        return (locked, f'{alone} "warpfront @ git+{install.git}@{install.commit}"')
-    return (locked,)
 
 
 def require_hashes(path: str, text: str) -> None:

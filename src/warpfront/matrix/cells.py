@@ -43,7 +43,6 @@ from warpfront.matrix.naming import cell_id, cell_tag, is_id
 from warpfront.matrix.nearest import nearest, target_fault
 from warpfront.matrix.runtime_policies import (
     device_fault,
-    environment_of,
     packaged_policies,
     policies_of,
     refusals,
@@ -86,8 +85,8 @@ class CellMaker:
     cells: list[Cell] = field(default_factory=list)
     compilers: list[CompilerBase] = field(default_factory=list)
     _foundations: dict[tuple[object, ...], _Foundation | None] = field(default_factory=dict)
-    _ids: dict[str, int] = field(default_factory=dict)
-    _tags: dict[tuple[str, str], int] = field(default_factory=dict)
+    _ids: dict[str, Point] = field(default_factory=dict)
+    _tags: dict[tuple[str, str], Point] = field(default_factory=dict)
     _told: set[tuple[object, ...]] = field(default_factory=set)
 
     def make(self, points: list[Point]) -> None:
@@ -265,30 +264,23 @@ class CellMaker:
         where = ("bases", name, "digest")
         if base.digest == BOOTSTRAPPED and base.bootstrap is None:
             self._problem(where, f"base `{name}` has no `bootstrap:`", "say how it is made")
-        if base.digest != UNPINNED:
-            return
-        if base.reason is None:
+        if base.digest == UNPINNED and base.reason is None:
             self._problem(where, f"base `{name}` is unpinned without a `reason`", "say why")
-            return
-        message = f"base `{name}` is unpinned and cannot be built on: {base.reason}"
-        hint = "replace `unpinned` with the digest of the image"
-        self.warnings.append(self.document.problem(where, message, hint))
+        elif base.digest == UNPINNED:
+            message = f"base `{name}` is unpinned and cannot be built on: {base.reason}"
+            hint = "replace `unpinned` with the digest of the image"
+            self.warnings.append(self.document.problem(where, message, hint))
 
     def _images_known(self, point: Point) -> bool:
-        good = True
+        before, images = len(self.problems), self.text.images
         for name in point.images:
-            image = self.text.images.get(name)
-            if image is None:
-                message = f"image `{name}` is not in images:"
-                hint = nearest(name, self.text.images)
-            elif (parent := image.parent) is not None and parent not in point.images:
+            parent = images[name].parent if name in images else None
+            if name not in images:
+                self._tell(point, f"image `{name}` is not in images:", nearest(name, images))
+            elif parent is not None and parent not in point.images:
                 message = f"image `{name}` is built on `{parent}`, which this row does not make"
-                hint = f"add {parent} to its images:, or leave {name} out"
-            else:
-                continue
-            self._tell(point, message, hint)
-            good = False
-        return good
+                self._tell(point, message, f"add {parent} to its images:, or leave {name} out")
+        return len(self.problems) == before
 
     def _found(self, point: Point) -> _Foundation | None:
         vendor = VENDORS.get(point.vendor)
@@ -378,20 +370,18 @@ class CellMaker:
         return None
 
     def _judged(self, point: Point, combination: Combination) -> bool:
-        judgement = self.compat.judge(combination)
+        judgement, before = self.compat.judge(combination), len(self.problems)
         if isinstance(judgement, Contradicted):
             self._tell(point, judgement.reason, f"what fits: {judgement.fits}")
-            return False
-        if isinstance(judgement, Unknown):
-            for reason in judgement.reasons:
-                if self.text.strict:
-                    self._tell(point, reason, "`strict: true` makes this an error")
-                elif (point.line, reason) not in self._told:
-                    # One row can have a thousand points.
-                    self._told.add((point.line, reason))
-                    hint = "if you know better, add it to the compat table with its source"
-                    self.warnings.append(self._at(point.line, reason, hint))
-        return not self.text.strict or not isinstance(judgement, Unknown)
+        for reason in judgement.reasons if isinstance(judgement, Unknown) else ():
+            if self.text.strict:
+                self._tell(point, reason, "`strict: true` makes this an error")
+            elif (point.line, reason) not in self._told:
+                # One row can have a thousand points.
+                self._told.add((point.line, reason))
+                hint = "if you know better, add it to the compat table with its source"
+                self.warnings.append(self._at(point.line, reason, hint))
+        return len(self.problems) == before
 
     def _add_cells(self, point: Point, foundation: _Foundation) -> None:
         names: dict[str, Any] = {
@@ -420,6 +410,7 @@ class CellMaker:
     ) -> Cell:
         text, image = self.text, self.text.images[name]
         policies, compiler = _policies(point, foundation, text, image), foundation.compiler
+        policy_values = {policy.name: policy.value for policy in policies if policy.level == "set"}
         return Cell(
             id=ids[name],
             project=text.project.name,
@@ -445,9 +436,7 @@ class CellMaker:
             parent=ids[image.parent] if image.parent is not None else None,
             tag=tag,
             title=image.title,
-            environment=frozen(
-                {**environment_of(policies), **image.environment, **point.environment}
-            ),
+            environment=frozen({**policy_values, **image.environment, **point.environment}),
             relax=frozen(image.relax),
             builds=tuple(
                 Recipe(
@@ -491,23 +480,18 @@ class CellMaker:
                 self.problems.append(self._at(line, f"`{variable}={value}`: {fault}", hint))
 
     def _is_free(self, point: Point, image: str, identity: str, tag: str) -> bool:
+        before = len(self.problems)
         if not is_id(identity) or not is_tag(tag):
             message = f"`{identity}` with tag `{tag}` is too long for a name"
             self._tell(point, message, "give the image a shorter name, or the row fewer targets")
-            return False
-        if identity in self._ids:
-            first = self._ids[identity]
-            message = f"a second cell with the id `{identity}` (the first is of line {first})"
+        elif (first := self._ids.setdefault(identity, point)) is not point:
+            message = f"a second cell with the id `{identity}` (the first is of line {first.line})"
             self._tell(point, message, "cells must differ in an axis that the id shows")
-            return False
-        self._ids[identity] = point.line
-        if (image, tag) in self._tags:
+        elif (first := self._tags.setdefault((image, tag), point)) is not point:
             message = f"a second cell of image `{image}` with the tag `{tag}`"
-            where = f" (the first is of line {self._tags[image, tag]})"
+            where = f" (the first is of line {first.line})"
             self._tell(point, message + where, "`tag_targets: true` puts targets into the tag")
-            return False
-        self._tags[image, tag] = point.line
-        return True
+        return len(self.problems) == before
 
     def _tell(self, point: Point, message: str, hint: str) -> None:
         self.problems.append(self._at(point.line, message, hint))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 from packaging.version import Version
 
@@ -148,25 +148,20 @@ class Compat:
         label = label_of(self.table, combination.index)
         release = self._releases.get(combination.torch)
         versions = {"torch": combination.torch}
-        for name in combination.companions if release else ():
-            versions[name] = release.companion_on(combination.index, name)
-        pins = []
+        if release is not None:
+            on = partial(release.companion_on, combination.index)
+            versions |= {name: on(name) for name in combination.companions}
+        pins, index = [], self.table.indexes.get(combination.index)
+        # Extras by which a distribution brings the code of the row's targets.
+        code = dict.fromkeys(filter(None, map(vendor.device_extra, combination.targets)))
         for name, version in versions.items():
             local = f"+{label}" if label and name not in combination.variants else ""
-            extras = self._extras(combination, name)
+            extras = tuple(code) if index and name in index.device_extras else ()
             pins.append(Pin(name=name, version=version + local, extras=extras))
         if release is not None:
             name, version = release.triton(vendor.toolkit, combination.index)
             pins += [Pin(name=name, version=version)] if version else []
         return tuple(pins)
-
-    def _extras(self, combination: Combination, name: str) -> tuple[str, ...]:
-        """Return the extras by which a distribution brings the code of the row's targets."""
-        index = self.table.indexes.get(combination.index)
-        if index is None or name not in index.device_extras:
-            return ()
-        extras = map(VENDORS[combination.vendor].device_extra, combination.targets)
-        return tuple(dict.fromkeys(filter(None, extras)))
 
     def judge(self, combination: Combination) -> Judgement:
         """Judge `combination` by the table: the first contradiction, else everything unknown."""

@@ -6,7 +6,7 @@ The contents of an index are not written here but read: `warpfront.matrix.index_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -277,12 +277,11 @@ def _dangling(table: Table) -> Iterator[tuple[Where, str]]:
 
 
 def _foreign_vendors(table: Table) -> Iterator[tuple[Where, str]]:
-    is_vendor: Callable[[str], bool] = VENDORS.__contains__
     if PYPI not in table.indexes:
         yield ("indexes",), f"index {PYPI} is missing"
     for name, index in table.indexes.items():
-        if not is_vendor(index.vendor):
+        if index.vendor not in VENDORS:
             yield ("indexes", name), f"vendor {index.vendor} is not known"
     for place, row in enumerate(table.base_torch):
-        if not is_vendor(row.vendor):
+        if row.vendor not in VENDORS:
             yield ("base_torch", place), f"vendor {row.vendor} is not known"

@@ -5,6 +5,7 @@ and what changed between two readings. Pure.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +20,6 @@ from warpfront.matrix.compat_table import (
     COMPANIONS,
     PYPI,
     Build,
-    Index,
     Indexes,
     Paired,
     PypiBuild,
@@ -300,39 +300,33 @@ def _companion_of(torch: str, name: str, pypi: Releases) -> str:
 def contradictions(table: Table, contents: Contents) -> tuple[str, ...]:
     """Return a sentence for each value of a row of `table` that an index contradicts."""
     lines: list[str] = []
-    for release in table.releases:
-        for name, index in table.indexes.items():
-            if index.url in contents.indexes:
-                section = _section(table, contents, name)
-                lines += _contradicted(release, name, index, label_of(table, name), section)
+    read = [(name, each) for name, each in table.indexes.items() if each.url in contents.indexes]
+    for release, (name, index) in itertools.product(table.releases, read):
+        label, section = label_of(table, name), _section(table, contents, name)
+        where = f"torch {release.torch} on {name}"
+        wheels = section.get("torch", {}).get(_full(release.torch, label))
+        if wheels is None:
+            if name == PYPI or name in release.indexes.names:
+                lines.append(f"{where}: the row lists it, {index.url} has none")
+            continue
+        if name in release.indexes.absent:
+            lines.append(f"{where}: the row denies it, {index.url} has it")
+        triton = release.triton(VENDORS[index.vendor].toolkit)
+        pairs = [
+            ("python", " ".join(release.pythons_on(name)), " ".join(wheels.python)),
+            ("CUDA", release.pypi.toolkit if name == PYPI else "", cuda_of(wheels)),
+            ("triton", "==".join(triton) if triton[1] else "", _triton(wheels)),
+        ]
+        for field, row, in_index in pairs:
+            if row and in_index and row != in_index:
+                lines.append(f"{where}: the row has {field} {row}, the index {in_index}")
+        for companion in COMPANIONS:
+            version = release.companion_on(name, companion)
+            paired = section.get(companion, {}).get(_full(version, label), IndexedRelease())
+            if refusal := _refusal(paired, release.torch):
+                pair = f"{companion} {version}, which demands {refusal}"
+                lines.append(f"{where}: the row pairs {pair}")
     return tuple(lines)
-
-
-def _contradicted(
-    release: TorchRelease, name: str, index: Index, label: str, contents: Releases
-) -> Iterator[str]:
-    where = f"torch {release.torch} on {name}"
-    torch_release = contents.get("torch", {}).get(_full(release.torch, label))
-    if torch_release is None:
-        if name == PYPI or name in release.indexes.names:
-            yield f"{where}: the row lists it, {index.url} has none"
-        return
-    if name in release.indexes.absent:
-        yield f"{where}: the row denies it, {index.url} has it"
-    triton = release.triton(VENDORS[index.vendor].toolkit)
-    pairs = [
-        ("python", " ".join(release.pythons_on(name)), " ".join(torch_release.python)),
-        ("CUDA", release.pypi.toolkit if name == PYPI else "", cuda_of(torch_release)),
-        ("triton", "==".join(triton) if triton[1] else "", _triton(torch_release)),
-    ]
-    for field, row, read in pairs:
-        if row and read and row != read:
-            yield f"{where}: the row has {field} {row}, the index {read}"
-    for companion in COMPANIONS:
-        version = release.companion_on(name, companion)
-        paired = contents.get(companion, {}).get(_full(version, label), IndexedRelease())
-        if refusal := _refusal(paired, release.torch):
-            yield f"{where}: the row pairs {companion} {version}, which demands {refusal}"
 
 
 def _refusal(companion: IndexedRelease, torch: str) -> str:

@@ -73,8 +73,8 @@ def _wrong(name: str, text: RunnerText) -> Iterator[tuple[Where, str, str]]:
     if text.vendor and vendor is None:
         message = f"vendor `{text.vendor}` of runner `{name}` is not known"
         yield ("vendor",), message, nearest(text.vendor, VENDORS)
-    for target in text.targets or () if vendor else ():
-        message, hint = target_fault(vendor, target, text.machine, "runner")
+    for target in text.targets or ():
+        message, hint = target_fault(vendor, target, text.machine, "runner") if vendor else ("", "")
         if message:
             yield ("targets",), message, hint
 

@@ -37,10 +37,6 @@ def policies_of(
     )
 
 
-def environment_of(policies: tuple[RuntimePolicy, ...]) -> dict[str, str]:
-    return {policy.name: policy.value for policy in policies if policy.level == "set"}
-
-
 def refusals(policies: tuple[RuntimePolicy, ...], name: str, value: str) -> tuple[str, ...]:
     """Why a variable must not have that value, if so."""
     forbidding = (policy for policy in policies if (policy.name, policy.level) == (name, "forbid"))

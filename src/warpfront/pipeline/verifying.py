@@ -47,7 +47,6 @@ from warpfront.verify.containers import (
 from warpfront.verify.emulation import (
     EMULATED_SESSIONS,
     DispatchLog,
-    Emulator,
     as_leads,
     find_emulator,
 )
@@ -322,7 +321,19 @@ class CellVerification:
         emulator = find_emulator(Path(self.plan.options.emulate), self.cell.vendor, self.target)
         prepare_folder(self.folder, self.claims, self.plan.options.user_and_group)
         write_json(self.folder / "emulator.json", emulator.config)
-        parts = [self._emulated(name, emulator) for name in self.plan.sessions]
+        parts = []
+        for session in self.plan.sessions:
+            log = DispatchLog(canary=f"warpfront_canary_{secrets.token_hex(4)}")
+            started, config = monotonic(), self.folder / "emulator.json"
+            request = self._request(DeviceAccess(), (session,), self.plan.effort)
+            request = emulator.around(request, config, log.canary)
+            result, output = run_told(self.engine, request, self.watch, self.cell.id, also=log.add)
+            write_text(self.folder / f"output-{session}.log", output.text)
+            part = self._read_results(result, {}, monotonic() - started, (session,))
+            # The check that the emulator computed in this session.
+            proof = log.check(session, emulator, output.text.splitlines()[-3:])
+            checks = (proof, *as_leads(part.checks))
+            parts.append(dataclasses.replace(part, checks=checks))
         verification = dataclasses.replace(
             parts[0],
             sessions=self.plan.sessions,
@@ -341,18 +352,6 @@ class CellVerification:
         else:
             self.folders.store.save(self.cell.id, self.name, verification)
         return verification
-
-    def _emulated(self, session: str, emulator: Emulator) -> Verification:
-        """Return the checks of one session, with the check that the emulator computed in it."""
-        log = DispatchLog(canary=f"warpfront_canary_{secrets.token_hex(4)}")
-        started, config = monotonic(), self.folder / "emulator.json"
-        request = self._request(DeviceAccess(), (session,), self.plan.effort)
-        request = emulator.around(request, config, log.canary)
-        result, output = run_told(self.engine, request, self.watch, self.cell.id, also=log.add)
-        write_text(self.folder / f"output-{session}.log", output.text)
-        part = self._read_results(result, {}, monotonic() - started, (session,))
-        proof = log.check(session, emulator, output.text.splitlines()[-3:])
-        return dataclasses.replace(part, checks=(proof, *as_leads(part.checks)))
 
     def _has_whole(self) -> bool:
         """Return true if all checks were run on this very image, with any result."""

@@ -111,16 +111,6 @@ def pruning_text(removed: Iterable[Removed], *, dry_run: bool) -> str:
 ANSWERS = ("accepted", "refused", "silent")
 
 
-def profile_counts(verification: Verification) -> dict[str, Counter[str]]:
-    """Return, by profile, how many tensors it accepts, refuses, and has no tolerance for."""
-    counts: dict[str, Counter[str]] = {}
-    for check in verification.checks:
-        profiles = check.details.get("profiles")
-        for profile, answers in profiles.items() if isinstance(profiles, Mapping) else ():
-            counts.setdefault(current_profile(profile), Counter()).update(_counted(answers))
-    return counts
-
-
 def _counted(answers: object) -> dict[str, int]:
     """Return the number of tensors per verdict; values that are no numbers are not counted."""
     verdicts = answers if isinstance(answers, Mapping) else {}
@@ -129,7 +119,12 @@ def _counted(answers: object) -> dict[str, int]:
 
 def profiles_text(verification: Verification) -> str:
     """Return a table in plain text; nothing where nothing was compared."""
-    counts = profile_counts(verification)
+    # By profile: how many tensors it accepts, refuses, and has no tolerance for.
+    counts: dict[str, Counter[str]] = {}
+    for check in verification.checks:
+        profiles = check.details.get("profiles")
+        for profile, answers in profiles.items() if isinstance(profiles, Mapping) else ():
+            counts.setdefault(current_profile(profile), Counter()).update(_counted(answers))
     if not sum(answers.total() for answers in counts.values()):
         return ""
     options = stored_options(verification.environment)

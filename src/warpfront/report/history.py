@@ -94,17 +94,14 @@ def read_history(text: str) -> tuple[tuple[PastRun, ...], int]:
 def _read_run(run: Mapping[str, object]) -> PastRun:
     if run["schema"] != SCHEMA or not isinstance(run["rows"], list):
         raise ValueError("a run of another schema")
-    states = {(str(row["cell"]), str(row["target"])): str(row["state"]) for row in run["rows"]}
-    rows = [row for row in run["rows"] if row.get("digest")]
+    rows = [((str(row["cell"]), str(row["target"])), row) for row in run["rows"]]
+    checked = [(key, row) for key, row in rows if row.get("digest")]
     return PastRun(
         made=str(run["made"]),
         revision=str(run["revision"]),
-        states=states,
-        digests={(str(row["cell"]), str(row["target"])): str(row["digest"]) for row in rows},
-        wrong={
-            (str(row["cell"]), str(row["target"])): frozenset(str(name) for name in row["wrong"])
-            for row in rows
-        },
+        states={key: str(row["state"]) for key, row in rows},
+        digests={key: str(row["digest"]) for key, row in checked},
+        wrong={key: frozenset(map(str, row["wrong"])) for key, row in checked},
     )
 
 

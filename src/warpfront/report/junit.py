@@ -59,11 +59,7 @@ def _add_suite(root: ET.Element, verification: Verification, session: str) -> No
         ET.SubElement(properties, "property", name=fact, value=_clean(value))
     for check in checks:
         case = ET.SubElement(
-            suite,
-            "testcase",
-            name=_clean(check.name),
-            classname=name,
-            time=_time(check.seconds),
+            suite, "testcase", name=_clean(check.name), classname=name, time=_time(check.seconds)
         )
         tag = {Outcome.FAILED: "failure", Outcome.ERROR: "error"}.get(check.outcome, "skipped")
         if check.outcome is not Outcome.PASSED:

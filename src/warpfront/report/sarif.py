@@ -94,8 +94,7 @@ def sarif_text(
     ruled = {rule.id: rule for rule in rules}
     indexes = {rule_id: index for index, rule_id in enumerate(ruled)}
     ordered = sorted(
-        findings,
-        key=lambda f: (_RANKS[f.level], f.path, f.line, f.column, f.rule_id, f.message),
+        findings, key=lambda f: (_RANKS[f.level], f.path, f.line, f.column, f.rule_id, f.message)
     )
     strangers = sorted({finding.rule_id for finding in ordered} - set(ruled))
     if strangers:

@@ -49,7 +49,6 @@ FILES = kubernetes_files(
     pinned_images(),
     templates(),
     source="https://github.com/me/mine",
-    pods=2,
 )
 VALUES = {
     name: yaml.load(FILES[f"ci/kubernetes/{name}.values.yaml"], yaml.CSafeLoader)
@@ -144,12 +143,12 @@ def test_only_pods_that_run_jobs_reach_buildkit_and_only_with_a_certificate() ->
         one.partition("=")[0] for one in container["args"]
     }
     assert container["securityContext"]["runAsUser"] != 0
-    assert kinds["StatefulSet"]["spec"]["replicas"] == 2
+    assert kinds["StatefulSet"]["spec"]["replicas"] == 1
 
 
 def test_without_a_scale_set_and_pods_there_is_no_file() -> None:
     runners = read_runners("runners:\n  u: {labels: x, trust: hosted, builds: true}\n")
-    assert kubernetes_files(runners, pinned_images(), templates(), source="x", pods=0) == {}
+    assert kubernetes_files(runners, pinned_images(), templates(), source="x") == {}
 
 
 @pytest.mark.parametrize(

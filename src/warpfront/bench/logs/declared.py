@@ -89,12 +89,6 @@ class Target:
     field: str
     unit: str
 
-    def joined(self, earlier: float | None, value: float) -> float:
-        """Return the value of a field that a line names again: the sum of parts, else the first."""
-        if earlier is None:
-            return value
-        return earlier + value if self.unit == _PART else earlier
-
     def value(self, text: str) -> float | None:
         if self.unit in _UNITS:
             return _UNITS[self.unit](text)
@@ -140,9 +134,6 @@ class LineRule:
     def beginnings(self, line: str) -> Iterable[re.Match[str]]:
         """Return the places where the rule's pattern is found in a line that it applies to."""
         return (self.begin or _ANYWHERE).finditer(line) if self.applies(line) else ()
-
-    def begins(self, line: str) -> bool:
-        return any(True for _ in self.beginnings(line))
 
     def named(self, beginning: re.Match[str], end: int) -> dict[str, str]:
         """Return the names with their values, from a beginning to the next one."""
@@ -224,7 +215,8 @@ class Declaration:
             document = json_object(text)
             return any(key in document for key in self.document.keys)
         own = (rule for rule in self.setting if rule.opens or rule.own)
-        return any(rule.begins(text) for rule in (*self.step, *own) if not rule.quiet)
+        rules = (rule for rule in (*self.step, *own) if not rule.quiet)
+        return any(True for rule in rules for _ in rule.beginnings(text))
 
     def pieces(self, line: str) -> Iterator[tuple[LineRule, str, dict[str, str]]]:
         """Yield the rule, the text before and the names of each step's piece of a line.
@@ -365,8 +357,9 @@ class DeclaredReader:
                 value = target.value(text)
                 is_no_loss = is_no_loss or (target.field == "loss" and is_no_number(text))
                 if value is not None and abs(value) < _LARGEST:
-                    earlier = figures.get(target.field)
-                    figures[target.field] = target.joined(earlier, value)
+                    # Parts add up; of other names of one field, the first counts.
+                    part = figures.pop(target.field, None) if target.unit == _PART else None
+                    figures.setdefault(target.field, value if part is None else part + value)
                     if target.field == "memory_bytes":
                         words = name.lower()
                         kind = MemoryKind.DEVICE

@@ -85,11 +85,7 @@ def status(display: Display) -> None:
 
 @command(example="clean --target sm_90")
 def clean(
-    display: Display,
-    cells: Chosen,
-    *,
-    dry_run: DryRun = False,
-    all_: EmptyCache = False,
+    display: Display, cells: Chosen, *, dry_run: DryRun = False, all_: EmptyCache = False
 ) -> None:
     """Remove build results and images of the selected cells.
 

@@ -68,7 +68,6 @@ def lock(
 
     Builds nothing: wheels that have to be built are left to `build-wheels`.
     """
-
     workspace = workspace_here()
     if dry_run:
         print_plan(display, pipeline.plan(workspace, cells, display))
@@ -79,7 +78,6 @@ def lock(
 @command(example="build-wheels --image devel")
 def build_wheels(display: Display, cells: Chosen) -> None:
     """Build the wheels that no index has, and complete their locks."""
-
     finish(display, pipeline.build_wheels(workspace_here(), cells, display))
 
 
@@ -88,7 +86,6 @@ def render(
     display: Display, cells: Chosen, *, dry_run: DryRun = False, locked: Locked = False
 ) -> None:
     """Write each cell's build context to build/<cell>/context/."""
-
     workspace = workspace_here()
     if dry_run:
         print_plan(display, pipeline.plan(workspace, cells, display))
@@ -110,7 +107,6 @@ def build(
     spread: Annotated[bool, "build on every engine of `builders:` in parallel"] = False,
 ) -> None:
     """Build images, reusing those whose content exists."""
-
     workspace = workspace_here()
     if dry_run:
         print_plan(display, pipeline.plan(workspace, cells, display))
@@ -136,7 +132,6 @@ def verify(
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Run the checks inside each image (also `nox -s verify`)."""
-
     workspace = workspace_here()
     if digest:
         from warpfront.commands.adopting import adopt, verify_external_image

@@ -134,10 +134,7 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 @command(example="docs matrix")
-def docs(
-    display: Display,
-    topic: Topic = "",
-) -> None:
+def docs(display: Display, topic: Topic = "") -> None:
     """Print a page of the documentation, without a network.
 
     Without TOPIC: the names of the pages.

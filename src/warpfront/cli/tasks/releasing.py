@@ -47,15 +47,12 @@ def publish(display: Display, cells: Chosen, *, place: Signed, dry_run: DryRun =
 
     An image that lacks what its channel demands is not sent.
     """
-
     results = pipeline.publish(workspace_here(), cells, display, dry_run=dry_run, **vars(place))
     finish(display, results)
 
 
 release_group = Group(
-    name="release",
-    help="Published images: list, promote, withdraw, remove, carry.",
-    default="list",
+    name="release", help="Published images: list, promote, withdraw, remove, carry.", default="list"
 )
 
 

@@ -41,7 +41,6 @@ def complete_locks(
     workspace: Workspace, cells: Selection, watch: Watch, *, locked: bool
 ) -> Mapping[str, Locked]:
     """Return the results of `lock` and then `build-wheels`."""
-
     locks = pipeline.lock(workspace, cells, watch, locked=locked)
     return pipeline.build_wheels(workspace, cells, watch, locks=locks)
 

@@ -38,9 +38,7 @@ _SUITE = Option(f"NAME  {', '.join(SUITES)}; several times")
 Timed = Annotated[BenchEffort, Options({"suite": ((), _SUITE), **_TIMED}, _read_timed)]
 
 bench_group = Group(
-    name="bench",
-    help="Time operations, read training logs, compare measurements.",
-    default="run",
+    name="bench", help="Time operations, read training logs, compare measurements.", default="run"
 )
 
 

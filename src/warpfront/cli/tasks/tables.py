@@ -19,10 +19,7 @@ Mode = Literal["write", "check", "propose", "print"]
 
 @command("compat update", example="compat update")
 def update(
-    display: Display,
-    *,
-    dry_run: DryRun = False,
-    allow_undetermined: AllowUndetermined = False,
+    display: Display, *, dry_run: DryRun = False, allow_undetermined: AllowUndetermined = False
 ) -> None:
     """Read the wheel indexes of the compat table, and write their contents.
 
