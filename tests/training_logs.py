@@ -8,8 +8,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from warpfront.bench.logs import FORMATS, Choice
+from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.assembling import Reading
+from warpfront.bench.logs.format_choice import Choice
 from warpfront.bench.records import RecordSource, Run, Step
 
 SOURCE = RecordSource(path="a.log", sha256="0" * 64, size_bytes=1, format="?", evidence="?")

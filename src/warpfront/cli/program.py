@@ -29,6 +29,7 @@ from warpfront.cli.tasks.declaring import (
     Group,
     Option,
     dashed,
+    wrong_usage,
 )
 from warpfront.cli.tasks.showing import print_json
 from warpfront.errors import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
@@ -304,7 +305,7 @@ def run(words: list[str]) -> int:
         return status if isinstance(status, int) else 0
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "warpfront"
-        usage = Ended(f"error: {error.format_message()}\nhint: `{where} --help`", error.exit_code)
+        usage = wrong_usage(error.format_message(), f"`{where} --help`", error.exit_code)
         print(usage.message, file=sys.stderr)
         if "--json" in words[:cut]:
             print_json(usage.document)

@@ -67,7 +67,7 @@ def write_page(
         trends = trends_of(every, shifts_of(every))
     text = page_html(
         [(cells[row.cell_id], row) for row in rows],
-        {name: packaged_text("page", name) for name in ("page.html.j2", "page.css", "page.js")},
+        _files(),
         title=f"{next(iter(cells.values())).project}: every cell",
         made=f"{counted(len(rows), 'result')}{commit}, {provenance.created}",
         past=runs,
@@ -86,6 +86,11 @@ def write_page(
         line = history_line(states, made=created, revision=revision, found=verifications)
         append_text(history, line)
     watch.say(f"wrote {path}")
+
+
+def _files() -> Mapping[str, str]:
+    names = ("page.html.j2", "page.css", "page.js")
+    return {name: packaged_text("page", name) for name in names}
 
 
 RUNS = "runs.jsonl"

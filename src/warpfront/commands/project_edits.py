@@ -63,8 +63,8 @@ def with_image(text: str, name: str, *, parent: str, requirements: str) -> Edit:
 def project_from(
     folder: Path, dockerfile: Path, *, name: str, vendors: str, base: str, registry: str
 ) -> Edit:
-    """Return a project with a Dockerfile's row and image `app`; its last stage decides. Notes name
-    unread lines.
+    """Return a project with a Dockerfile's row and image `app`; its last stage decides. Notes
+    name the lines that were not read.
     """
     row, requirements, files, unread = "cpu", list[str](), list[str](), list[str]()
     for number, line in _instructions(read_text(dockerfile) or ""):

@@ -38,7 +38,7 @@ _Items = Mapping[str, Prepared | Blocked | Failed]
 def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[PlannedCell, ...]:
     """Return the action of `build` for each selected cell and its parents."""
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
-    maintenance, store, today = matrix.maintenance, folders.store, now()[:10]
+    store, today = folders.store, now()[:10]
     cells = selected_with_parents(matrix.cells, selection)
     engine: Engine | None = None
     try:
@@ -59,13 +59,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
         bases = find_bases(locked, engine)
         images = images_by_content(matrix.repositories, engine)
         prepared = prepare_cells(locked, rendered, locks, bases, images)
-        bases_here = {}
-        for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
-            found = bases.get(base.name)
-            base_image = engine.image(found.reference) if isinstance(found, ResolvedBase) else None
-            bases_here[base.name] = (base, base_image.created if base_image else "")
-        days, is_explicit = maintenance.base_max_age_days, maintenance != Maintenance()
-        for note in base_notes(bases_here, today=today, max_age_days=days, is_explicit=is_explicit):
+        for note in _ages_of_bases(cells, bases, engine, matrix.maintenance):
             watch.say(f"warning: base {note}")
     for notes in (ended_notes, table_notes):
         for note in notes(cells, material.compat, today=today):
@@ -102,6 +96,19 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
 
 def _size(wheels: Iterable[LockedWheel]) -> int:
     return sum(wheel.size_bytes for wheel in wheels)
+
+
+def _ages_of_bases(
+    cells: Iterable[Cell], resolved: Mapping[str, object], engine: Engine, maintenance: Maintenance
+) -> Iterable[str]:
+    bases = {}
+    for base in {cell.base.name: cell.base for cell in cells if cell.parent is None}.values():
+        base_image = resolved.get(base.name)
+        image = engine.image(base_image.reference) if isinstance(base_image, ResolvedBase) else None
+        bases[base.name] = (base, image.created if image else "")
+    limit = maintenance.base_max_age_days
+    explicit = maintenance != Maintenance()
+    return base_notes(bases, today=now()[:10], max_age_days=limit, is_explicit=explicit)
 
 
 def _unlockable(

@@ -106,8 +106,8 @@ def _results(text: str) -> Iterator[Fact]:
 
 def _kernels(text: str) -> Iterator[Fact]:
     """Read a profiler's summary of kernels: rocprof's `*_stats.csv`, or `nsys stats --format csv`.
-    The columns are of ROCm's and NVIDIA's own tools (rocprof, rocprofv3, Nsight Systems 2022 to
-    2025).
+    The columns are those of ROCm's and NVIDIA's own tools: rocprof, rocprofv3 and Nsight Systems
+    2022 to 2025.
     """
     begin = next((offset for offset in map(text.find, _KERNEL_HEADS) if offset >= 0), 0)
     spent: dict[str, float] = defaultdict(float)

@@ -133,6 +133,11 @@ class Ended(SystemExit):
         return {"error": error, "hint": hint, "exit_code": self.code, **problems}
 
 
+def wrong_usage(message: str, hint: str, code: int) -> Ended:
+    """Return the end of a command line that Click cannot read."""
+    return Ended(f"error: {message}\nhint: {hint}", code)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """Commands with one first word. Without a command, the `default` one runs."""

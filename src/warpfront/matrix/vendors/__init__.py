@@ -15,7 +15,14 @@ from warpfront.matrix.vendors.intel import Intel
 from warpfront.matrix.vendors.nvidia import Nvidia
 from warpfront.matrix.vendors.vendor import Vendor
 
-_VENDORS: tuple[Vendor, ...] = (Nvidia(), Amd(), Cpu(), Gaudi(), Intel())
-VENDORS: Mapping[str, Vendor] = MappingProxyType({vendor.name: vendor for vendor in _VENDORS})
+VENDORS: Mapping[str, Vendor] = MappingProxyType(
+    {
+        "nvidia": Nvidia(),
+        "amd": Amd(),
+        "cpu": Cpu(),
+        "gaudi": Gaudi(),
+        "intel": Intel(),
+    }
+)
 
 __all__ = ["VENDORS", "Vendor"]
