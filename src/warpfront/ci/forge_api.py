@@ -234,8 +234,8 @@ class GitHubApi(ForgeApi):
         """
         path = f"actions/workflows/{workflow}/runs"
         runs = self.line.pages(path, "workflow_runs", head_sha=commit, status="success")
-        ended = (commit, "success")
-        ours = (run for run in runs if (run.get("head_sha"), run.get("conclusion")) == ended)
+        passed = (commit, "success")
+        ours = (run for run in runs if (run.get("head_sha"), run.get("conclusion")) == passed)
         ran = [str(run.get("created_at", "")) for run in ours]
         if not ran:
             return False

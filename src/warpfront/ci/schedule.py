@@ -293,7 +293,7 @@ def shards(works: Iterable[tuple[str, Work]], limit: int) -> list[dict[str, obje
     """Return jobs as a matrix of matrices: each shard with a number and at most `limit` jobs."""
     entries = [work.facts(runner) for runner, work in works]
     starts = range(0, len(entries), limit)
-    return [{"shard": at // limit + 1, "jobs": entries[at : at + limit]} for at in starts]
+    return [{"shard": n // limit + 1, "jobs": entries[n : n + limit]} for n in starts]
 
 
 def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str, str]:

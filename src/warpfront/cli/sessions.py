@@ -333,8 +333,8 @@ def _detected_target(session: nox.Session) -> str:
         lines = _run(session, "-c", _DETECT, silent=True).splitlines()
     except nox.command.CommandFailed:
         lines = []
-    found = (line for line in reversed(lines) if line.startswith("target="))
-    target = next(found, "").removeprefix("target=")
+    named = (line for line in reversed(lines) if line.startswith("target="))
+    target = next(named, "").removeprefix("target=")
     if not target:
         _stop(session, "no target could be detected in this Python; name one with --target")
     return target

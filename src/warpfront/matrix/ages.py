@@ -40,8 +40,8 @@ def table_notes(cells: Iterable[Cell], compat: Compat, *, today: str) -> tuple[s
     ages: dict[tuple[str, str], list[str]] = {}
     for name in sorted({cell.index.name for cell in cells if cell.index}):
         read = compat.read_on(name)
-        known = (read, "its reading") if read else (compat.table.as_of, "rows")
-        ages.setdefault(known, []).append(name)
+        source = (read, "its reading") if read else (compat.table.as_of, "rows")
+        ages.setdefault(source, []).append(name)
     return tuple(
         f"index {', '.join(names)} is known by {kind} of {day}, {age} days ago: "
         "`warpfront compat update`"

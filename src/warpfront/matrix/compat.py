@@ -128,8 +128,8 @@ class Compat:
 
     def _indexes_of(self, vendor: str, toolkit: str) -> dict[str, Index]:
         """Return the indexes with wheels for a toolkit."""
-        indexes, wanted = self.table.indexes.items(), (vendor, toolkit)
-        return {n: index for n, index in indexes if (index.vendor, index.toolkit or "") == wanted}
+        indexes, pair = self.table.indexes.items(), (vendor, toolkit)
+        return {n: index for n, index in indexes if (index.vendor, index.toolkit or "") == pair}
 
     def contradiction_of_no_index(self, combination: Combination) -> Contradicted:
         """Return the contradiction for a row for which `index_for` gives None."""
@@ -236,8 +236,8 @@ class Compat:
             )
 
     def _judge_base_torch(self, point: Combination) -> Findings:
-        wanted, every = (point.vendor, point.toolkit), self.table.base_torch
-        rows = [row for row in every if (row.vendor, row.toolkit) == wanted]
+        pair, every = (point.vendor, point.toolkit), self.table.base_torch
+        rows = [row for row in every if (row.vendor, row.toolkit) == pair]
         if not rows:
             yield f"{point.vendor} {point.toolkit} is not in the compat table"
         elif all(row.torch != point.torch or point.python not in row.python for row in rows):
