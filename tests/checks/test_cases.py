@@ -745,14 +745,8 @@ def test_most_calls_share_the_oracle_of_the_call_before() -> None:
 
 
 def test_a_sum_of_equal_gradients_may_round_to_one_side() -> None:
-    """Its bound is that of its number of terms; another gradient's is that of their root."""
-    drawn = [
-        case
-        for seed in range(4)
-        for case in cases_of(CATALOGUE["instance_norm"], ("float32",), "cpu", seed)
-    ]
-    bounds = {
-        alike: {case.roundings for case in drawn if (case.layout == "expanded") is alike}
-        for alike in (True, False)
-    }
-    assert bounds[True] == {EQUAL_TERMS * one for one in bounds[False]}
+    """Its bound is larger than that of terms that differ: their errors do not cancel."""
+    norm = CATALOGUE["instance_norm"]
+    cases = [case for seed in range(4) for case in cases_of(norm, ("float32",), "cpu", seed)]
+    alike = [case.roundings for case in cases if case.layout == "expanded"]
+    assert min(alike) >= EQUAL_TERMS * norm.roundings > min(case.roundings for case in cases)

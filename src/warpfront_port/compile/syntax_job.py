@@ -27,8 +27,9 @@ import subprocess  # noqa: TID251 - it runs where warpfront is not
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -515,6 +516,18 @@ def _folder_of_torch(
     return folder
 
 
+def _in_threads(
+    passed: Callable[[str], dict[str, object]], units: Sequence[str], jobs: int
+) -> list[dict[str, object]]:
+    """Return the results of all units, and print a line for each."""
+    results = []
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for count, result in enumerate(pool.map(passed, units), 1):
+            print(f"{count} of {len(units)} {result['unit']}", flush=True)
+            results.append(result)
+    return results
+
+
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's),
     `build_words` (those of the diagnostics that build files have, too), and `stops` (where the
@@ -553,33 +566,18 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
 
         def passed(unit: str) -> dict[str, object]:
             options = unit_options((*configured.flags.get(unit, ()), *job.get("definitions", ())))
-            headers_read = read if unit in of_torch else {}
             claimed = {path: tree.texts[path] for path in sorted(claims & tree.read_by(unit))}
-            return _stored(
-                job,
-                f"{state}\0{unit}\0{options}\0{[*claimed]}".replace(scratch, ""),
-                lambda: passes(
-                    [*argv, *options],
-                    root,
-                    unit,
-                    float(job["seconds"]),
-                    headers_read,
-                    claims=claimed,
-                ),
-            )
+            decided = f"{state}\0{unit}\0{options}\0{[*claimed]}".replace(scratch, "")
+            seconds, extra = float(job["seconds"]), read if unit in of_torch else {}
+            run = partial(passes, [*argv, *options], root, unit, seconds, extra, claims=claimed)
+            return _stored(job, decided, run)
 
-        results, every = [], [*units, *witnesses]
-        with concurrent.futures.ThreadPoolExecutor(int(job["jobs"])) as pool:
-            for count, result in enumerate(pool.map(passed, every), 1):
-                print(f"{count} of {len(every)} {result['unit']}", flush=True)
-                results.append(result)
-    hip = {hip: cuda for cuda, hip in names.items() if cuda in tree.words}
-    text = "\n".join(str(result["output"]) for result in results)
+        results = _in_threads(passed, [*units, *witnesses], int(job["jobs"]))
     unreached = "" if reached or not configured.flags else "its build has none of these sources"
-    words = set(_NAME.findall(text))
-    used = {word: hip[word] for word in words if word in hip}
+    words = {word for result in results for word in _NAME.findall(str(result["output"]))}
     return {
-        "schema": SCHEMA, "compiler": compiler.version, "units": results[: len(units)], "hip": used,
+        "schema": SCHEMA, "compiler": compiler.version, "units": results[: len(units)],
+        "hip": {hip: cuda for cuda, hip in names.items() if cuda in tree.words and hip in words},
         "witnesses": results[len(units) :],
         "build_words": sorted(words & set(_NAME.findall(tree.builds))),
         "unconfigured": configured.reason or unreached, "reached": reached,

@@ -159,6 +159,18 @@ def read_product(
         installs=installs or (runs and any(map(_REQUIREMENTS.fullmatch, texts))),
         modules=modules,
     )
+    return _with_code(plain, texts, commands, builds if installs or runs else {}, runs=runs)
+
+
+def _with_code(
+    plain: Product,
+    texts: Mapping[str, str],
+    commands: Mapping[str, tuple[str, ...]],
+    builds: Mapping[str, PythonBuild],
+    *,
+    runs: bool,
+) -> Product:
+    """Return the product with its modules' lines, and with the sources that its builds list."""
     lines = {
         path: text.count("\n")
         for path, text in texts.items()
@@ -171,14 +183,15 @@ def read_product(
     if commands:
         listed, basis = set(commands) & texts.keys(), "compile_commands.json"
     else:
-        listed, basis = _listed(texts, plain, builds if installs or runs else {})
+        listed, basis = _listed(texts, plain, builds)
     # The distribution's own files may name a compiler, or a build that is not read.
+    manifests = (texts[name] for name in MANIFESTS if name in texts)
     otherwise = any(map(_COMPILES.search, manifests)) or any(
         EXTENSIONS.search(text) and _BUILDS.search(text) and plain.has(path)
         for path, text in texts.items()
         if path.endswith(".py")
     )
-    if not listed and (not (packages or runs) or otherwise):
+    if not listed and (not (plain.packages or runs) or otherwise):
         return plain
     code = frozenset(followed(listed, include_graph(texts)[0]))
     return replace(plain, code=code, basis=basis, flags=commands)
