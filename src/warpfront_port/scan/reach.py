@@ -36,7 +36,12 @@ _ROOTS = frozenset({"", "src", "python", "lib", "source"})
 _TOLD = re.compile(r"-(?:I|isystem|D|U|std=|iquote)")
 _IMAGE = re.compile(r"/Dockerfile[^/]*\Z")
 _REQUIREMENTS = re.compile(r"requirements[\w-]*\.txt")
-_DISTRIBUTES = re.compile(r"(?m)^\[(?:project|build-system|tool\.(?:poetry|flit\.metadata))\]")
+# What makes each manifest that of a distribution. A [build-system] alone distributes nothing.
+_DISTRIBUTES = {
+    "pyproject.toml": re.compile(r"(?m)^\[(?:project|tool\.(?:poetry|flit\.metadata))\]"),
+    "setup.cfg": re.compile(r"(?m)^\[metadata\]"),
+    "setup.py": re.compile(""),
+}
 _SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
 _BUILD = re.compile(
     r"\A(?:[^/]+/)?(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z"
@@ -123,9 +128,12 @@ def read_product(
     the Python modules that build extensions, `users` the modules that import one, by build: true
     where one goes on without.
     """
-    manifests = [texts[name] for name in MANIFESTS if name in texts]
-    # A pyproject.toml may have the settings of linters alone.
-    installs = any(not t.lstrip().startswith("[tool.") or _DISTRIBUTES.search(t) for t in manifests)
+    distributed = {
+        path.rpartition("/")[0]: name
+        for path, text in texts.items()
+        if (name := path.rpartition("/")[2]) in _DISTRIBUTES and _DISTRIBUTES[name].search(text)
+    }
+    installs = "" in distributed
     # Scripts at the root may run as they are, and nothing is built.
     runs = not installs and any(map(_SCRIPT.fullmatch, texts))
     runs = runs and not any(
@@ -151,6 +159,12 @@ def read_product(
         for path, spare in importers.items()
         if not spare and (path in run or not _depth(path, packages or ()))
     }
+    if not installs:  # then the libraries in its folders are what the tree distributes
+        needed |= {
+            folder
+            for folder, manifest in distributed.items()
+            if manifest != "setup.py" and not is_aside(PurePosixPath(folder))
+        }
     unneeded = tuple(sorted(folders - {""} - needed))
     modules = run | {f"{folder}/setup.py" for folder in needed}
     plain = Product(

@@ -126,7 +126,7 @@ def test_a_module_named_for_cuda_is_an_offer_unless_it_is_what_the_project_is_fo
         (["src/main.rs", "build.F90", "src/lib.rs"], "not determined: 2 Rust files not read"),
         (["package.json", "index.ts"], "not determined: 1 JavaScript file not read"),
         (["index.ts", "pages/a.vue", "app.py"], "runs as it is, nothing to check"),
-        (["package.json", "pyproject.toml", "a.ts", "b.js", "p.py"],
+        (["package.json", "setup.py", "a.ts", "b.js", "p.py"],
          "runs as it is, nothing to check"),
         (["main.py", "proxy.go"], "runs as it is, nothing to check"),
         (["main.py", "tests/a.go", "tests/b.go"], "runs as it is, nothing to check"),
@@ -604,3 +604,23 @@ def test_a_module_at_the_root_is_no_library_of_nvidia_s(
 ) -> None:
     files = {"main.py": "import warp\n\nwarp.init()\n", own: "def init(): ...\n"}
     assert ("PY035" in {one.rule for one in judged(tmp_path, files)[1].findings}) is found
+
+
+@pytest.mark.parametrize(
+    ("root", "library", "answer"),
+    [
+        ("[build-system]\nrequires = []\n", "[metadata]\nname = lib\n", "will fail at run time"),
+        ("[project]\nname = 'own'\n", "[metadata]\nname = lib\n", "runs as it is"),
+        ("[build-system]\nrequires = []\n", "[flake8]\nmax = 1\n", "runs as it is"),
+    ],
+)
+def test_a_tree_that_distributes_nothing_is_judged_by_the_library_in_its_folder(
+    tmp_path: Path, root: str, library: str, answer: str
+) -> None:
+    files = {
+        "main.py": "import torch\n",
+        "pyproject.toml": root,
+        "library/setup.cfg": library,
+        "library/src/lib/__init__.py": NVML,
+    }
+    assert judged(tmp_path, files)[0].answer == answer
