@@ -134,6 +134,7 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         own_headers=frozenset(s.path.name for s in sources if not cuda.is_cudas_own(s)),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
         vendor_macros=headers.vendor_macros(facts),
+        twin_macros=headers.twin_macros(code.values()),
         masks=headers.narrow_masks(code),
         device_widths=headers.device_widths(code),
     )

@@ -150,7 +150,8 @@ class Context:
     define. `own_headers` are the names of its files of code. `portable_names` are macros and
     functions that some header of the tree defines for AMD as well. `vendor_macros` are those that
     its headers define on some sides only; "unset" is all that is known there, and a number has no
-    meaning. `masks` are macros of its headers that have 32 bits set, with path and line.
+    meaning. `twin_macros` are tested macros of CUDA's with the tested one of HIP's that the same
+    name has. `masks` are macros of its headers that have 32 bits set, with path and line.
     `device_widths` are those that only a device's pass makes 64, with their place. `own_packages`
     are the Python packages that the tree itself is the source of. `evidence` shows by path which
     files run on AMD already. `started` are the functions that scripts at the root call.
@@ -163,6 +164,7 @@ class Context:
     own_headers: frozenset[str] = frozenset()
     portable_names: frozenset[str] = frozenset()
     vendor_macros: Mapping[str, Mapping[Side, MacroValue]] = field(default_factory=dict)
+    twin_macros: Mapping[str, str] = field(default_factory=dict)
     masks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     device_widths: Mapping[str, str] = field(default_factory=dict)
     own_packages: frozenset[str] = frozenset()

@@ -26,7 +26,7 @@ def seen(text: str, *, path: str = "kernel.cu", context: Context | None = None) 
 
 def example(rule: str, kind: str) -> list[Match]:
     record = EXAMPLES[rule]
-    context = Context()
+    context = Context(twin_macros={"WITH_CUDA": "WITH_HIP"})
     found = seen(record[kind], path=record.get("path", "kernel.cu"), context=context)
     return [rule_match for rule_match in found if rule_match.rule == rule]
 
@@ -342,3 +342,17 @@ def test_a_reduction_over_groups_of_32_lanes_is_right(width: str, *, found: bool
 def test_32_threads_are_a_tile_where_no_lanes_exchange_values(rest: str, *, found: bool) -> None:
     text = f"__global__ void k(float v) {{ a[threadIdx.x % 32] = v; __syncthreads(); {rest} }}"
     assert ("CU114" in rules_of(text)) is found
+
+
+def test_an_arm_for_a_macro_of_cuda_is_noted_where_the_tree_tests_its_twin() -> None:
+    twins = headers.twin_macros(["#if defined(WITH_HIP)\n#endif\n", "#ifdef WITH_CUDA\n#endif\n"])
+    assert twins == {"WITH_CUDA": "WITH_HIP"}
+    assert headers.twin_macros(["#ifdef WITH_CUDA\n#endif\n", "int WITH_HIP;\n"]) == {}
+    context = Context(twin_macros=twins)
+    (found,) = seen("#ifdef WITH_CUDA\nint a;\n#else\nint b;\n#endif\n", context=context)
+    assert (found.rule, found.excerpt) == ("CU124", "WITH_CUDA without WITH_HIP")
+    answered = "#ifdef WITH_CUDA\nint a;\n#elif defined(WITH_HIP)\nint b;\n#endif\n"
+    assert seen(answered, context=context) == []
+    assert seen("#ifdef WITH_CUDA\n#endif\n", context=context) == []
+    elsewhere = "#ifdef WITH_HIP\nint b;\n#endif\n#ifdef WITH_CUDA\nint a;\n#endif\n"
+    assert seen(elsewhere, context=context) == []

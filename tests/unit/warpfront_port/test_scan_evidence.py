@@ -201,7 +201,7 @@ def test_a_list_of_sources_counts_where_its_variable_is_used() -> None:
 
 
 def test_examples_that_a_distribution_does_not_import_stand_beside_it() -> None:
-    package = {"pyproject.toml": "", "pkg/__init__.py": "from pkg.samples import a\n"}
+    package = {"pyproject.toml": "[project]", "pkg/__init__.py": "from pkg.samples import a\n"}
     files = package | {"pkg/samples/a.py": "", "examples/run.py": "", "bench/k.cu": KERNEL}
     aside = ("aside", "pyproject.toml:1")
     assert shown(files) == {"examples/run.py": aside, "bench/k.cu": aside}

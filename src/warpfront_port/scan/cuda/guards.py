@@ -1,4 +1,4 @@
-"""The rule about conditions that leave AMD without code: CU123. Pure."""
+"""The rules about conditions that leave AMD without code: CU123 and CU124. Pure."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ _NOT_ON_DEVICES = re.compile(
 def guard_rule_matches(view: View) -> Iterator[Match]:
     """Yield arms that test NVIDIA's compiler, in chains that AMD reaches without an arm for it."""
     inner = [(x.start, x.body) for x in view.directives if x.name in {"define", "include", "error"}]
+    tested = {name for chain in view.reaches.chains for name in chain.macros}
+    twins = view.context.twin_macros
+    alone = {name for name in tested & twins.keys() if twins[name] not in tested}
     for chain in view.reaches.chains:
         considered = any(arm.reach == {"amd"} for arm in chain.arms) or any(
             "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
@@ -43,10 +46,13 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
             for arm, content in zip(chain.arms, contents, strict=True)
         )
         for arm, content in zip(chain.arms, contents, strict=True):
+            span = (arm.directive.start, arm.directive.end)
             if content and _decides(arm) and not ("amd" not in arm.reach and served):
-                span = (arm.directive.start, arm.directive.end)
                 excerpt = f"#{arm.directive.name} {arm.directive.body}"
                 yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
+            elif content and (names := arm.macros & alone):
+                excerpt = f"{min(names)} without {twins[min(names)]}"
+                yield rule_match(view, "CU124", span, excerpt=excerpt, sides=chain.reach)
 
 
 def _decides(arm: Arm) -> bool:

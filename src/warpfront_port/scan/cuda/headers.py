@@ -19,6 +19,8 @@ _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
 _CUDA_NAME = re.compile(
     r"[A-Z0-9]_(?:\w+_)?CU(?:DA|BLAS|FFT|SOLVER)$|^CUDA_ENABLED$|[A-Z0-9]_CUDA_\w*$"
 )
+_TESTS = re.compile(r"(?m)^[ \t]*#[ \t]*(?:el)?if(.*)")
+_NAME = re.compile(r"\b[A-Za-z_]\w*(?:CUDA|HIP|ROCM)\w*|\b(?:CUDA|HIP|ROCM)_\w+")
 _MASK = re.compile(
     r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w*MASK\w*)[ \t]+\(?0[xX][fF]{8}[uU]?\)?[ \t]*(?://.*)?$"
 )
@@ -104,6 +106,15 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
                 if side in missing or value is not None
             }
     return rows
+
+
+def twin_macros(texts: Iterable[str]) -> Mapping[str, str]:
+    """Return the macros of CUDA's that conditions test, with their twins of HIP's, tested too."""
+    tested = {
+        name for text in texts for line in _TESTS.finditer(text) for name in _NAME.findall(line[1])
+    }
+    twins = ((name, name.replace("CUDA", other)) for name in tested for other in ("HIP", "ROCM"))
+    return {name: twin for name, twin in twins if twin != name and twin in tested}
 
 
 def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:
