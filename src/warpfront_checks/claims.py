@@ -77,8 +77,8 @@ def read_claims(path: Path) -> Claims:
 def claims_from(document: object) -> Claims:
     """Return a document's claims. Unknown fields are refused: unchecked they promise falsely."""
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        found = document.get("schema") if isinstance(document, dict) else document
-        raise ClaimsError(f"schema is {found!r}, this reader knows {SCHEMA}")
+        schema = document.get("schema") if isinstance(document, dict) else document
+        raise ClaimsError(f"schema is {schema!r}, this reader knows {SCHEMA}")
     fields = {name: value for name, value in document.items() if name != "schema"}
     toolkit = fields.pop("toolkit", None)
     claims = _READER.record(Claims, fields, "the file")

@@ -42,8 +42,8 @@ class Reader:
         unknown = [] if self.lenient else [name for name in record if name not in hints]
         if unknown:
             raise self.error(f"unknown field {unknown[0][:80]!r}")
-        there = [name for name in hints if name in record]
-        read = {name: self._value(hints[name], record[name], name) for name in there}
+        present = [name for name in hints if name in record]
+        read = {name: self._value(hints[name], record[name], name) for name in present}
         for field in fields(kind):  # type: ignore[arg-type]
             required = field.default is MISSING and field.default_factory is MISSING
             if required and field.name not in read:

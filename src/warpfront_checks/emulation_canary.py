@@ -82,8 +82,8 @@ def run_kernel(name: str) -> None:
 
 def _mapped(stem: str) -> str:
     """Return the file of a library that torch loaded; "" where it loaded none."""
-    found = re.search(_LIBRARY.format(stem), _MAPS.read_text(encoding="utf-8"), re.MULTILINE)
-    return found[0] if found else ""
+    match = re.search(_LIBRARY.format(stem), _MAPS.read_text(encoding="utf-8"), re.MULTILINE)
+    return match[0] if match else ""
 
 
 def _call(library: ctypes.CDLL, name: str, *arguments: object) -> None:

@@ -105,11 +105,11 @@ def read_contents(root: Path = Path("/")) -> Contents:
     status = _text(dpkg / "status", _FILE_LIMIT_BYTES)
     parts = sorted((dpkg / "status.d").glob("*")) if (dpkg / "status.d").is_dir() else []
     texts = [status, *(_text(part, _COPYRIGHT_LIMIT_BYTES) for part in parts)]
-    found = (
+    distributions = (
         found_in(each.read_text("METADATA") or each.read_text("PKG-INFO") or "", _inside(each))
         for each in importlib.metadata.distributions()
     )
-    named = [distribution for distribution in found if distribution is not None]
+    named = [distribution for distribution in distributions if distribution is not None]
     return Contents(
         distributions=tuple(sorted(named, key=attrgetter("name", "version"))),
         packages=tuple(
@@ -234,7 +234,7 @@ def contents_from(document: object) -> Contents:
             raise ContentsError(f"contents: {name} is not a list")
     contents = _READER.record(Contents, fields, "contents")
     named: list[Any] = [*contents.packages, *contents.distributions]
-    named += [each for found in contents.distributions for each in found.carried]
+    named += [each for distribution in contents.distributions for each in distribution.carried]
     if not all(each.name and each.version for each in named):
         raise ContentsError("contents: something is without name or version")
     if any(size < 0 for size in contents.folders.values()):

@@ -133,9 +133,9 @@ def record_contents(environment: dict[str, object]) -> CheckFinding:
     """Record the contents of this image, for its SBOM."""
     contents = read_contents()
     environment["contents"] = contents.document()
-    found, packages = len(contents.distributions), len(contents.packages)
-    wrong = [] if found else ["no distribution is found here"]
-    return judged(wrong, f"{found} distributions, {packages} Debian packages")
+    count, packages = len(contents.distributions), len(contents.packages)
+    wrong = [] if count else ["no distribution is found here"]
+    return judged(wrong, f"{count} distributions, {packages} Debian packages")
 
 
 def _claimed_checks(claims: Claims, installed: Installed) -> list[Row]:
@@ -284,8 +284,8 @@ def cover_target(claims: Claims) -> CheckFinding:
     """Check that torch has code for the target. The list is compiled in: no device is needed."""
     listed = read_arch_list(importlib.import_module("torch"))
     serving = [arch for arch in claims.archs if arch in listed]
-    there = " ".join(listed) or "empty"
-    wrong = [] if serving else [f"torch's arch list ({there}) has nothing for {claims.target}"]
+    names = " ".join(listed) or "empty"
+    wrong = [] if serving else [f"torch's arch list ({names}) has nothing for {claims.target}"]
     summary = f"{serving[0]} serves {claims.target}" if serving else ""
     return judged(wrong, summary, listed=list(listed), would_serve=list(claims.archs))
 

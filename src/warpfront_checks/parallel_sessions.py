@@ -94,8 +94,8 @@ def run_side_by_side(
                 computed = f"{used.ru_utime + used.ru_stime:.1f} s of them computing"
                 memory = f"{used.ru_maxrss / 2**20:.2f} GiB"
                 # A session's last line.
-                ended = f"{name}: ended with {codes[name]} after {took}"
-                sys.stdout.write(f"{ended}, {computed}, {memory}\n")
+                line = f"{name}: ended with {codes[name]} after {took}"
+                sys.stdout.write(f"{line}, {computed}, {memory}\n")
                 sys.stdout.flush()
     return codes
 

@@ -89,8 +89,8 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
     if scan.compiler:
         lines.append(f"compiled: {len(scan.compiled)} of {units} by {scan.compiler}")
     elif verdict.project.units:
-        taken = sum(unit in scan.evidence for unit in verdict.project.units)
-        because = f"; {taken} taken for AMD's" if taken else ""
+        count = sum(unit in scan.evidence for unit in verdict.project.units)
+        because = f"; {count} taken for AMD's" if count else ""
         lines.append(f"compiled: none of {units}{because}")
     if scan.unconfigured:
         lines.append(f"not configured: {scan.unconfigured}")

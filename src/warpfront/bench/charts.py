@@ -107,8 +107,8 @@ def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) ->
 def _ratios(axes: Any, comparison: Comparison) -> None:
     """Draw B's time over A's, with its interval; operations below the whole."""
     assert comparison.times is not None
-    shown = comparison.cases[:_MOST_CASES]
-    rows = [("all", comparison.times), *((case.id, case.ratio) for case in shown)]
+    cases = comparison.cases[:_MOST_CASES]
+    rows = [("all", comparison.times), *((case.id, case.ratio) for case in cases)]
     for row_index, (_, ratio) in enumerate(rows):
         axes.plot([ratio.low, ratio.high], [row_index, row_index], color=_B, linewidth=2)
         axes.plot([ratio.value], [row_index], "o", color=_B)

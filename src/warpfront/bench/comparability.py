@@ -65,7 +65,7 @@ def differences(
     names, refused = set(allowed), _model(a, b, metric)
     for name in _WORK[metric]:
         if not _agree(name, a, b):
-            refused[name] = said(name, a), said(name, b)
+            refused[name] = _text(name, a), _text(name, b)
     is_ruled = metric is Metric.TIME_TO_TRAIN and not {"benchmark", "global_batch"} & set(refused)
     open_by_the_rules = _BY_THE_RULES if is_ruled and all(r.succeeded for r in (*a, *b)) else ()
     unlike = []
@@ -75,12 +75,12 @@ def differences(
         unlike.append(
             Difference(name=name, a=a_value, b=b_value, refused=not is_open, allowed=is_allowed)
         )
-    shown = ((name, said(name, a), said(name, b)) for name in _SHOWN if name not in refused)
-    unlike += [Difference(name=name, a=one, b=other) for name, one, other in shown if one != other]
+    texts = ((name, _text(name, a), _text(name, b)) for name in _SHOWN if name not in refused)
+    unlike += [Difference(name=name, a=one, b=other) for name, one, other in texts if one != other]
     return tuple(unlike)
 
 
-def said(name: str, runs: Sequence[Run]) -> str:
+def _text(name: str, runs: Sequence[Run]) -> str:
     """Return the values of a field in the runs of a side, in a few words."""
     values = {getattr(run, name) for run in runs}
     if name == "parallel":
@@ -99,13 +99,13 @@ def _model(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[s
     """
     is_training = metric not in {SERVING, KERNELS}
     model = {
-        name: (said(name, a), said(name, b))
+        name: (_text(name, a), _text(name, b))
         for name in ((*_SHAPE, *_ALSO.get(metric, ())) if is_training else _LOAD)
         if _agree(name, a, b) is False
     }
     shared = any(_agree(name, a, b) for name in _IDENTITY)
     if is_training and not shared and not model:
-        model["model"] = (said("model", a), said("model", b))
+        model["model"] = (_text("model", a), _text("model", b))
     return model
 
 

@@ -41,9 +41,9 @@ _SEED = 20250102
 _POWER = "power_limit_watts"
 _RATES = ("output_throughput", "total_throughput", "request_throughput")
 _TIMES = tuple(
-    f"{name}_{what}"
+    f"{name}_{statistic}"
     for name in ("ttft", "tpot", "itl", "e2e")
-    for what in ("mean", "median", "p90", "p99")
+    for statistic in ("mean", "median", "p90", "p99")
 )
 
 Groups = list[list[float]]
@@ -110,8 +110,8 @@ def compare_runs(a: NamedRuns, b: NamedRuns, terms: ComparisonTerms) -> Comparis
         ),
     )
     if terms.same_training:
-        others = (finding.message for finding in comparison.findings if is_of_training(finding))
-        comparison = dataclasses.replace(comparison, reasons=(*comparison.reasons, *others))
+        messages = (finding.message for finding in comparison.findings if is_of_training(finding))
+        comparison = dataclasses.replace(comparison, reasons=(*comparison.reasons, *messages))
     if comparison.reasons:
         return comparison
     return _measured(comparison, *groups, paired=terms.paired)

@@ -46,12 +46,12 @@ _SERVING_UNITS |= dict.fromkeys(("output_throughput", "total_throughput"), " tok
 def run_text(run: Run, summary: Summary) -> str:
     """Return one run, a fact a line; missing facts are listed, not guessed at."""
     facts = {name: value for name in _SAID if (value := getattr(run, name)) is not None}
-    how = dict.fromkeys(run.given, " (given)")
-    how |= dict.fromkeys(run.solved, " (solved from other figures)")
+    origins = dict.fromkeys(run.given, " (given)")
+    origins |= dict.fromkeys(run.solved, " (solved from other figures)")
     lines = [
         f"{run.source.path}: {run.source.format}",
         f"  because       {run.source.evidence}",
-        *(f"  {n.replace('_', ' '):<13} {value}{how.get(n, '')}" for n, value in facts.items()),
+        *(f"  {n.replace('_', ' '):<13} {value}{origins.get(n, '')}" for n, value in facts.items()),
         *([f"  parallel      {run.parallel}"] if str(run.parallel) else []),
         *(f"  {name:<13} {value}" for name, value in _figures(run, summary)),
         *([f"  not said      {', '.join(run.missing)}"] if run.missing else []),

@@ -55,7 +55,7 @@ def plan_summary(planned: Schedule) -> str:
 
 
 def _omitted(title: str, omitted: tuple[Omitted, ...]) -> list[str]:
-    rows = [(one.cell_id, one.target or "-", one.reason[:MOST_CHARACTERS]) for one in omitted]
+    rows = [(row.cell_id, row.target or "-", row.reason[:MOST_CHARACTERS]) for row in omitted]
     table = markdown_table(("cell", "target", "why"), rows)
     return [f"**{title}** ({len(omitted)})", "", *table, ""] if omitted else []
 

@@ -101,14 +101,14 @@ def published_already(
             continue
         for tag in dict.fromkeys((*names.aliases, *names.tags)):
             try:
-                held = held_image(registry, path, tag)
+                published = held_image(registry, path, tag)
             except RegistryError as error:
                 if error.fault is not RegistryFault.WRONG:
                     raise
                 continue  # an index of several images
-            if held is None or held.labels.get(CONTENT_HASH) != built.content_hash:
+            if published is None or published.labels.get(CONTENT_HASH) != built.content_hash:
                 continue
-            reference = f"{names.repository}@{held.digest}"
+            reference = f"{names.repository}@{published.digest}"
             watch.say(f"{cell.id}: this content is published: {reference}")
             image = pull(read_reference(reference), engine, watch)
             local_image = engine.image(built.image_id)
@@ -119,7 +119,7 @@ def published_already(
             if not substance or image.substance != substance or not varying <= {CREATED, REVISION}:
                 watch.say(f"{cell.id}: not so: its layers, settings or labels are others")
                 continue
-            identities = tuple(sorted(held.identities))
+            identities = tuple(sorted(published.identities))
             candidate = Candidate(cell_id=cell.id, reference=reference, identities=identities)
             store.save(cell.id, NAME, candidate)
             return take_in(cell, image, store, engine, seconds=built.seconds)

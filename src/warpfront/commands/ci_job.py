@@ -101,8 +101,8 @@ def work(
         finish(results)
     finally:
         ids = dict.fromkeys((*cells, *(getattr(r, "cell_id", "") for r in results)))
-        left = root / LEFT / job_request.name
-        leave(store.folder, filter(None, ids), job_request.files, left)
+        folder = root / LEFT / job_request.name
+        leave(store.folder, filter(None, ids), job_request.files, folder)
     return Done(results=tuple(results), tries=tries)
 
 

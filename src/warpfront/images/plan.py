@@ -103,10 +103,10 @@ def changes_since(before: ContentRecord, now: ContentRecord) -> str:
             lines.append(f"{name} {old} -> {new}" if is_version else name)
     # The list of requirements and the guard's files follow from the wheels.
     wheels = [line for line in lines if line.startswith("wheel ")]
-    others = [line for line in lines if not line.startswith(("wheel ", "file requirements.txt"))]
-    shown = [*wheels, *(others or lines[: not wheels])]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return f"changed: {', '.join(shown[:_SHOWN])}{more}" if shown else ""
+    rest = [line for line in lines if not line.startswith(("wheel ", "file requirements.txt"))]
+    changes = [*wheels, *(rest or lines[: not wheels])]
+    more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+    return f"changed: {', '.join(changes[:_SHOWN])}{more}" if changes else ""
 
 
 CONTENT = "content"  # the name of the record in the build folder

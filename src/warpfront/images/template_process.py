@@ -66,11 +66,11 @@ def render_templates(
         files[name] = RefusedFile(reason=reason) if is_long else file
     pending = list(range(len(requests)))
     while pending:
-        sent = (files, [requests[index] for index in pending], limits)
+        payload = (files, [requests[index] for index in pending], limits)
         # -P: nothing of the project's own folder is imported.
         command = Command(
             argv=(sys.executable, "-P", "-m", __name__),
-            stdin=base64.b64encode(pickle.dumps(sent)).decode(),
+            stdin=base64.b64encode(pickle.dumps(payload)).decode(),
             timeout_seconds=_WALL_SECONDS,
         )
         completed = run(command)

@@ -42,8 +42,8 @@ def with_item(text: str, where: tuple[str, ...], item: str) -> str:
     assert isinstance(node, yaml.SequenceNode)
     if not node.flow_style:
         return with_entry(text, where, [f"- {item}"])
-    at = node.value[-1].end_mark.index if node.value else node.end_mark.index - 1
-    return f"{text[:at]}{', ' if node.value else ''}{item}{text[at:]}"
+    end = node.value[-1].end_mark.index if node.value else node.end_mark.index - 1
+    return f"{text[:end]}{', ' if node.value else ''}{item}{text[end:]}"
 
 
 def rows_with(text: str, key: str) -> tuple[int, ...]:
@@ -60,9 +60,9 @@ def with_python(text: str, python: str, base: str) -> str:
     node = _node(text, ("rows",))
     assert isinstance(node, yaml.SequenceNode)
     lines, copies = text.splitlines(), list[str]()
-    own = set(rows_with(text, "python"))
+    exempt = set(rows_with(text, "python"))
     for row in node.value:
-        if row.start_mark.line + 1 not in own:
+        if row.start_mark.line + 1 not in exempt:
             block = lines[row.start_mark.line : _last_line(row) + 1]
             column = row.start_mark.column
             plain = [line[column:] for line in block]
@@ -79,8 +79,8 @@ def row_lines(
     for release in reversed(compat.table.releases):
         if torch and release.torch != torch:
             continue
-        found = compat.index_for(vendor, toolkit, release.torch)
-        for index in dict.fromkeys((found.name if found else "", "pypi")):
+        table_index = compat.index_for(vendor, toolkit, release.torch)
+        for index in dict.fromkeys((table_index.name if table_index else "", "pypi")):
             targets = [
                 target
                 for target in _USUAL.get(vendor, facts.known_targets)

@@ -34,10 +34,10 @@ def slim_recipes() -> Mapping[str, SlimRecipe]:
 
 def removed(names: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:
     """Return the globs of these recipes, if they are known, for an image for `targets`."""
-    others = sorted(set(VENDORS["amd"].known_targets) - set(targets))
+    other_targets = sorted(set(VENDORS["amd"].known_targets) - set(targets))
     globs: set[str] = set()
     for name in slim_recipes().keys() & set(names):
         for glob in slim_recipes()[name].removes:
-            targeted = others if _EACH_GFX in glob else [""]
+            targeted = other_targets if _EACH_GFX in glob else [""]
             globs |= {glob.replace(_EACH_GFX, gfx) for gfx in targeted}
     return tuple(sorted(globs))

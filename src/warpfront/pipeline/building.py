@@ -30,8 +30,8 @@ def build(
     """
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     chain = selected_with_parents(matrix.cells, selection)
-    known = locked_before(chain, folders) if locks is None else locks
-    complete, bad = split_locks(known)
+    cell_locks = locked_before(chain, folders) if locks is None else locks
+    complete, bad = split_locks(cell_locks)
     with folders.store.exclusive(watch.say):
         for cell_id, result in bad.items():
             folders.store.save(cell_id, "build", result)

@@ -30,5 +30,5 @@ def build_wheels(
     build_in = Builders(matrix=matrix, material=material, folders=folders, site=site, watch=watch)
     tools = LockTools(folders=folders, site=site, builder_of=build_in)
     with folders.store.exclusive(watch.say):
-        known = locked_before(cells, folders) if locks is None else locks
-        return complete_cells(cells, known, tools, watch)
+        cell_locks = locked_before(cells, folders) if locks is None else locks
+        return complete_cells(cells, cell_locks, tools, watch)

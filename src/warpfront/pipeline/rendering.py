@@ -27,8 +27,8 @@ def render(
     """
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     cells = selected_with_parents(matrix.cells, selection)
-    known = locked_before(cells, folders) if locks is None else locks
-    complete, bad = split_locks(known)
+    cell_locks = locked_before(cells, folders) if locks is None else locks
+    complete, bad = split_locks(cell_locks)
     rendered = render_cells([cell for cell in cells if cell.id in complete], complete, material)
     for cell_id, image in rendered.items():
         if isinstance(image, RenderedImage):

@@ -36,7 +36,7 @@ class Workspace:
 def root_of(folder: Path) -> Path:
     """Return `folder`, or the nearest folder above it, if that has a matrix.yaml."""
     above = (folder, *folder.parents)
-    return next((one for one in above if (one / MATRIX_FILE).is_file()), folder)
+    return next((path for path in above if (path / MATRIX_FILE).is_file()), folder)
 
 
 def matrix_text(root: Path) -> str:

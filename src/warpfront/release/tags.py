@@ -208,8 +208,8 @@ def clashes_of_matrix(
         for cell in cells
     ]
     texts = clashes(every)
-    found = {names.cell_id: clashes_with(names, texts) for names in every}
-    return {cell_id: mine for cell_id, mine in found.items() if mine}
+    by_cell = {names.cell_id: clashes_with(names, texts) for names in every}
+    return {cell_id: mine for cell_id, mine in by_cell.items() if mine}
 
 
 def clashes_with(names: Names, texts: Mapping[str, str]) -> tuple[str, ...]:

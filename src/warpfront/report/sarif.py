@@ -160,7 +160,7 @@ def _results(
         }
         snippet = {"snippet": {"text": finding.source}} if finding.source else {}
         if finding.line:
-            location["region"] = {name: at for name, at in numbers.items() if at} | snippet
+            location["region"] = {name: n for name, n in numbers.items() if n} | snippet
         result: dict[str, object] = {
             "ruleId": finding.rule_id[:_NAME_LIMIT],
             "ruleIndex": indexes[finding.rule_id],

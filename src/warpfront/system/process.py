@@ -148,8 +148,8 @@ def environment() -> dict[str, str]:
 
 def cache_folder(variables: Mapping[str, str] | None = None) -> Path:
     """Return the folder of downloads, toolboxes and the embedded engine, by XDG's rules."""
-    known = environment() if variables is None else variables
-    home = known.get("XDG_CACHE_HOME") or f"{known.get('HOME') or Path.home()}/.cache"
+    values = environment() if variables is None else variables
+    home = values.get("XDG_CACHE_HOME") or f"{values.get('HOME') or Path.home()}/.cache"
     return Path(home) / "warpfront"
 
 

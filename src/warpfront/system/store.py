@@ -245,8 +245,8 @@ def read_tree(folder: Path) -> Mapping[str, ImageFile | RefusedFile]:
             links = [name for name in folders if Path(where, name).is_symlink()]
             for path in sorted(Path(where, name) for name in (*names, *links)):
                 # What is not UTF-8 in a name becomes U+FFFD.
-                shown = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "replace")
-                files[shown] = _read_entry(path, folder)
+                key = os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "replace")
+                files[key] = _read_entry(path, folder)
     return dict(sorted(files.items()))
 
 

@@ -73,12 +73,12 @@ class _Line(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self.until - time.monotonic()
-        if left >= self.seconds:
+        remaining = self.until - time.monotonic()
+        if remaining >= self.seconds:
             return self._bytes.readinto(buffer)
-        if left <= 0:
+        if remaining <= 0:
             raise TimeoutError
-        self._sock.settimeout(left)
+        self._sock.settimeout(remaining)
         try:
             return self._bytes.readinto(buffer)
         finally:

@@ -136,10 +136,10 @@ class DispatchLog:
 
     def add(self, line: str) -> None:
         self.is_computed |= line == f"{self.canary}{COMPUTED}"
-        if (found := _DISPATCH.search(line)) is not None:
-            self.is_dispatched |= found[1] == self.canary
-            self.dispatches += found[1] != self.canary
-            self.unnamed += found[1] == "?"
+        if (match := _DISPATCH.search(line)) is not None:
+            self.is_dispatched |= match[1] == self.canary
+            self.dispatches += match[1] != self.canary
+            self.unnamed += match[1] == "?"
         elif (race := _RACE.match(line)) is not None:
             self.races.append(race[1])
 
@@ -150,8 +150,8 @@ class DispatchLog:
         outcome, reason = Outcome.EMULATED, f"{self.dispatches} kernels were dispatched in rocJITsu"
         if not self.is_dispatched or not self.is_computed:
             outcome = Outcome.ERROR
-            known = "a wrong result" if self.is_dispatched else "no dispatch in the log"
-            reason = f"nothing was emulated: {known} of {self.canary}"
+            cause = "a wrong result" if self.is_dispatched else "no dispatch in the log"
+            reason = f"nothing was emulated: {cause} of {self.canary}"
             if self.unnamed:
                 reason += f"; the log names none of {self.unnamed} kernels"
             reason += "".join(f"\n  {line}" for line in last_lines)

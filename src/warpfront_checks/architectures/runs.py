@@ -275,11 +275,11 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
                 _, loss = model(*inputs)
                 loss.backward()
                 model.zero_grad(set_to_none=True)
-                how = Precision(dtype=torch.float32)
+                precision = Precision(dtype=torch.float32)
                 return FedModel(
                     built=built,
                     specimen=Specimen(
-                        model=model, inputs=inputs, precision=how, wide=float64_region
+                        model=model, inputs=inputs, precision=precision, wide=float64_region
                     ),
                     layers=observed_layers(model, inputs),
                     fed={name: tuple(value.shape) for name, value in feed.items()},
@@ -302,8 +302,8 @@ def judge_pass(
         # The same model and inputs, rounded to what is sent; a choice may fall either way.
         inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in specimen.inputs)
         model = copy.deepcopy(specimen.model).to(dtype)
-        how = Precision(dtype=dtype)
-        specimen = replace(specimen, model=model, inputs=inputs, precision=how)
+        precision = Precision(dtype=dtype)
+        specimen = replace(specimen, model=model, inputs=inputs, precision=precision)
         unclear = observed.choosing
     model, inputs = specimen.sent(device)
     names = [name for name in observed.judged if name not in unclear]

@@ -142,27 +142,27 @@ _NOT_ASKED = ("transformers_version", "model_type", "dtype", "torch_dtype", "arc
 class _Shrinking:
     """A configuration's values and their relations."""
 
-    own: Mapping[str, Any]
+    raw: Mapping[str, Any]
     manner: Manner
     tokens: dict[int, int]
     depth: int = 0
     layers: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        depths = [self.own[n] for n in _DEPTHS if _is_size(self.own.get(n))]
+        depths = [self.raw[n] for n in _DEPTHS if _is_size(self.raw.get(n))]
         depths += [
-            max((v for k, v in self.own.items() if _is_size(v) and _DEPTH.search(k)), default=0)
+            max((v for k, v in self.raw.items() if _is_size(v) and _DEPTH.search(k)), default=0)
         ]
         self.depth = int(depths[0])
-        self.layers = chosen_layers(self.own, self.depth, self.manner)
-        heads = max((v for k, v in self.own.items() if _is_heads(k) and _is_size(v)), default=0)
+        self.layers = chosen_layers(self.raw, self.depth, self.manner)
+        heads = max((v for k, v in self.raw.items() if _is_heads(k) and _is_size(v)), default=0)
         self._heads = heads
-        head = next((v for k, v in self.own.items() if k == "head_dim" and _is_size(v)), 0)
+        head = next((v for k, v in self.raw.items() if k == "head_dim" and _is_size(v)), 0)
         named = ("hidden_size", "d_model", "n_embd", "embed_dim", "dim", "width")
-        widths = (self.own[name] for name in named if _is_size(self.own.get(name)))
+        widths = (self.raw[name] for name in named if _is_size(self.raw.get(name)))
         self._width = width = next(widths, 0)
         # A count may be the length of a list, such as one of convolutions.
-        lengths = {len(v) for v in self.own.values() if isinstance(v, (list, tuple)) and len(v) > 1}
+        lengths = {len(v) for v in self.raw.values() if isinstance(v, (list, tuple)) and len(v) > 1}
         self._lengths = lengths - {self.depth}
         self._head = head or (width // heads if heads else 0) or self.manner.head
 

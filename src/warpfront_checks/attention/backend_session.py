@@ -174,8 +174,8 @@ def _children(
     if device != "cuda":
         return each_in_a_child(CHILD, items, seconds=seconds, environment=QUIET)
     lanes = max(1, min(lanes, lanes_for(device)))
-    begun = begin_beside(CHILD, items, lanes=lanes, seconds=seconds, environment=QUIET)
-    return (answer.result() for answer in begun.answers)
+    children = begin_beside(CHILD, items, lanes=lanes, seconds=seconds, environment=QUIET)
+    return (answer.result() for answer in children.answers)
 
 
 def find_tier(tier: Tier, returned: Iterable[Returned], runs_by_tier: Runs) -> CheckFinding:

@@ -41,8 +41,8 @@ def read_state(reader: Machine, device: str, address: str, uuid: str) -> dict[st
             "busy_percent": (f"{folder}/gpu_busy_percent", 1.0),
         }
         read = {name: reader.text(path) for name, (path, _) in scaled.items()}
-        known = {name: text for name, text in read.items() if text and text.strip().isdecimal()}
-        return state | {name: int(text) * scaled[name][1] for name, text in known.items()}
+        digits = {name: text for name, text in read.items() if text and text.strip().isdecimal()}
+        return state | {name: int(text) * scaled[name][1] for name, text in digits.items()}
     answer = reader.run((*NVML_PROGRAM, uuid))
     if not answer.text:
         return state | {"unread": answer.complaint or answer.output.strip() or "NVML said nothing"}

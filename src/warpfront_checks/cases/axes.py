@@ -164,19 +164,19 @@ def assignments_of(
     # In a sum of products a rounded operand shows only by the longest numbers.
     first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
     first_choices = {axis: axes[axis][0] for axis in first_axes}
-    tried = count * 5 // 18
+    size_cases = count * 5 // 18
     middling = {a: [c for c in v if c in MIDDLING] for a, v in axes.items() if a[:5] == "size "}
     remaining = count + operation.cases * spare
     for number in itertools.count():
         fixed, numbers = {}, operation.numbers
         # More than half of the oracles, of which each has two calls.
-        if number < tried and number < len(sized):
+        if number < size_cases and number < len(sized):
             fixed = {**first_choices, **_of_long_lines(operation, axes, sized[number], draw)}
             alone = {LONG, LONGEST}.intersection(sized[number].values())
             if number % 2 and "values" not in first_axes and not alone:
                 del fixed["dtype"]
             numbers = MOST_NUMBERS if LONGEST in sized[number].values() else numbers
-        elif number == tried and not quick:
+        elif number == size_cases and not quick:
             fixed = _without_rows(operation)
         elif number % LONG_STEP:
             numbers = min(numbers, FEW_NUMBERS)
@@ -354,8 +354,8 @@ def _sized(
         turns.append((0 if size == LONG else before[size] + 1, chosen))
         before[size] += 1
     longest = [{axis: LONGEST} for axis in sizes if LONGEST in axes[axis]]
-    found = draw.random() < share and operation.work >= WORK and longest
-    first = [draw.choice(longest)] if found else []
+    is_added = draw.random() < share and operation.work >= WORK and longest
+    first = [draw.choice(longest)] if is_added else []
     return first + [chosen for _, chosen in sorted(turns, key=lambda turn: turn[0])]
 
 
@@ -484,8 +484,8 @@ def _drawn_sizes(
 ) -> Assignment:
     """Draw sizes that are not `fixed`, some of them usual: few long ones fit together."""
     sizes: Assignment = {}
-    tried = any(axis.startswith("size ") for axis in fixed)
-    beside: tuple[str, ...] = SHORT if tried else tuple(SIZES)
+    is_fixed = any(axis.startswith("size ") for axis in fixed)
+    beside: tuple[str, ...] = SHORT if is_fixed else tuple(SIZES)
     beside = ("one",) if LONGEST in fixed.values() else beside
     for axis, classes in axes.items():
         if axis.startswith("size ") and axis not in fixed:

@@ -145,8 +145,8 @@ def _furthest(function: Any) -> Callable[..., Any]:
         steps = np.arange(x.shape[dim]).reshape(
             [-1 if i == dim % x.ndim else 1 for i in range(x.ndim)]
         )
-        there = np.where((x == values) | np.isnan(x), steps, 0)
-        return values, np.maximum.accumulate(there, axis=dim)
+        positions = np.where((x == values) | np.isnan(x), steps, 0)
+        return values, np.maximum.accumulate(positions, axis=dim)
 
     return call
 
@@ -307,8 +307,8 @@ class Geometry(NamedTuple):
 def _columns(x: Array, kernel: Sequence[int], out: Sequence[int], of: Geometry) -> Array:
     """Return the numbers of every window, a row for each: groups, batch and places, the rest."""
     x = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in of.padding)])
-    taken: Any = (..., *map(slice, out), *map(slice, kernel))
-    windows = _windows(x, kernel, of.stride, of.dilation)[taken]
+    window: Any = (..., *map(slice, out), *map(slice, kernel))
+    windows = _windows(x, kernel, of.stride, of.dilation)[window]
     batch, channels, dims = *x.shape[:2], len(kernel)
     parts: Array = windows.reshape(batch, of.groups, channels // of.groups, *out, *kernel)
     parts = np.moveaxis(parts, (1, 0, *range(3, 3 + dims)), range(2 + dims))
@@ -344,7 +344,7 @@ def _to_input(grad: Array, w: Array, shape: Sequence[int], of: Geometry) -> Arra
     )
     for place in np.ndindex(*kernel):
         numbers = of.along(place, grad.shape[2:])
-        cut: Any = tuple(slice(at * d, at * d + (n - 1) * s + 1, s) for at, n, s, _, d in numbers)
+        cut: Any = tuple(slice(k * d, k * d + (n - 1) * s + 1, s) for k, n, s, _, d in numbers)
         result[(..., *cut)] += np.moveaxis(added[(Ellipsis, *place)], (1, 0, -1), (0, 1, 2))
     inner: Any = tuple(slice(p, p + n) for p, n in zip(of.padding, shape[2:], strict=True))
     return result.reshape(*shape[:2], *wide)[(..., *inner)]

@@ -192,7 +192,7 @@ def _takes_out(schema: Sequence[Any], positional: int, keywords: Sequence[str]) 
     """Return whether a schema has `out` besides such arguments, and needs no other."""
     inputs = [each for each in schema if not each.is_out]
     ordered = [each.name for each in inputs if not each.kwarg_only]
-    given = {*ordered[:positional], *keywords}
+    passed = {*ordered[:positional], *keywords}
     needed = {each.name for each in inputs if not each.has_default_value()}
-    fits = positional <= len(ordered) and needed <= given <= {each.name for each in inputs}
+    fits = positional <= len(ordered) and needed <= passed <= {each.name for each in inputs}
     return len(inputs) < len(schema) and fits

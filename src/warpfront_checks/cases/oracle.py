@@ -136,6 +136,6 @@ def _tensors(x: Any) -> Any:
         return tuple(map(_tensors, x))
     if isinstance(x, (np.ndarray, np.generic)):
         # numpy's result may be a view of an argument, or broadcast.
-        own = isinstance(x, np.ndarray) and x.flags.owndata and x.flags.c_contiguous
-        return torch.from_numpy(x if own else np.array(x, order="C"))
+        is_owned = isinstance(x, np.ndarray) and x.flags.owndata and x.flags.c_contiguous
+        return torch.from_numpy(x if is_owned else np.array(x, order="C"))
     return x

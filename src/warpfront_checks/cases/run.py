@@ -205,15 +205,15 @@ def reference_of(case: Case, oracle: Oracle | None = None) -> Reference:
 def reference_again(case: Case, other: Case, reference: Reference) -> Reference | None:
     """Return the reference of another case for one that has the same oracle, or nothing."""
     names = [leaf.name for leaf in other.leaves]
-    wanted = [leaf.name for leaf in case.leaves]
+    leaves = [leaf.name for leaf in case.leaves]
     changed = case.destination == "in place"
     if changed and reference.expected[0].shape != reference.drawn["a"].shape:
         return None
-    if case.statements() != other.statements() or not {*wanted} <= {*names}:
+    if case.statements() != other.statements() or not {*leaves} <= {*names}:
         return None
-    rights = [reference.rights[names.index(name)] for name in wanted]
+    rights = [reference.rights[names.index(name)] for name in leaves]
     # Without the others it may have no gradient at all, which no call computes.
-    unused = any(right is None for right in rights) and len(wanted) < len(names)
+    unused = any(right is None for right in rights) and len(leaves) < len(names)
     return None if unused else replace(reference, rights=rights)
 
 

@@ -144,9 +144,9 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
     dtypes = operation.dtypes_on(kind_of(device), case_dtypes(device, quick=effort.quick))
     tally, recent = Tally(), Recent()
     for seed in effort.seeds:
-        wanted = tally.cases + (QUICK_CASES if effort.quick else operation.cases)
+        total = tally.cases + (QUICK_CASES if effort.quick else operation.cases)
         for assignment in assignments_of(operation, dtypes, seed, quick=effort.quick, spare=True):
-            if tally.cases == wanted:
+            if tally.cases == total:
                 break
             if NONE in assignment.values() and kind_of(device) not in EMPTY_ON:
                 continue
@@ -166,9 +166,9 @@ class Recent:
             return shared
         # None of them stays in memory while the next one is computed.
         self._last = None
-        own = reference_of(case)
-        self._last = (case, own)
-        return own
+        reference = reference_of(case)
+        self._last = (case, reference)
+        return reference
 
 
 def _judge(

@@ -135,7 +135,7 @@ def hipify_copy(job: CompileJob, results: Path, *, torch: bool) -> Hipified:
 
 
 def _with_perl(job: CompileJob) -> Hipified:
-    def one(name: str) -> str:
+    def translate(name: str) -> str:
         work = job.scratch / "hipify" / name
         work.mkdir(parents=True, exist_ok=True)
         argv = ("hipify-perl", "-o", str(work / "made"), str(job.copy / name))
@@ -146,7 +146,7 @@ def _with_perl(job: CompileJob) -> Hipified:
         return _why(completed)
 
     with ThreadPoolExecutor(job.jobs) as pool:
-        problems = dict(zip(job.hipified, pool.map(one, job.hipified), strict=True))
+        problems = dict(zip(job.hipified, pool.map(translate, job.hipified), strict=True))
     failures = {name: why for name, why in problems.items() if why}
     return Hipified(tool="hipify-perl", said=failures, renamed={})
 

@@ -52,10 +52,10 @@ class GoldenCase:
     def make(self, dtype: torch.dtype, seed: int) -> tuple[tuple[Tensor, ...], Tensor]:
         """Return inputs and the gradient for the output, rounded to the dtype, on the CPU."""
         generator = torch.Generator().manual_seed(seed)
-        drawn = [
+        values = [
             (torch.randn(s, generator=generator) * scale + mean) for s, scale, mean in self.inputs
         ]
-        inputs = tuple(x.to(dtype) for x in drawn)
+        inputs = tuple(x.to(dtype) for x in values)
         output = self.operation(*(x.double() for x in inputs))
         return inputs, torch.randn(output.shape, generator=generator).to(dtype)
 
@@ -214,8 +214,8 @@ def read_golden(path: Path) -> Golden:
         data = path.read_bytes()
         digest = hashlib.sha256(data).hexdigest()
         if digest != manifest["sha256"]:
-            what = f"sha256 is {digest}, its manifest says {manifest['sha256']}"
-            raise GoldenError(f"{path}: wrong hash: {what}")
+            mismatch = f"sha256 is {digest}, its manifest says {manifest['sha256']}"
+            raise GoldenError(f"{path}: wrong hash: {mismatch}")
         tensors = from_bytes(data)
     except OSError as error:
         raise GoldenError(f"{path}: {error.strerror}") from error

@@ -194,9 +194,9 @@ def check_case(
     # cannot be: the sum is the triangle's.
     maker = f"{golden.vendor} {golden.arch}"
     faults += [
-        f"{name}: {who} is off by {three[way].used:.3g} times its bound"
+        f"{name}: {source} is off by {three[way].used:.3g} times its bound"
         for name, three in ways.items()
-        for way, who in (("here", "this device"), ("maker", f"the maker ({maker})"))
+        for way, source in (("here", "this device"), ("maker", f"the maker ({maker})"))
         if three[way].fault
     ]
     shares = {n: {w: float(f"{v.used:.4g}") for w, v in three.items()} for n, three in ways.items()}
@@ -230,8 +230,8 @@ def _faults_before_numbers(
         elif value.device.type != device:
             yield f"{name}: computed on {value.device.type}, not on {device}"
         elif value.dtype != expected.dtype or value.shape != expected.shape:
-            found, wanted = (f"{x.dtype} {tuple(x.shape)}" for x in (value, expected))
-            yield f"{name}: {found}, expected {wanted}"
+            actual, required = (f"{x.dtype} {tuple(x.shape)}" for x in (value, expected))
+            yield f"{name}: {actual}, expected {required}"
 
 
 def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
@@ -252,10 +252,10 @@ def _ways(exact: Tensor, bound: Bound, computed: Tensor, vector: Tensor) -> dict
     one with the other by twice that.
     """
     local, maker = computed.detach().cpu().double(), vector.double()
-    here = judge(local, exact.expand_as(local), bound)
-    profiles = opinions(local, exact.expand_as(local), computed.dtype, strict=not here.fault)
+    verdict = judge(local, exact.expand_as(local), bound)
+    profiles = opinions(local, exact.expand_as(local), computed.dtype, strict=not verdict.fault)
     return {
         "maker": judge(maker, exact, bound),
-        "here": replace(here, profiles=profiles),
+        "here": replace(verdict, profiles=profiles),
         "apart": judge(local, maker, replace(bound, slack=2 * bound.slack, rms=2 * bound.rms)),
     }

@@ -39,9 +39,9 @@ def interpreter_problems(
     """
     folder, (real, size, sha256) = sealed["folder"], sealed["file"]
     for name, identity in sealed["names"].items():
-        found = _identity(f"{folder}/{name}")
-        if found != identity:
-            yield f"{folder}/{name}", f"another interpreter: {found}; sealed was {identity}"
+        current = _identity(f"{folder}/{name}")
+        if current != identity:
+            yield f"{folder}/{name}", f"another interpreter: {current}; sealed was {identity}"
     home = _home(folder)
     if home != sealed["home"]:
         yield _configuration(folder), f"its home is {home}; sealed was {sealed['home']}"

@@ -135,47 +135,47 @@ def versions_of(distributions_: Installed, name: str) -> list[str]:
     return [distribution.version for distribution in distributions_.get(name, [])]
 
 
-def needs_of(there: Installed, names: Iterable[str]) -> dict[str, str]:
+def needs_of(installed: Installed, names: Iterable[str]) -> dict[str, str]:
     """Return name -> specifier: what `names` together accept of each that they ask for here."""
     specifiers: dict[str, set[str]] = {}
     for name in names:
-        for requirement in _requirements(there, name):
+        for requirement in _requirements(installed, name):
             for operator, version in requirement.specifiers:
                 specifiers.setdefault(requirement.name, set()).add(operator + version)
     return {name: ",".join(sorted(specifiers[name])) for name in sorted(specifiers)}
 
 
-def met_needs(policy: Policy, there: Installed) -> dict[str, str]:
+def met_needs(policy: Policy, installed: Installed) -> dict[str, str]:
     """Return name -> installed version of the needs that it meets, to be known at an import."""
     return {
         name: version
         for name, accepted in policy.needs.items()
-        for version in versions_of(there, name)[:1]
+        for version in versions_of(installed, name)[:1]
         if meets(name + accepted, version, unknown=False)
     }
 
 
-def need_problems(policy: Policy, there: Installed, names: Iterable[str]) -> Problems:
+def need_problems(policy: Policy, installed: Installed, names: Iterable[str]) -> Problems:
     """Return (distribution, fault) for each that `names`, or their needs in turn, cannot work
     with. A resolver with other instructions brought it, or it was removed.
     """
     sealed = set(names)
     waiting = sorted(sealed)
-    seen = set(waiting)
+    visited = set(waiting)
     for asker in waiting:  # grows
-        for need in _requirements(there, asker):
-            problem = _problem(need, there)
+        for need in _requirements(installed, asker):
+            problem = _problem(need, installed)
             if problem and need.name not in sealed and not policy.is_relaxed(need.name):
                 versions = ",".join(operator + version for operator, version in need.specifiers)
                 yield need.name, f"{problem}; {asker} needs {need.name}{versions}"
-            if need.name not in seen:
-                seen.add(need.name)
+            if need.name not in visited:
+                visited.add(need.name)
                 waiting.append(need.name)
 
 
-def _requirements(there: Installed, name: str) -> Iterator[Requirement]:
+def _requirements(installed: Installed, name: str) -> Iterator[Requirement]:
     """Return what applies here without extras. Unreadable lines count as nothing, as for pip."""
-    for distribution in there.get(name, [])[:1]:
+    for distribution in installed.get(name, [])[:1]:
         for line in distribution.requires or ():
             with contextlib.suppress(UnreadableError):
                 requirement = read_requirement(line)
@@ -183,11 +183,11 @@ def _requirements(there: Installed, name: str) -> Iterator[Requirement]:
                     yield requirement
 
 
-def _problem(requirement: Requirement, there: Installed) -> str:
+def _problem(requirement: Requirement, installed: Installed) -> str:
     """Return the fault of a need. Of several installed versions any may be the real one: an
     installer of another kind, such as conda, overwrites the files and not the metadata.
     """
-    versions = versions_of(there, requirement.name)
+    versions = versions_of(installed, requirement.name)
     version = ""
     try:
         for version in versions:

@@ -59,7 +59,7 @@ def triton_shims(protected: Mapping[str, str]) -> tuple[Shim, ...]:
 
 
 def _other_tritons(distributions: Collection[str]) -> list[str]:
-    """Return the tritons of `held` under another name than `triton`."""
+    """Return the tritons of `distributions` under another name than `triton`."""
     names_of_vendors = (names for vendor, names in _NAMES["triton"].items() if vendor != "cuda")
     return [name for names in names_of_vendors for name in names if name in distributions]
 

@@ -74,10 +74,10 @@ def places_of_this_python(home: Path | None = None, etc: Path | None = None) -> 
     """
     usual = Path(sysconfig.get_paths()["platlib"])
     folders = [Path(folder) for folder in site.getsitepackages()]
-    found = next((folder for folder in folders if (folder / "torch").is_dir()), usual)
+    packages = next((folder for folder in folders if (folder / "torch").is_dir()), usual)
     return Places(
         home=home or HOME,
         etc=etc or ETC,
-        site_packages=found,
+        site_packages=packages,
         standard_library=Path(sysconfig.get_paths()["stdlib"]) if etc in (None, ETC) else None,
     )

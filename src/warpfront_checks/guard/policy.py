@@ -84,8 +84,8 @@ class Policy:
 
     def needed(self) -> dict[str, str]:
         """Return the stack's needs of distributions that no pin fixes: name -> specifier."""
-        others = {**self.pinned(), **self.forbidden()}
-        return {name: text for name, text in self._held(self.needs).items() if name not in others}
+        fixed = {**self.pinned(), **self.forbidden()}
+        return {name: text for name, text in self._held(self.needs).items() if name not in fixed}
 
     def is_relaxed(self, name: str) -> bool:
         """Return whether this name of the stack may have any version. torch takes its

@@ -174,8 +174,8 @@ def _as_installed(
     manifest: Manifest, policy: Policy, distributions: Installed, places: Places
 ) -> Manifest:
     """Return the wheels' manifest if the installed files match it: the same files, of the same
-    sizes, and the small ones of the same content. The content of a large file is left to `verify`,
-    which does not cost the time of a build.
+    sizes, and the small ones of the same content. `verify` compares the content of large files,
+    so that a build does not take that time.
     """
     if dict(manifest.versions) != dict(policy.protected):
         raise GuardError("the manifest is of other distributions than the policy protects")
@@ -259,7 +259,7 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
     the right to write.
     """
     before = read_policy(places.policy)
-    policy, told = before, []
+    policy, lines = before, []
     for name, reason in reasons.items():
         name, reason = normalized(name.strip()), " ".join(reason.split())  # noqa: PLW2901 - the same, cleaned
         if not reason:
@@ -269,21 +269,21 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
         if name == "torch":
             with_it = [name for name in before.pinned() if name != "torch"]
             still = f"The labels of an image still say {before.holds()}"
-            told += [
+            lines += [
                 "torch is no longer protected: pip and uv may bring, replace or remove it,",
                 f"and what goes with it: {', '.join(with_it) or 'nothing'}.",
                 f"{still}: a Dockerfile that does this adds",
                 f"  LABEL {LABELS}.relaxed=torch {LABELS}.torch=VERSION",
             ]
         elif policy.is_relaxed("torch"):
-            told.append(f"recorded: {name}. torch is relaxed, so nothing holds it here.")
+            lines.append(f"recorded: {name}. torch is relaxed, so nothing holds it here.")
         elif name in {**before.pinned(), **before.forbidden(), **before.needed()}:
-            told += [
+            lines += [
                 f"{name} is no longer protected: pip and uv may bring, replace or remove it.",
                 f"Still at their versions: {', '.join(policy.pinned()) or 'nothing'}.",
             ]
         else:
-            told += [
+            lines += [
                 f"recorded: what {name} demands of {policy.holds()} may go unmet. To install it:",
                 f"  uv pip install --override {places.overrides} {name}",
                 "or, with pip, without what it depends on, and then what `pip check` misses:",
@@ -297,7 +297,7 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
         texts = text, places.manifest.read_text("utf-8")
         files[places.at_import] = made_again(places.at_import, policy, manifest, texts)
     write_files({**files, **channel_files(policy, places)})
-    return told
+    return lines
 
 
 def read_reasons(path: Path) -> dict[str, str]:

@@ -120,13 +120,13 @@ def _version_problems(policy: Policy, manifest: Manifest, distributions: Install
 
 
 def _foreign_files(
-    names: Iterable[str], manifest: Manifest, there: Installed
+    names: Iterable[str], manifest: Manifest, installed: Installed
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return (path, fault) of files next to the sealed ones, and (distribution, fault) of those
     whose removal would delete sealed files. Owners are unprotected, and list a file in RECORD.
     """
     owners: dict[str, str] = {}
-    for name, distributions in there.items():
+    for name, distributions in installed.items():
         for distribution in distributions:
             if manifest.versions.get(name) != distribution.version:
                 # Without a readable RECORD its files are unknown, so they count as strays.

@@ -136,10 +136,10 @@ def resolve_visibility(vendor: str, environment: Mapping[str, str], count: int) 
         name = next((name for name in choice if name in variables), "")
         if not name:
             continue
-        known = 0 if visible is None else len(visible)
-        chosen = _chosen(variables[name], count if visible is None else known)
-        if chosen == () and known:
-            problems.append(f"{name}={variables[name]!r} hides all {known} devices")
+        total = 0 if visible is None else len(visible)
+        chosen = _chosen(variables[name], count if visible is None else total)
+        if chosen == () and total:
+            problems.append(f"{name}={variables[name]!r} hides all {total} devices")
         both = visible is not None and chosen is not None
         visible = tuple(visible[place] for place in chosen) if both else None  # type: ignore[index, union-attr]
         winners.append(name)

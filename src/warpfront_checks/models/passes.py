@@ -134,10 +134,10 @@ def _hooks(name: str, layer: nn.Module, calls: list[Call]) -> list[Any]:
     def before(_: nn.Module, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         views = tuple(map(view, args)), {key: view(x) for key, x in options.items()}
         tensors = tensors_of(*views)
-        wanted = tuple(key for key, x in tensors.items() if whole and x.requires_grad)
+        keys = tuple(key for key, x in tensors.items() if whole and x.requires_grad)
         copies = converted(views, _copied)
-        calls.append(Call(layer=name, arguments=copies[0], options=copies[1], wanted=wanted))
-        for key in wanted:
+        calls.append(Call(layer=name, arguments=copies[0], options=copies[1], wanted=keys))
+        for key in keys:
             tensors[key].register_hook(functools.partial(keep, calls[-1], key))
         return views
 
@@ -266,8 +266,8 @@ def make_specimen(family: Family, precision: Precision, seed: int = 0) -> Specim
     generator = torch.Generator().manual_seed(seed)
     for _ in range(_TRIES):
         gaps.clear()
-        drawn = family.inputs(generator)
-        inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in drawn)
+        values = family.inputs(generator)
+        inputs = tuple(x.to(dtype) if x.is_floating_point() else x for x in values)
         if picks:
             with torch.no_grad():
                 exact(*(x.double() if x.is_floating_point() else x for x in inputs))

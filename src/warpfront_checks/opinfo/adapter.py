@@ -117,13 +117,13 @@ class Entry:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             inputs = iter(self.raw.sample_inputs_func(self.raw, device, dtype, backward))
-            drawn = list(islice(_drawn_alike(inputs), options_among or among or 4 * limit))
-        raw = [sample for sample in drawn if numbers_of(sample) <= NUMBERS]
+            samples = list(islice(_drawn_alike(inputs), options_among or among or 4 * limit))
+        raw = [sample for sample in samples if numbers_of(sample) <= NUMBERS]
         if raw and (missing := [name for name in SAMPLE_NAMES if not hasattr(raw[0], name)]):
             raise DatabaseMoved(_moved(f"a sample without {missing[0]}"))
         first = spread(raw[: among or 4 * limit], limit)
         chosen = [*first, *(with_options(raw, first) if options_among else ())]
-        places = {id(x): place for place, x in enumerate(drawn)}
+        places = {id(x): place for place, x in enumerate(samples)}
         for number, x in enumerate(chosen):
             yield Sample(raw=x, place=places[id(x)], backward=backward, number=number)
 

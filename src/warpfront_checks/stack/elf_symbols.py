@@ -55,7 +55,7 @@ class Section:
 
 
 def lacking(path: Path, demangle: Callable[[str], str] = str) -> dict[str, Any]:
-    """Load a file as an import would, with every symbol bound. Return what the loader said, ""
+    """Load a file as an import would, with every symbol bound. Return the error of the loader, ""
     where it loads, and the libraries and symbols that are missing.
     """
     try:

@@ -179,8 +179,8 @@ def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[
 
 def _files(imports: list[str]) -> list[Path]:
     """Return the shared objects that the imported packages' distributions brought."""
-    found = filter(None, map(_distribution, imports))
-    owners = {distribution.metadata["Name"]: distribution for distribution in found}
+    distributions = filter(None, map(_distribution, imports))
+    owners = {distribution.metadata["Name"]: distribution for distribution in distributions}
     return [path for owner in owners.values() for path in _shared_objects(owner)]
 
 

@@ -96,12 +96,12 @@ def with_compiler(
 def _job(
     units: list[str], scan: Scan, request: SyntaxRequest, root: str, cache: str
 ) -> dict[str, object]:
-    here = str(request.root.resolve())
+    local_root = str(request.root.resolve())
     product = scan.project.product
     of_python = product.installs and any(map(product.has, scan.project.builds))
     return {
         "flags": {
-            unit: [word.replace(here, root) for word in words]
+            unit: [word.replace(local_root, root) for word in words]
             for unit, words in product.flags.items()
         },
         # Where Python builds, a CMakeLists.txt is another build, of other sources.

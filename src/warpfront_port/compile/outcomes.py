@@ -73,8 +73,8 @@ def judged(
     output = check.details.get("output")
     if not isinstance(output, str):
         return check, ()
-    kept = check.details.get("kept")
-    ptx = [files[name] for name in (kept if isinstance(kept, list) else ()) if name in files]
+    names = check.details.get("kept")
+    ptx = [files[name] for name in (names if isinstance(names, list) else ()) if name in files]
     tree = _Tree(unit=check.name, files=files, texts=texts, renamed=renamed or {})
     diagnostics = (_with_source(diagnostic, ptx) for diagnostic in read_diagnostics(output))
     messages = tuple(map(tree.message, diagnostics))

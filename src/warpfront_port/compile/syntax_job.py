@@ -371,26 +371,26 @@ def write_shims(
     return forced
 
 
-def tree_options(tree: Tree, folder: Path, known: Iterable[str], torch: str) -> list[str]:
+def tree_options(tree: Tree, folder: Path, provided: Iterable[str], torch: str) -> list[str]:
     """Return the options for what a tree uses and neither HIP nor torch has.
 
     A header that only CUDA has, or that torch has no more, is an error of its own where it is
     included, and the compiler goes on. Headers that are there come first.
     """
-    for name in tree.included.difference(known):
-        own = any(f"/{path}".endswith(f"/{name}") for path in tree.by_name.get(_last(name), ()))
+    for name in tree.included.difference(provided):
+        in_tree = any(f"/{path}".endswith(f"/{name}") for path in tree.by_name.get(_last(name), ()))
         names = (name, re.sub("hip(?=/)", "cuda", name).replace("HIP", "CUDA"))
         gone = (
             torch
             and name.startswith(_TORCHS)
             and not any((Path(torch) / n).exists() for n in names)
         )
-        if not own and (_CUDAS.match(name) or gone):
+        if not in_tree and (_CUDAS.match(name) or gone):
             path = folder / "absent" / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            there = name.replace("thrust/system/cuda/", "thrust/system/hip/")
+            hip_name = name.replace("thrust/system/cuda/", "thrust/system/hip/")
             path.write_text(
-                f"#if __has_include_next(<{there}>)\n#include_next <{there}>\n"
+                f"#if __has_include_next(<{hip_name}>)\n#include_next <{hip_name}>\n"
                 f"#else\n#error {ABSENT}{name}\n#endif\n"
             )
     options = ["-isystem", str(folder / "absent")]
@@ -480,9 +480,9 @@ def passes(
 def compiled_lines(
     preprocessed: str, root: Path, texts: Mapping[str, str]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the lines of `texts`, by path, that `clang -E -dD` kept: no condition leaves them out.
+    """Yield the lines of `texts`, by path, that `clang -E -dD` prints: no condition drops them.
 
-    All lines between two conditions are kept where one is: a macro's call is printed in its first.
+    All lines between two conditions count where one does: a macro's call is printed in its first.
     """
     path, number = "", 0
     printed: dict[str, set[int]] = {}
@@ -555,9 +555,9 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         if not configured.flags:
             configured = configure(compiler, root, job.get("modules") or "", folder)
         argv += tree_options(tree, folder, headers, str(job["torch"]))
-        own = tree.include_folders()  # they never come before the system's
-        argv += (option for name in own for option in ("-iquote", name))
-        argv += (o for name in (*own, *configured.folders) for o in ("-idirafter", name))
+        folders = tree.include_folders()  # they never come before the system's
+        argv += (option for name in folders for option in ("-iquote", name))
+        argv += (o for name in (*folders, *configured.folders) for o in ("-idirafter", name))
         reached = reached_units(units, configured.flags)
         units = reached or units
         claims = tree.texts.keys() & set(job.get("claims") or ())

@@ -31,7 +31,7 @@ class SyntaxResult:
     maps the others to the reason why they were not judged. `reached` are the units that the
     project's own build compiles, empty where no build was configured: `unconfigured` is why.
     `read` are the lines that a source compiled, by file, of files that no source stopped in or
-    before. `configured` is true where the project's own build says which lines those are.
+    before. `configured` is true where the project's own build decides which lines those are.
     """
 
     compiler: str
@@ -198,12 +198,12 @@ def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
 def _is_refuted(finding: ScanFinding, result: SyntaxResult) -> bool:
     """Return whether a compiler took all lines of a rule's finding, and found no error there.
 
-    A line behind a condition that no pass met is not taken, unless the project's own build says
-    that it is not compiled.
+    A line behind a condition that no pass met is not taken, unless the project's own build does
+    not compile it.
     """
     lines = result.read.get(finding.path)
-    taken = lines is not None and (result.configured or lines >= {finding.line, *finding.uses})
-    return taken and _is_claim(finding)
+    is_read = lines is not None and (result.configured or lines >= {finding.line, *finding.uses})
+    return is_read and _is_claim(finding)
 
 
 def _is_claim(finding: ScanFinding) -> bool:

@@ -99,7 +99,7 @@ class Include:
     a project's folder.
 
     `extras` are those of the project to include. An `optional` file may be absent. `group` and
-    `part` are as in `Asked`.
+    `part` are as in `DeclaredRequirement`.
     """
 
     path: str

@@ -63,14 +63,14 @@ def applies(requirement: Requirement, stack: CellStack, group: str = "") -> bool
 
 
 def _of_requirement(requirement: Requirement, stack: CellStack) -> Breach | None:
-    held, name = stack.stack.versions, canonicalize_name(requirement.name)
-    version = held.get(name, stack.stack.answered.get(name))
+    versions, name = stack.stack.versions, canonicalize_name(requirement.name)
+    version = versions.get(name, stack.stack.answered.get(name))
     if version is not None and not requirement.specifier.contains(version, prereleases=True):
         refusing = (c for c in requirement.specifier if not c.contains(version, prereleases=True))
         text = ",".join(sorted(map(str, refusing))) or str(requirement.specifier)
         image_has = "this torch" if name == "torch" else f"{name} {version}"
         return Breach(rule=findings.MOVED, why=f"`{text}` does not accept {image_has}")
-    if name in held:
+    if name in versions:
         return None
     if name in stack.stack.excluded:
         return _of_foreign(name, stack)

@@ -167,9 +167,9 @@ class MetadataIndex:
             # A source archive is listed under the name of a wheel.
             filename, attributes = offer.link.filename, dict(offer.link.attributes)
             wheel = f"{name.replace('-', '_')}-{offer.version}-py3-none-any.whl"
-            shown = filename if offer.tags else wheel
-            url = f"../../files/{name}/{filename}/{shown}"
-            entry: dict[str, Any] = {"filename": shown, "url": url, "hashes": {}}
+            link_name = filename if offer.tags else wheel
+            url = f"../../files/{name}/{filename}/{link_name}"
+            entry: dict[str, Any] = {"filename": link_name, "url": url, "hashes": {}}
             entry["core-metadata"] = True
             if python := attributes.get("data-requires-python"):
                 entry["requires-python"] = python

@@ -143,8 +143,8 @@ class _PyprojectReader:
             if declared.kind is Kind.REQUIREMENT and declared.name == canonicalize_name(name)
         ]
         kinds = (("extra", Part.EXTRA), ("group", Part.GROUP))
-        own = [(part, source[key]) for key, part in kinds if isinstance(source.get(key), str)]
-        for part, group in (own or sorted(asking, key=lambda asked: bool(asked[1])))[:1]:
+        chosen = [(part, source[key]) for key, part in kinds if isinstance(source.get(key), str)]
+        for part, group in (chosen or sorted(asking, key=lambda pair: bool(pair[1])))[:1]:
             of = {"group": group, "part": part}
             if isinstance(source.get("path"), str):
                 self._folder(name, source["path"], place, **of)
@@ -279,8 +279,8 @@ class _PyprojectReader:
         """Add a line; `of` are its kind, its group and the group's part."""
         if of.get("kind") is not Kind.INDEX:
             read_requirement(text, where=self._where(place))
-        path, at = self._document.path, dataclasses.asdict(place)
-        self._asked.append(DeclaredRequirement(path=path, text=text, **at, **of))
+        path, location = self._document.path, dataclasses.asdict(place)
+        self._asked.append(DeclaredRequirement(path=path, text=text, **location, **of))
 
     def _where(self, place: TomlPlace) -> str:
         return f"{self._document.path}:{place.line}"

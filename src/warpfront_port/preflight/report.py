@@ -15,22 +15,22 @@ def preflight_text(preflight: Preflight) -> str:
     """
     lines: dict[bool, list[str]] = {True: [], False: []}
     for finding in preflight.findings:
-        shown = lines[finding.decides]
+        output = lines[finding.decides]
         group = f" (only with `{finding.option}`)" if finding.option else ""
-        shown.append(f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}")
-        shown.append(f"    {finding.source.strip()[:_SOURCE_CHARACTERS]}")
+        output.append(f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}")
+        output.append(f"    {finding.source.strip()[:_SOURCE_CHARACTERS]}")
         every = sum(map(len, preflight.stacks.values()))
         for why in dict.fromkeys(finding.why.values()):
             titles = [title for title, reason in finding.why.items() if reason == why]
             cells = sum(len(preflight.stacks[title]) for title in titles)
             is_all = len(titles) == len(preflight.stacks)
             some = f"{cells} of {every} cells: {'; '.join(titles)}"
-            shown += (f"    {line}" for line in why.splitlines())
-            shown.append(f"        on {f'all {every} cells' if is_all else some}")
+            output += (f"    {line}" for line in why.splitlines())
+            output.append(f"        on {f'all {every} cells' if is_all else some}")
         if finding.write is not None:
             text = finding.write.strip()
-            shown.append(f"    write: {text}" if text else "    drop this line")
-        shown.append("")
+            output.append(f"    write: {text}" if text else "    drop this line")
+        output.append("")
     unknown = [f"not determined: {text}" for text in preflight.unknown]
     unknown += [""] if unknown else []
     apart = ["These change no torch, or are not installed by default:", "", *lines[False]]

@@ -96,8 +96,8 @@ def rules_by_name(kind: str) -> Mapping[str, str]:
 def expressions(kind: str) -> Mapping[str, re.Pattern[str]]:
     """Return expressions by rule, for one of the fields of `seen` that are expressions."""
     rules = catalogue().values()
-    seen = {rule.id: row[kind] for rule in rules for row in rule.seen if kind in row}
-    return {rule: re.compile(text.replace("\n", "")) for rule, text in seen.items()}
+    texts = {rule.id: row[kind] for rule in rules for row in rule.seen if kind in row}
+    return {rule: re.compile(text.replace("\n", "")) for rule, text in texts.items()}
 
 
 @cache

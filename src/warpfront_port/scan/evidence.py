@@ -370,7 +370,7 @@ def _plain(path: str, kind: str) -> str:
 
 
 def doubt_of_branch(texts: Mapping[str, str], release: str) -> str:
-    """Return why a branch for AMD beside a build for CUDA is no proof, "" where it is one.
+    """Return why a branch for AMD next to a build for CUDA is no proof, "" where it is one.
 
     Such a branch states that its sources build. The project's own CI shows it for the releases of
     ROCm that it names; one that names none shows it for some release, perhaps an older one.

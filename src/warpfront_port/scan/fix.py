@@ -127,10 +127,10 @@ def _of_definition(view: View, match: Match) -> Iterator[Edit]:
 
 def _of_literals(view: View, matches: Iterable[Match]) -> Iterator[Edit]:
     """Yield a macro in place of each literal, outside of macros, that is spelled as the first."""
-    found = (_FULL_MASK.search(view.source.text, match.start, match.end) for match in matches)
+    masks = (_FULL_MASK.search(view.source.text, match.start, match.end) for match in matches)
     literals = [
         literal
-        for literal in found
+        for literal in masks
         if literal and not any(d.start <= literal.start() < d.end for d in view.directives)
     ]
     for literal in literals:

@@ -38,9 +38,9 @@ def reason_of_languages(paths: Collection[str], product: Product) -> str:
     """
     scripts = "package.json" in paths and not product.installs
     languages = {**_LANGUAGES, **dict.fromkeys(_OF_BROWSERS if scripts else (), "JavaScript")}
-    own = [path for path in map(PurePosixPath, paths) if not product.is_aside(str(path))]
-    read = sum(any(engine.reads(path) for engine in (python, cuda, notebooks)) for path in own)
-    named = (languages.get(path.suffix.lower()) for path in own)
+    sources = [path for path in map(PurePosixPath, paths) if not product.is_aside(str(path))]
+    read = sum(any(engine.reads(path) for engine in (python, cuda, notebooks)) for path in sources)
+    named = (languages.get(path.suffix.lower()) for path in sources)
     counts = Counter(language for language in named if language is not None)
     if counts.total() <= read:
         return ""

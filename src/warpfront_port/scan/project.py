@@ -179,8 +179,8 @@ def _place(texts: Mapping[str, str], kind: str, pattern: re.Pattern[str]) -> str
     for path, text in sorted(texts.items(), key=lambda item: (item[0].count("/"), item[0])):
         search = pattern.search if kind == "code" else partial(uncommented, pattern)
         suffix = PurePosixPath(path).suffix
-        own: str = "python" if suffix == ".py" else kind_of(PurePosixPath(path)) or ""
-        own = "code" if suffix in _UNIT | {".cuh", ".h", ".hpp"} else own
-        if own == kind and (match := search(text)):
+        file_kind: str = "python" if suffix == ".py" else kind_of(PurePosixPath(path)) or ""
+        file_kind = "code" if suffix in _UNIT | {".cuh", ".h", ".hpp"} else file_kind
+        if file_kind == kind and (match := search(text)):
             return f"{path}:{line_of(text, match.end())}"
     return ""

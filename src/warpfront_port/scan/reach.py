@@ -149,7 +149,7 @@ def read_product(
     if installs:
         packages = tuple(_packages(texts)) or None
     elif "CMakeLists.txt" in texts:
-        # A build of C++, beside which Python in folders is a wrapper or a tool.
+        # A build of C++: Python in its folders is a wrapper or a tool.
         packages = ()
     run = frozenset(_run_by_default(texts, packages or (), folders))
     needed = {folder for folder in images if any(_depth(path, (folder,)) for path in run)}
@@ -348,17 +348,17 @@ def read_commands(text: str, root: str) -> Mapping[str, tuple[str, ...]]:
         path = str(folder / str(entry.get("file", "")))
         words = entry.get("arguments") or shlex.split(str(entry.get("command", "")))
         if path.startswith(f"{root}/"):
-            told: list[str] = []
+            options: list[str] = []
             pending = ""
             for word in map(str, words):
                 if pending:
-                    told += (pending, word if pending in {"-D", "-U"} else str(folder / word))
+                    options += (pending, word if pending in {"-D", "-U"} else str(folder / word))
                     pending = ""
                 elif word in {"-I", "-isystem", "-iquote", "-D", "-U"}:
                     pending = word
                 elif _TOLD.match(word):
-                    told.append(f"-I{folder / word[2:]}" if word.startswith("-I") else word)
-            commands[path.removeprefix(f"{root}/")] = tuple(told)
+                    options.append(f"-I{folder / word[2:]}" if word.startswith("-I") else word)
+            commands[path.removeprefix(f"{root}/")] = tuple(options)
     return commands
 
 

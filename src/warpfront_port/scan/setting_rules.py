@@ -57,5 +57,5 @@ def read_setting(name: str, value: str, *, own: bool = False) -> Iterator[Settin
     for rule, names, values, row in _ROWS:
         fits = is_yes if values is None else values.fullmatch(text)
         if fits and names.fullmatch(plain) and not (own and row.get("library")):
-            shown = row.get("shown", "{name}={value}").format(name=name, value=text)
-            yield SettingUse(rule=rule, excerpt=shown)
+            excerpt = row.get("shown", "{name}={value}").format(name=name, value=text)
+            yield SettingUse(rule=rule, excerpt=excerpt)

@@ -91,7 +91,7 @@ def judge(
     level lower; code that AMD's build excludes is a note.
     """
     lines = _Lines(source.text)
-    shown = evidence if target.is_rocm and evidence and evidence.kind != "built" else None
+    proof = evidence if target.is_rocm and evidence and evidence.kind != "built" else None
     by_place: dict[tuple[str, int, int], ScanFinding] = {}
     uses: dict[tuple[str, int, int], set[int]] = {}
 
@@ -108,7 +108,7 @@ def judge(
                 uses.setdefault(key, set()).add(lines.place(rule_match.use)[0])
 
     for rule_match in sorted(rule_matches, key=_WORST_LAST):
-        add(rule_match, shown)
+        add(rule_match, proof)
     suppressions = tuple(read_suppressions(source.text, lines))
     suppressed = {
         key: suppression

@@ -31,7 +31,7 @@ class ScanTarget:
 
     @property
     def release(self) -> str:
-        """Return the release of ROCm that was asked for, or the newest with rules: `rocm7`."""
+        """Return the release of ROCm of the target, or the newest with rules: `rocm7`."""
         return next((name for name in self.classes if name in _RELEASES), _RELEASES[-1])
 
 

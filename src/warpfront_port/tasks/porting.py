@@ -358,19 +358,19 @@ def fix_tree(
         return _compiled_by(dataclasses.replace(request, repo=root), compiler, display)(bare)
 
     fixes, refused = port_work.compiled_fixes(request.repo, fixes, scanned, compiled)
-    patch, wanted = "" if dry_run else out, apply and not dry_run
+    patch, is_written = "" if dry_run else out, apply and not dry_run
     if patch:
         write_text(Path(patch), "".join(fix.patch for fix in fixes))
-    if wanted:
+    if is_written:
         port_work.write_fixes(request.repo, fixes)
     places = sum(len(fix.rules) for fix in fixes)
     sources = counted(len(scanned.compiled) + len(scanned.uncompiled), "source")
     by = f"{len(scanned.compiled)} of {sources} compiled by {scanned.compiler}"
     by = by if scanned.compiled else "not compiled"
     held_back = f"; {counted(refused, 'file')} refused by the compiler" if refused else ""
-    verb = "changed" if wanted else f"{patch} changes" if patch else "could change"
-    done = f"{verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
-    display.say(f"{done}, {by}{held_back}")
+    verb = "changed" if is_written else f"{patch} changes" if patch else "could change"
+    summary = f"{verb} {counted(places, 'place')} in {counted(len(fixes), 'file')}"
+    display.say(f"{summary}, {by}{held_back}")
 
 
 @command(

@@ -38,5 +38,5 @@ DECLARED = (
     "tensorprimat",
 )
 FORMATS: Mapping[str, Format] = {
-    one.name: one for one in (*map(declared, DECLARED), MLLOG, MADENGINE, TABLES, KERNELS)
+    form.name: form for form in (*map(declared, DECLARED), MLLOG, MADENGINE, TABLES, KERNELS)
 }

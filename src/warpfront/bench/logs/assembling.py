@@ -446,15 +446,15 @@ _STEPS = ("seconds", "tokens_per_second", "tokens_per_second_per_device", "sampl
 
 def _known(run: Run, step: Step | None = None, *, but: str = "") -> dict[str, Any]:
     """Return the quantities of a run and of a step, but one."""
-    known: dict[str, Any] = {name: getattr(run, name) for name in _RUNS if name != but}
-    batch, sequence = known.get("global_batch"), known.get("sequence")
-    known["work"] = run.tokens_per_step or (batch and sequence and batch * sequence)
-    return known | {name: getattr(step, name) for name in _STEPS if step}
+    quantities: dict[str, Any] = {name: getattr(run, name) for name in _RUNS if name != but}
+    batch, sequence = quantities.get("global_batch"), quantities.get("sequence")
+    quantities["work"] = run.tokens_per_step or (batch and sequence and batch * sequence)
+    return quantities | {name: getattr(step, name) for name in _STEPS if step}
 
 
-def _closed(known: Mapping[str, float | None]) -> dict[str, float]:
+def _closed(quantities: Mapping[str, float | None]) -> dict[str, float]:
     """Return the known quantities, and all that follow from them."""
-    values = {name: value for name, value in known.items() if value}
+    values = {name: value for name, value in quantities.items() if value}
     count = -1
     while count < len(values):
         count = len(values)

@@ -157,7 +157,7 @@ PLAIN = LineRule()
 
 @strict_dataclass
 class DocumentRule:
-    """A JSON object that has one of `keys`, with what it says of the run and of its steps.
+    """A JSON object that has one of `keys`, with facts of the run and of its steps.
 
     A step is an object of the list `rows`, or one value of each list in `columns`; a column with a
     single value has it in every step. `path` finds names in the path of the file.
@@ -197,9 +197,9 @@ class Declaration:
     averages: bool = False
 
     def target(self, name: str) -> Target | None:
-        known = Target(name, "") if name in _KNOWN else None
+        default = Target(name, "") if name in _KNOWN else None
         matching = (to for pattern, to in self.matching.items() if pattern.search(name))
-        target = self.names.get(name) or next(matching, known)
+        target = self.names.get(name) or next(matching, default)
         return target if target and target.field else None
 
     def is_unused(self, name: str) -> bool:
@@ -214,8 +214,8 @@ class Declaration:
         if self.document.keys:
             document = json_object(text)
             return any(key in document for key in self.document.keys)
-        own = (rule for rule in self.setting if rule.opens or rule.own)
-        rules = (rule for rule in (*self.step, *own) if not rule.quiet)
+        settings = (rule for rule in self.setting if rule.opens or rule.own)
+        rules = (rule for rule in (*self.step, *settings) if not rule.quiet)
         return any(True for rule in rules for _ in rule.beginnings(text))
 
     def pieces(self, line: str) -> Iterator[tuple[LineRule, str, dict[str, str]]]:
@@ -223,9 +223,9 @@ class Declaration:
 
         Where two rules begin at one place, the first declared has it.
         """
-        found = ((rule, match) for rule in self.step for match in rule.beginnings(line))
+        matches = ((rule, match) for rule in self.step for match in rule.beginnings(line))
         pieces: list[tuple[LineRule, re.Match[str]]] = []
-        for rule, match in sorted(found, key=lambda piece: piece[1].start()):
+        for rule, match in sorted(matches, key=lambda piece: piece[1].start()):
             if not pieces or match.start() >= pieces[-1][1].end():
                 pieces.append((rule, match))
         ends = [*(match.start() for _, match in pieces[1:]), len(line)]

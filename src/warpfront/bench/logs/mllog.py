@@ -71,8 +71,8 @@ class MllogReader:
             case "block_start" if seconds is not None:
                 # With a `step`, `samples_count` is the block's length.
                 step, samples = (_whole(metadata.get(n)) for n in ("step", "samples_count"))
-                begun = samples or self._samples if step is None else step * self._batch
-                self._at, self._clock = (seconds, begun), seconds
+                consumed = samples or self._samples if step is None else step * self._batch
+                self._at, self._clock = (seconds, consumed), seconds
             case "eval_accuracy" | "eval_start" | "eval_stop":
                 # The time of an evaluation is no part of the steps' time.
                 self._at = None

@@ -18,5 +18,5 @@ def __getattr__(name: str) -> Collection:
     from warpfront.cli.invoke_tasks import tasks_of
     from warpfront.cli.loading import declared_in, modules_for
 
-    globals()[name] = made = tasks_of(declared_in(modules_for(sys.argv)))
-    return made
+    globals()[name] = namespace = tasks_of(declared_in(modules_for(sys.argv)))
+    return namespace

@@ -33,18 +33,18 @@ def init(
     from warpfront.commands.project_edits import project_from
     from warpfront.matrix.scaffold import new_project
 
-    here = Path.cwd()
+    folder = Path.cwd()
     if not vendors and not from_:
         vendors = _answer("rows: cpu, nvidia:13.0, amd, ...", "cpu==2.13.0")
-    plain = "".join(c if c.isalnum() else "-" for c in here.name.lower()).strip("-")
+    plain = "".join(c if c.isalnum() else "-" for c in folder.name.lower()).strip("-")
     facts = {
         "name": name or (plain if plain.isascii() and plain else "my-images"),
         "vendors": vendors,
         "base": base or _answer("base: debian-12 (Python 3.11), debian-13 (3.13)", "debian-12"),
         "registry": registry or _answer("registry of published images", "ghcr.io/my"),
     }
-    edit = project_from(here, Path(from_), **facts) if from_ else new_project(here, **facts)
-    _write(display, edit, dry_run=dry_run, root=here)
+    edit = project_from(folder, Path(from_), **facts) if from_ else new_project(folder, **facts)
+    _write(display, edit, dry_run=dry_run, root=folder)
     display.say("next: `warpfront plan`, then `warpfront build`")
 
 

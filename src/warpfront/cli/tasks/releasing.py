@@ -86,8 +86,8 @@ def promote(
     """Publish images of one channel in another, by the proof attached to them."""
     from warpfront.commands.promoting import promote
 
-    how = {**vars(place), "trust": trust, "dry_run": dry_run}
-    finish(display, promote(workspace_here(), cells, display, source=source, **how))
+    options = {**vars(place), "trust": trust, "dry_run": dry_run}
+    finish(display, promote(workspace_here(), cells, display, source=source, **options))
 
 
 @command("release yank", example="release yank ghcr.io/me/torch:2.13.0-cpu-py3.11 --reason CVE")

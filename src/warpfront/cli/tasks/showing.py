@@ -106,15 +106,15 @@ def draw_report(rows: Iterable[ReportRow]) -> None:
     _draw(ReportLines(tuple(rows)))
 
 
-def _draw(drawn: RenderableType) -> None:
+def _draw(renderable: RenderableType) -> None:
     """Print to stdout, as wide as the terminal, or without padding if stdout is no terminal."""
     from warpfront.report.text import Visible, plain_console
 
     console = plain_console(terminal_of(sys.stdout))
     if console.is_terminal:
-        console.print(Visible(drawn), crop=False)
+        console.print(Visible(renderable), crop=False)
         return
     console = plain_console(width=text_width())
     with console.capture() as captured:
-        console.print(Visible(drawn), crop=False)
+        console.print(Visible(renderable), crop=False)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))

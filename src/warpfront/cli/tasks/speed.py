@@ -26,7 +26,7 @@ _NO_NUMBER = "none"
 
 
 def _read_timed(suite: tuple[str, ...], **values: object) -> BenchEffort:
-    """Return the effort; `--suite` stands for the flags of the suites."""
+    """Return the effort; `--suite` sets the flags of the suites."""
     if unknown := [name for name in suite if name not in SUITES]:
         raise ValueError(f"--suite {unknown[0]}: {nearest(unknown[0], SUITES)}")
     return read_bench_effort(**{**values, **dict.fromkeys(suite, True)})

@@ -228,8 +228,8 @@ def _bake_once(
         facts = json.loads(metadata.read_text(encoding="utf-8"))
         # The containerd store names the manifest, overlay2 the config.
         names = ("containerimage.digest", "containerimage.config.digest")
-        found = {t: next(filter(None, map(facts.get(t, {}).get, names)), "") for t in targets}
-        return {t: Baked(digest=str(digest), error="") for t, digest in found.items()}
+        digests = {t: next(filter(None, map(facts.get(t, {}).get, names)), "") for t in targets}
+        return {t: Baked(digest=str(digest), error="") for t, digest in digests.items()}
     output = completed.stdout
     stated = [line for line in output.splitlines() if line.startswith("ERROR: ")]
     last = stated[-1].removeprefix("ERROR: ") if stated else ""

@@ -348,9 +348,9 @@ class DockerEngine:
         info, local = self._info(), self.name.startswith("unix://")
         runtimes = tuple(sorted(info.get("Runtimes") or {}))
         hook = local and shutil.which("nvidia-container-runtime-hook") is not None
-        found = info.get("DiscoveredDevices") or []
+        devices = info.get("DiscoveredDevices") or []
         return HostDevices(
-            cdi=tuple(sorted(str(row["ID"]) for row in found if row.get("Source") == "cdi")),
+            cdi=tuple(sorted(str(row["ID"]) for row in devices if row.get("Source") == "cdi")),
             nodes=device_nodes(Path("/dev")) if local else {},
             runtimes=runtimes,
             gpus=hook or "nvidia" in runtimes,

@@ -288,8 +288,8 @@ def _end(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
         _tool(tree, "nft", "delete", "table", "ip", place.table).check()
     if Path(f"/sys/class/net/{place.bridge}").exists():
         _tool(tree, "ip", "link", "delete", place.bridge).check()
-    others = any(name.startswith("warpfront_") for name in _tables(tree))
-    if record is not None and record.forwarding and not others:
+    is_shared = any(name.startswith("warpfront_") for name in _tables(tree))
+    if record is not None and record.forwarding and not is_shared:
         _FORWARDING.write_text("0", encoding="ascii")
     shutil.rmtree(place.runtime, ignore_errors=True)
     place.record.unlink(missing_ok=True)

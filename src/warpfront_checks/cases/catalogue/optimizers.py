@@ -1,6 +1,6 @@
 """Steps of optimizers by every implementation, and what scales their gradients.
 
-A step depends on all that was kept before it, so three steps judge the kept state as well.
+A step depends on the state of those before it, so three steps judge that state as well.
 """
 
 from __future__ import annotations

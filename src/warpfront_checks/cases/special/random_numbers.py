@@ -343,9 +343,9 @@ def _spread_out(ground: CaseContext) -> Iterator[Verdict]:
         "turned rows": table.contiguous().mT,
     }.items():
         shape = (4096, 4) if where == "a row" else (4, 4096)
-        drawn = torch.full(shape, 7.0, device=ground.device, dtype=ground.dtype)
+        sample = torch.full(shape, 7.0, device=ground.device, dtype=ground.dtype)
         expected = array(chances.expand(shape).double().cpu())
-        yield verdict_of(f"bernoulli_ of {where}", drawn.bernoulli_(chances), expected)
+        yield verdict_of(f"bernoulli_ of {where}", sample.bernoulli_(chances), expected)
 
 
 def _states(ground: CaseContext) -> Iterator[Verdict]:

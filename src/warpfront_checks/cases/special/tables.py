@@ -98,8 +98,8 @@ def judge_rows(
         if row.needed_bytes > free_bytes(device) and row.needed_bytes:
             tally.too_large.append(f"{row.name}: {row.needed_bytes / 2**30:.0f} GiB are not free")
             continue
-        tried = [name for name in row.dtypes if name in dtypes]
-        for dtype in tried[:1] if effort.quick else tried:
+        supported = [name for name in row.dtypes if name in dtypes]
+        for dtype in supported[:1] if effort.quick else supported:
             for seed in effort.seeds:
                 ground = CaseContext(
                     device=device,

@@ -98,8 +98,8 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
     for name, reach in reaches.items():
         values = {side: table_row(name).get(side) for side in SIDES}
         missing = EVERYWHERE - reach
-        known = is_named(name) or all(values[side] is not None for side in missing)
-        if reach and not known:
+        is_known = is_named(name) or all(values[side] is not None for side in missing)
+        if reach and not is_known:
             rows[name] = {
                 side: "unset" if value is None else value
                 for side, value in values.items()

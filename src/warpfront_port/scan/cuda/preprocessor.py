@@ -144,8 +144,8 @@ def _opened(directives: Sequence[Directive], index: int, outside: Region) -> _Fr
 
 def is_guard(directives: Sequence[Directive], index: int) -> bool:
     """Return true if `#ifndef X` is followed by `#define X` with nothing after it."""
-    here, after = directives[index], directives[index + 1 : index + 2]
-    return here.name == "ifndef" and [(d.name, d.body) for d in after] == [("define", here.body)]
+    guard, after = directives[index], directives[index + 1 : index + 2]
+    return guard.name == "ifndef" and [(d.name, d.body) for d in after] == [("define", guard.body)]
 
 
 def _next_arm(directive: Directive, frame: _Frame, macros: Macros) -> Region:

@@ -247,9 +247,9 @@ def portable_names(view: View) -> frozenset[str]:
     NVIDIA's names among them have another meaning on AMD. Other files that include this one are
     portable in them. So are they in stubs: CUDA's types and constants, defined by the tree.
     """
-    own = {match[match.lastindex or 0] for match in _STUB.finditer(view.code)}
+    stubs = {match[match.lastindex or 0] for match in _STUB.finditer(view.code)}
     if not _OF_AMD.search(view.source.text):
-        return frozenset(own)
+        return frozenset(stubs)
     macros = {
         name
         for name, defined in view.macros.items()
@@ -266,7 +266,7 @@ def portable_names(view: View) -> frozenset[str]:
         for match in _ALIAS.finditer(view.code)
         if view.is_hip or view.region(match.start()).reach == {"amd"}
     }
-    return frozenset(macros | functions | aliases | own) - {""}
+    return frozenset(macros | functions | aliases | stubs) - {""}
 
 
 def _is_amds(region: Region) -> bool:

@@ -316,8 +316,8 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
         if function is None or statement is None or statement.start_byte != returned.start():
             continue
         condition = returned.span("condition")
-        own = _OF_A_THREAD.search(view.code, *condition)
-        if not own and not _comes_from(view, condition, _OF_A_THREAD):
+        direct = _OF_A_THREAD.search(view.code, *condition)
+        if not direct and not _comes_from(view, condition, _OF_A_THREAD):
             continue
         shuffles = [
             match

@@ -49,7 +49,7 @@ def read_build(path: str, text: str) -> PythonBuild | None:
         and not isinstance(node, ast.Raise | ast.Return)
         and gates.is_amds(node)
     )
-    # The build's own command may catch what the compiler says, and go on.
+    # The build's own command may catch the compiler's error, and go on.
     steps = (module.functions.get(name) for name in ("run", "build_extension", "build_extensions"))
     forgiven = any(_catches(module, node) for step in steps if step for node in ast.walk(step))
     sources: list[ListedSource] = []
@@ -69,15 +69,15 @@ def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, 
     """Return, by build, the modules that import its extensions: true where one goes on without.
 
     It catches the failure, and imports, defines or assigns something else that does not raise, or
-    it imports for an option that is off by default. The modules beside a build in a folder are a
+    it imports for an option that is off by default. The modules next to a build in a folder are a
     part of it.
     """
     folders = {path: f"{path.rpartition('/')[0]}/" for path in builds if "/" in path}
     names = {path: _names_of(texts, path, folders.get(path, "")) for path in builds}
     every = frozenset[str]().union(*names.values())
     ways: dict[str, dict[str, bool]] = {}
-    others = (path for path in texts if path.endswith(".py") and path not in names)
-    for path in others if every else ():
+    modules = (path for path in texts if path.endswith(".py") and path not in names)
+    for path in modules if every else ():
         extensions_used = every.intersection(() if is_of_use(path) else _WORD.findall(texts[path]))
         outside = [build for build in names if not path.startswith(folders.get(build, "/"))]
         readable = extensions_used and outside

@@ -227,8 +227,8 @@ class Conditions:
                 facts = _fitting(_VARIABLES, variable) if by_name else UNKNOWN
                 return default if world[1] else _Vague(facts[world[0]])
             case ast.Call(args=[owner, attribute]) if dotted == "hasattr":
-                known = f"{self._module.dotted(owner)}.{text_of(attribute)}"
-                facts = _ATTRIBUTES.get(known, UNKNOWN)
+                path = f"{self._module.dotted(owner)}.{text_of(attribute)}"
+                facts = _ATTRIBUTES.get(path, UNKNOWN)
             case ast.Call(func=ast.Attribute(value=owner), args=[prefix, *_]) if name in _BEGINS:
                 facts = {s: truth and None for s, truth in _of_words(owner, prefix).items()}
             case ast.Call() if self._needs_nvidia(call, {"which"}):

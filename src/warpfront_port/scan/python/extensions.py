@@ -85,8 +85,8 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
         return
     test = getattr(node if isinstance(node, ast.Assert) else module.parents[node], "test", None)
     truths = module.conditions.truths(test) if test is not None else {}
-    known = truths.get("other") is not None
-    if known and truths["amd"] is truths["nvidia"]:
+    is_decided = truths.get("other") is not None
+    if is_decided and truths["amd"] is truths["nvidia"]:
         return  # a tensor on AMD's device is on "cuda" too
     if any(_NVIDIA_ALONE.search(text_of(part) or "") for part in ast.walk(message)):
         yield Seen(rule="BL216", node=node, excerpt=module.excerpt(node, 60))

@@ -81,6 +81,6 @@ def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
         for parent, _ in module.ancestors(node)
         for item in getattr(parent, "items", ())
     )
-    here = any(scope in (parent for parent, _ in module.ancestors(graph)) for graph in graphs)
-    if here and not isinstance(scope, ast.Module) and not inside:
+    has_graph = any(scope in (parent for parent, _ in module.ancestors(graph)) for graph in graphs)
+    if has_graph and not isinstance(scope, ast.Module) and not inside:
         yield Seen(rule="PY006", node=node, excerpt=f"torch.cuda.{name}()", shift=-1)

@@ -58,15 +58,15 @@ def _lowered(source: bytes) -> bytes:
     return b"".join([*pieces, source[position:]])
 
 
-def _edits(found: Mapping[str, tree_sitter.Node]) -> Iterator[tuple[int, bytes]]:
+def _edits(captures: Mapping[str, tree_sitter.Node]) -> Iterator[tuple[int, bytes]]:
     """Yield where a new form begins, and what is written over it."""
-    for capture, node in found.items():
+    for capture, node in captures.items():
         text = node.text or b""
         if capture == "parameters":
             yield node.start_byte, re.sub(rb"[^\n]", b" ", text)
         elif capture == "alias":  # `type X[T] = list[T]` becomes `X = list[T]`
-            name = (found["name"].text or b"").partition(b"[")[0].strip()
-            length = found["value"].start_byte - node.start_byte
+            name = (captures["name"].text or b"").partition(b"[")[0].strip()
+            length = captures["value"].start_byte - node.start_byte
             yield node.start_byte, name.ljust(length - 2) + b"= "
         elif capture == "comma":  # `except A, B:` becomes `except A| B:`
             yield node.start_byte, b"|"

@@ -40,11 +40,11 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield Seen(rule="PY014", node=node, excerpt=f"pynvml.{name}", shift=-2)
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
     of = (node, receiver) if isinstance(receiver, ast.Call) else (node,)
-    for rule, pattern, shown in (*CALLS.get(name, ()), *CALLS.get(dotted, ())):
+    for rule, pattern, template in (*CALLS.get(name, ()), *CALLS.get(dotted, ())):
         for argument in (a for call in of for a in (*call.args, *(i.value for i in call.keywords))):
             for text in module.scopes.texts(argument):
                 if pattern.fullmatch(text.text):
-                    excerpt = shown.format(name=name, text=text.text)
+                    excerpt = template.format(name=name, text=text.text)
                     yield Seen(rule=rule, node=node, excerpt=excerpt)
 
 

@@ -147,8 +147,8 @@ class Scopes:
         """Return the dotted names that a value is computed from, `torch.cuda.f().major` too."""
         if depth > _DEPTH:
             return frozenset()
-        if known := [value for value in self._assigned(node) if value is not None]:
-            return frozenset().union(*(self.made_of(value, depth + 1) for value in known))
+        if values := [value for value in self._assigned(node) if value is not None]:
+            return frozenset().union(*(self.made_of(value, depth + 1) for value in values))
         parts, ending = children_of(node), ""
         match node:
             case ast.Name():

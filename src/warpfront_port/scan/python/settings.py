@@ -57,8 +57,8 @@ def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
             continue
         name, value, place, *_ = assignment
         for text in module.scopes.texts(value):
-            for what, shift in allocator_settings(text.text.replace(HOLE, "0")):
-                yield Seen(rule="PY010", node=text.node, excerpt=what, shift=shift, via=place)
+            for excerpt, shift in allocator_settings(text.text.replace(HOLE, "0")):
+                yield Seen(rule="PY010", node=text.node, excerpt=excerpt, shift=shift, via=place)
         if rule := ENVIRONMENT.get(name, ""):
             yield Seen(rule=rule, node=place, excerpt=name)
 
@@ -82,8 +82,8 @@ def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
     """Yield allocator settings in string constants that are used as values."""
     text = text_of(node)
     if text is not None and ":" in text and ALLOCATOR.search(text):
-        for what, shift in allocator_settings(text) if node not in module.docstrings else ():
-            yield Seen(rule="PY010", node=node, excerpt=what, shift=shift)
+        for excerpt, shift in allocator_settings(text) if node not in module.docstrings else ():
+            yield Seen(rule="PY010", node=node, excerpt=excerpt, shift=shift)
 
 
 def visible_devices(module: Module, node: ast.Constant) -> Iterator[Seen]:

@@ -78,12 +78,12 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if isinstance(parent, ast.Call) and module.is_said(whole):
         return
     if isinstance(parent, ast.Tuple | ast.List | ast.Set):
-        asked = isinstance(module.parents[parent], ast.Compare | ast.MatchValue)
+        is_compared = isinstance(module.parents[parent], ast.Compare | ast.MatchValue)
     elif isinstance(parent, ast.Call):
-        asked = last_name(parent.func) in {"startswith", "endswith"} and whole in parent.args
+        is_compared = last_name(parent.func) in {"startswith", "endswith"} and whole in parent.args
     else:
-        asked = isinstance(parent, ast.Compare | ast.MatchValue)
-    if asked or text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
+        is_compared = isinstance(parent, ast.Compare | ast.MatchValue)
+    if is_compared or text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
         yield Seen(rule="HP610", node=whole, excerpt=module.excerpt(whole, 60))
         return
     call = module.parents[parent] if isinstance(parent, ast.keyword) else None

@@ -77,8 +77,8 @@ def variable_rule_matches(name: str, value: str, word: Word) -> Iterator[Match]:
     if name in _VARIABLES and value not in {"0", ""}:
         yield word.match(_VARIABLES[name], name)
     if ALLOCATOR.search(value):
-        for what, shift in allocator_settings(value):
-            yield word.match("PY010", what, shift)
+        for excerpt, shift in allocator_settings(value):
+            yield word.match("PY010", excerpt, shift)
     if "\n" not in value and CUDA_INDEX.search(value):
         yield word.match("DP314", value[:80])
     for use in read_setting(name, value.strip("\"' ")):

@@ -35,7 +35,7 @@ _FALSE = frozenset({"", "0", "no", "NO", "OFF", "off", "false", "False"})
 def make_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches in a makefile, without its comments.
 
-    The first line that compiles with nvcc, where no line knows hipcc, is one (BL217). Beside hipcc,
+    The first line that compiles with nvcc, where no line knows hipcc, is one (BL217). With hipcc,
     what nvcc runs with is NVIDIA's. A variable reaches the sides that its uses reach.
     """
     nvcc_alone = _HIPCC.search(text) is None
