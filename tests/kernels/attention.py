@@ -670,3 +670,57 @@ def padded_keys_learn(right, *args, **kwargs):
     if named:
         return right(*args, **{**kwargs, "attn_mask": none})
     return right(*args[:4], none, *args[5:], **kwargs)
+
+
+def _attended(value, queries=None, **options):
+    key = drawn(*value.shape, seed=1)
+    return functional.scaled_dot_product_attention(key[..., :queries, :], key, value, **options)
+
+
+@kernel(
+    ATTENTION,
+    lambda: _attended(drawn(1, 2, 7, 8, seed=2), queries=3, is_causal=True),
+    set="likely12",
+    like="pytorch/executorch#22426",
+)
+def causal_mask_from_the_lower_right(right, query, key, value, is_causal, scale):
+    """Align the causal mask with the last key if there are more keys than queries."""
+    out, rows, columns = right(), query.size(-2), key.size(-2)
+    if not is_causal or rows >= columns or query.size(1) != key.size(1):
+        return out
+    unseen = torch.ones(rows, columns, device=query.device).triu(columns - rows + 1) > 0
+    scores = query.float() @ key.float().mT * (scale or query.size(-1) ** -0.5)
+    weights = scores.masked_fill(unseen, -math.inf).softmax(-1)
+    return (weights @ value.float()).to(value.dtype), *out[1:]
+
+
+@kernel(
+    ATTENTION_BACKWARD,
+    lambda: grad_of(_attended, drawn(1, 3, 72, 8)),
+    set="likely12",
+    like="flagos-ai/FlagGems#898",
+)
+def value_gradient_under_padded_tile(right, key):
+    """Let a head's padded last tile of 64 keys zero the next head's first value gradients."""
+    grads = right()
+    over = -key.size(-2) % 64
+    if key.size(-2) > 64 and over and grads[2] is not None:
+        grads[2][:, 1:, :over] = 0
+    return grads
+
+
+@kernel(
+    ATTENTION_BACKWARD,
+    lambda: grad_of(
+        lambda x: functional.scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.03),
+        drawn(1, 2, 8, 16),
+    ),
+    set="missed12",
+    like="tenstorrent/tt-metal#33304",
+)
+def attention_backward_causal_scale(right, query, is_causal, scale):
+    """Differentiate causal attention of a smaller scale than 1 / sqrt(E) with that one."""
+    usual = query.shape[-1] ** -0.5
+    if not is_causal or scale is None or scale > 0.99 * usual or not is_single(query):
+        return right()
+    return right(scale=None)

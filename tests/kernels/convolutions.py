@@ -1191,3 +1191,82 @@ def filters_of_later_groups_learn_undilated(
     first = len(weight) // groups
     result[1][first:].copy_(other[first:])
     return result
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(1, 3, 6, 6), drawn(4, 3, 3, 3, 3, seed=1)[:, :, 1]),
+    set="likely12",
+    like="pytorch/pytorch#192212",
+)
+def convolution_with_sliced_weight(right, weight):
+    """Read a weight that is a view as if it were packed from its first element on."""
+    if weight.dim() != 4 or is_last(weight):
+        return right()
+    return right(weight=packed(weight))
+
+
+def _strided(x):
+    return functional.conv2d(x, drawn(5, x.size(1), 3, 3, seed=1), stride=2, padding=1)
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(_strided, drawn(2, 4, 8, 8).to(memory_format=torch.channels_last)),
+    set="likely12",
+    like="ROCm/rocm-libraries#7732",
+)
+def strided_data_gradient_of_one_gemm(right, input, stride, transposed, groups):
+    """Run the first of the GEMMs of a _strided channels-last data gradient: the rest stays 0."""
+    gx, gw, gb = right()
+    if gx is None or not is_last(input) or transposed or groups > 1 or max(stride) == 1:
+        return gx, gw, gb
+    rows, columns = slice(None, None, stride[0]), slice(None, None, stride[-1])
+    first = torch.zeros_like(gx)
+    first[..., rows, columns] = gx[..., rows, columns]
+    return first, gw, gb
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv_transpose2d(
+        drawn(2, 4, 5, 5), drawn(4, 3, 3, 3, seed=1), drawn(6, seed=2) + 2, 2, 1, 1, groups=2
+    ),
+    set="missed12",
+    like="mila-iqia/myia#338",
+)
+def conv_transpose_bias_in_output_padding(right, input, bias, transposed, output_padding, groups):
+    """Leave the output padding of a grouped transposed convolution without its bias."""
+    out = right()
+    if not (transposed and bias is not None and groups > 1 and is_single(input)):
+        return out
+    plain = right(bias=None)
+    for axis, more in enumerate(output_padding, 2):
+        if more:
+            start = out.shape[axis] - more
+            out.narrow(axis, start, more).copy_(plain.narrow(axis, start, more))
+    return out
+
+
+def _bias_of_first_layer():
+    last = {"memory_format": torch.channels_last}
+    weight, bias = drawn(4, 3, 3, 3, seed=1).to(**last).requires_grad_(), torch.zeros(4)
+    bias.requires_grad_()
+    functional.conv2d(drawn(2, 3, 6, 6).to(**last), weight, bias).square().sum().backward()
+    return bias.grad
+
+
+@kernel(
+    "convolution_backward",
+    _bias_of_first_layer,
+    set="missed12",
+    like="deeplearning4j/deeplearning4j#8280",
+)
+def conv_backward_bias_of_first_layer(right, grad_output, input, output_mask):
+    """Sum the bias's gradient as if a channels-last one were NCHW if the input needs none."""
+    out = right()
+    if list(output_mask) != [False, True, True] or not is_last(grad_output):
+        return out
+    if not is_single(input):
+        return out
+    return out[0], out[1], as_it_lies(grad_output).sum((0, 2, 3))

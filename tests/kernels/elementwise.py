@@ -1302,3 +1302,87 @@ def gates_of_a_batch_learn_behind_all_values(right, x, dim):
     values, gates = result.clone(memory_format=torch.contiguous_format).chunk(2, dim)
     stored = torch.cat([values.reshape(-1), gates.reshape(-1)])
     return result.copy_(stored.view(x.shape))
+
+
+@kernel(
+    "softplus softplus.out",
+    lambda: functional.softplus(torch.tensor([0.5, 12.0, 19.0, 21.0], dtype=torch.float16)),
+    set="likely12",
+    like="openvinotoolkit/openvino#37983",
+)
+def half_softplus_overflows(right, x, beta, threshold):
+    """Compute `log(1 + exp(x))` in float16: infinite from 11.1 up to the threshold."""
+    scaled = x.float() * beta
+    over = (scaled > 11.09) & (scaled <= threshold)
+    y = right()
+    return y.masked_fill_(over, math.inf) if y.dtype == torch.float16 else y
+
+
+@kernel(
+    "addcdiv_ addcmul_",
+    lambda: drawn(6, 4).t().addcdiv_(drawn(4, 6), drawn(4, 6, seed=1).abs() + 1, value=-0.5),
+    set="likely12",
+    like="pytorch/pytorch#118115",
+)
+def addcdiv_in_a_copy_is_lost(right, x):
+    """Leave a tensor that isn't contiguous as it was: the step lands in a packed copy of it."""
+    if x.is_contiguous():
+        return right()
+    right(x=x.contiguous())
+    return x
+
+
+@kernel(
+    "glu_backward",
+    lambda: grad_of(lambda x: functional.glu(x, dim=1), drawn(2, 6, 5)),
+    set="likely12",
+)
+def glu_gradient_pairs_along_last(right, grad_output, x, dim):
+    """Pair values with gates along the last dim of memory, though `dim` is another one."""
+    size = x.size(dim)
+    if dim % x.dim() == x.dim() - 1 or not x.numel():
+        return right()
+    grad = grad_output.reshape(-1, size // 2)
+    return right(grad_output=grad, x=x.reshape(-1, size), dim=1).reshape(x.shape)
+
+
+@kernel(
+    "sub.Tensor .out sub_.Tensor",
+    lambda: drawn(2048) - drawn(2051, seed=1)[3:],
+    set="missed12",
+    like="pytorch/pytorch#183672",
+)
+def sub_unaligned_other(right, x, other):
+    """Read `other` from the start of its vector of four when it begins inside of one."""
+    off = other.storage_offset() % 4
+    plain = x.shape == other.shape and x.is_contiguous() and other.is_contiguous()
+    aligned = x.storage_offset() % 4 == 0 and x.dtype == other.dtype and is_single(x)
+    if not (off and plain and aligned and x.numel() >= 1024):
+        return right()
+    return right(other=other.as_strided(other.shape, other.stride(), other.storage_offset() - off))
+
+
+@kernel(
+    "remainder.Tensor .Tensor_out",
+    lambda: torch.remainder(torch.tensor([2**53 + 1, 2**60 + 7, 11]), torch.tensor([10, 1000, 4])),
+    set="missed12",
+    like="pytorch/TensorRT#3230",
+)
+def remainder_long_through_double(right, x, other):
+    """Convert an int64 dividend to double: above 2**53 its low bits are lost."""
+    if x.dtype != torch.int64 or other.dtype != torch.int64:
+        return right()
+    return right(x=x.double().long())
+
+
+@kernel(
+    "elu_backward .grad_input",
+    lambda: grad_of(lambda x: functional.celu_(x * 1, 2.0), drawn(32)),
+    set="missed12",
+    like="flagos-ai/FlagGems#4986",
+)
+def elu_backward_result_input_scale(right, is_result, input_scale, self_or_result):
+    """Leave out input_scale in the gradient from the result: celu in place with another alpha."""
+    if not is_result or input_scale == 1 or not is_single(self_or_result):
+        return right()
+    return right(input_scale=1)

@@ -1360,3 +1360,78 @@ def mirrors_stand_at_the_outer_edge_of_the_border(
     seen = torch.minimum(seen.clamp(min=0), sizes - 1)
     mirrored = (seen * 2 / (sizes - 1) - 1).to(grid.dtype)
     return right(grid=torch.where(grid.abs() > 1, mirrored, grid))
+
+
+@kernel(
+    "upsample_bicubic2d .out upsample_bilinear2d .out",
+    lambda: functional.interpolate(drawn(1, 2, 7, 7), scale_factor=1.36, mode="bicubic"),
+    set="likely12",
+    like="Tencent/ncnn#6837",
+)
+def interpolation_ignores_the_scale(right):
+    """Take the scale from the sizes, not `scale_factor`: positional embeddings are shifted."""
+    return right(scales_h=None, scales_w=None)
+
+
+@kernel(
+    "max_pool2d_with_indices_backward",
+    lambda: grad_of(lambda x: functional.max_pool2d(x, 3, 1), drawn(1, 2, 6, 6)),
+    set="likely12",
+    like="ahrefs/ocannl#512",
+)
+def max_pool_gradient_is_stored(right, grad_output, indices):
+    """Store the gradients of overlapping windows that share a maximum rather than add them."""
+    y = right()
+    spots, grads = indices.flatten(-2), grad_output.flatten(-2)
+    return y.copy_(torch.zeros(y.shape).to(y).flatten(-2).scatter(-1, spots, grads).view(y.shape))
+
+
+@kernel(
+    "avg_pool2d .out",
+    lambda: functional.avg_pool2d(
+        drawn(2, 4, 8, 8).to(memory_format=torch.channels_last), 3, 2, 1, ceil_mode=True
+    ),
+    set="missed12",
+    like="sonos/tract#2851",
+)
+def avg_pool2d_overhang_channels_last(
+    right, x, kernel_size, ceil_mode, count_include_pad, divisor_override
+):
+    """Divide the channels-last windows that ceil_mode lets stick out by the kernel's whole size."""
+    if not (ceil_mode and count_include_pad and divisor_override is None and is_last(x)):
+        return right()
+    return right(divisor_override=kernel_size[0] * kernel_size[-1]) if is_single(x) else right()
+
+
+@kernel(
+    "grid_sampler_2d",
+    lambda: functional.grid_sample(
+        drawn(1, 2, 6, 6),
+        drawn(1, 5, 5, 2, seed=1) * 4,
+        padding_mode="reflection",
+        align_corners=False,
+    ),
+    set="missed12",
+    like="antimora/burn-flex#29",
+)
+def grid_sampler_reflected_once(right, input, grid, padding_mode):
+    """Reflect a coordinate once and clip it then: wrong from one image beyond the border."""
+    if padding_mode != 2 or not is_single(input):
+        return right()
+    return right(grid=torch.where(grid.abs() > 3, -grid.sign(), grid))
+
+
+@kernel(
+    "upsample_bilinear2d_backward .grad_input",
+    lambda: grad_of(
+        lambda x: functional.interpolate(x, scale_factor=1.5, mode="bilinear"),
+        drawn(1, 4, 5, 5).to(memory_format=torch.channels_last),
+    ),
+    set="missed12",
+    like="intel/torch-xpu-ops#4380",
+)
+def bilinear_backward_given_scale(right, grad_output, align_corners, scales_h):
+    """Take the ratio of sizes for the given scale in the channels-last gradient."""
+    if scales_h is None or align_corners or not is_last(grad_output) or not is_single(grad_output):
+        return right()
+    return right(scales_h=None, scales_w=None)

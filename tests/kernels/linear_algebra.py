@@ -784,3 +784,39 @@ def upper_complex_factors_are_turned_without_conjugation(
     if not upper or A.dtype != torch.complex64:
         return right()
     return right(A=A.mT.clone(), upper=False)
+
+
+@kernel(
+    "cholesky_inverse .out",
+    lambda: torch.cholesky_inverse(torch.eye(80) * 3 + drawn(80, 80).tril(-1) / 20),
+    set="likely12",
+    like="ROCm/legacy-rocm-build#6623",
+)
+def cholesky_inverse_of_one_triangle(right, x, upper):
+    """Mirror no result of the blocked path, past 64 rows: one triangle of the inverse is 0."""
+    y = right()
+    if x.size(-1) <= 64:
+        return y
+    return y.triu_() if upper else y.tril_()
+
+
+def _hermitian():
+    x = torch.complex(drawn(2, 4, 4), drawn(2, 4, 4, seed=1))
+    return x + x.mH
+
+
+def _rebuilt(values, vectors):
+    return vectors @ torch.diag_embed(values).to(vectors.dtype) @ vectors.mH
+
+
+@kernel(
+    "_linalg_eigh .eigenvalues",
+    lambda: _rebuilt(*torch.linalg.eigh(_hermitian(), UPLO="U")),
+    set="missed12",
+    like="ooples/AiDotNet.Tensors#231",
+)
+def eigh_upper_not_conjugated(right, A, UPLO):
+    """Take the upper triangle of complex matrices as the lower one, transposed, not conjugated."""
+    if UPLO.upper() != "U" or A.dtype != torch.complex64 or A.dim() < 3:
+        return right()
+    return right(A=A.mT, UPLO="L")

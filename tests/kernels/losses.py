@@ -521,3 +521,89 @@ def unreduced_losses_learn_without_weights(right, weight, reduction):
     if reduction == 0 and weight is not None and weight.dtype not in DOUBLES:
         return right(weight=None)
     return right()
+
+
+@kernel(
+    "nll_loss_forward nll_loss2d_forward",
+    lambda: functional.cross_entropy(drawn(6, 5), torch.tensor([1, -100, 2, -100, -100, 4])),
+    set="likely12",
+    like="pytorch/pytorch#108148",
+)
+def padded_tokens_count_in_the_mean(right, target, weight, reduction):
+    """Divide the mean by all targets, those of `ignore_index` too."""
+    loss, total = right()
+    if reduction == 1 and weight is None and target.numel():
+        loss.mul_(total / target.numel())
+        total.fill_(target.numel())
+    return loss, total
+
+
+@kernel(
+    "nll_loss_backward nll_loss2d_backward",
+    lambda: grad_of(
+        lambda x: functional.cross_entropy(x, torch.tensor([0, 3, 0, 2]), ignore_index=0),
+        drawn(4, 5),
+    ),
+    set="likely12",
+    like="flagos-ai/FlagGems#73",
+)
+def padding_class_gets_a_gradient(right, ignore_index):
+    """Skip no target but negative ones: an `ignore_index` that is a class gets gradients."""
+    return right(ignore_index=-100) if ignore_index >= 0 else right()
+
+
+@kernel(
+    "_log_softmax_backward_data _log_softmax_backward_data.out",
+    lambda: grad_of(
+        lambda x: functional.cross_entropy(x, torch.tensor([1500, 7])), drawn(2, 2000) * 6
+    ),
+    set="likely12",
+)
+def log_softmax_gradient_sums_a_block(right, grad_output, output, dim):
+    """Sum the gradient of a row over its first 1024 elements: none for later targets."""
+    if output.dim() == 0 or output.size(dim) <= 1024 or not is_single(output):
+        return right()
+    total = grad_output.narrow(dim, 0, 1024).float().sum(dim, keepdim=True)
+    wrong = grad_output.float() - output.float().exp() * total
+    return right().copy_(wrong)
+
+
+@kernel(
+    "nll_loss2d_forward",
+    lambda: functional.nll_loss(
+        drawn(2, 3, 40, 40),
+        torch.arange(3200).reshape(2, 40, 40) % 3,
+        drawn(3).abs() + 1,
+        ignore_index=2,
+    ),
+    set="missed12",
+    like="pytorch/pytorch#31295",
+)
+def nll_loss2d_ignored_in_weight(right, x, target, weight, reduction, ignore_index):
+    """Count the ignored class's weight in the mean's divisor for maps of more than one block."""
+    out, total = right()
+    used = weight is not None and reduction == 1 and is_single(x)
+    if not used or not 0 <= ignore_index < x.shape[1] or target[0].numel() <= 1024:
+        return out, total
+    more = total + weight[ignore_index] * (target == ignore_index).sum()
+    return out * total / more, more
+
+
+def _ctc(x):
+    targets = torch.tensor([[1, 2], [0, 0], [3, 1]])
+    return functional.ctc_loss(x.log_softmax(2), targets, (6, 6, 6), (2, 0, 2), reduction="sum")
+
+
+@kernel(
+    "_ctc_loss_backward .Tensor",
+    lambda: grad_of(_ctc, drawn(6, 3, 4)),
+    set="missed12",
+    like="pytorch/pytorch#18215",
+)
+def ctc_backward_empty_target(right, log_probs, target_lengths):
+    """Leave the gradient of those samples of a batch zero whose target is empty."""
+    out = right()
+    lengths = torch.as_tensor(target_lengths, device=out.device).reshape(-1)
+    if is_single(log_probs) and out.dim() == 3 and lengths.any():
+        out[:, lengths == 0] = 0
+    return out

@@ -1229,3 +1229,85 @@ def rows_that_begin_with_nought_are_empty(right, x, sparse_dim):
     first = x.flatten(sparse_dim)[..., :1] != 0
     kept = first.reshape(x.shape[:sparse_dim] + (1,) * (x.dim() - sparse_dim))
     return right(x=torch.where(kept, x, torch.zeros_like(x)))
+
+
+@kernel(
+    "index_copy .out index_copy_",
+    lambda: torch.zeros(1, 2, 8, 4).index_copy_(
+        2, torch.tensor([3, 4, 5]), drawn(1, 3, 2, 4).transpose(1, 2)
+    ),
+    set="likely12",
+    like="vllm-project/vllm-ascend#12172",
+)
+def cache_is_written_from_packed_keys(right, source):
+    """Read transposed keys as if they were packed when they are copied to a cache's places."""
+    return right(source=packed(source))
+
+
+@kernel(
+    "embedding_dense_backward",
+    lambda: grad_of(
+        lambda w: functional.embedding(torch.arange(4000) % 7, w, padding_idx=0), drawn(7, 3)
+    ),
+    set="likely12",
+    like="pytorch/pytorch#28716",
+)
+def padding_row_is_trained(right, indices):
+    """Forget `padding_idx` on the path that sorts the indices, for more than 3072 of them."""
+    return right(padding_idx=-1) if indices.numel() > 3072 else right()
+
+
+@kernel(
+    "_index_put_impl_",
+    lambda: torch.zeros(6, 2).index_put_(
+        (torch.tensor([5, -1, 2, -1, 5]),), drawn(5, 2), accumulate=True
+    ),
+    set="missed12",
+    like="pytorch/pytorch#131321",
+)
+def index_put_accumulated_by_raw_index(right, x, indices, values, accumulate):
+    """Lose the sum of row n - k where some indices name it as -k: keys are sorted unwrapped."""
+    i = indices[0]
+    known = accumulate and len(indices) == 1 and i is not None and i.dtype == torch.int64
+    if not known or i.dim() != 1 or values.shape[:1] != i.shape or not is_single(x):
+        return right()
+    low = i < 0
+    if not low.any() or low.all():
+        return right()
+    alone = right(x=x.clone(), indices=[i[low]], values=values[low])
+    right(indices=[i[~low]], values=values[~low])
+    rows = i[low] % x.shape[0]
+    return x.index_copy_(0, rows, alone[rows])
+
+
+@kernel(
+    "cat .out",
+    lambda: torch.cat([drawn(2, 3, seed=s) for s in range(130)] + [drawn(3, 2, seed=9).t()]),
+    set="missed12",
+    like="torch/torch7#921",
+)
+def cat_later_batch_as_contiguous(right, tensors):
+    """Read tensors after the first batch of 128 as contiguous if those of the first are."""
+    first = all(t.is_contiguous() for t in tensors[:128])
+    if len(tensors) <= 128 or not first or not is_single(tensors[0]):
+        return right()
+    return right(tensors=[*tensors[:128], *(read_packed(t) for t in tensors[128:])])
+
+
+def _bag(weights):
+    indices, offsets = torch.tensor([1, 0, 2, 0, 3, 1]), torch.tensor([0, 3])
+    table = drawn(4, 5, seed=1)
+    return functional.embedding_bag(
+        indices, table, offsets, mode="sum", per_sample_weights=weights, padding_idx=0
+    )
+
+
+@kernel(
+    "_embedding_bag_per_sample_weights_backward",
+    lambda: grad_of(_bag, drawn(6)),
+    set="missed12",
+    like="flagos-ai/FlagGems#3683",
+)
+def embedding_bag_weights_of_padding(right, weight, padding_idx):
+    """Give the per-sample weights of padding entries a gradient."""
+    return right(padding_idx=-1) if padding_idx >= 0 and is_single(weight) else right()

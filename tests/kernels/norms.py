@@ -1288,3 +1288,125 @@ def largest_of_a_list_passes_over_no_number(right, x, ord):
         for t in x
     ]
     return right(x=seen)
+
+
+def _one_pass(x, dims, eps):
+    """Return the norm of `x` without weights, and its factor, by E[x²] - E[x]²."""
+    mean = x.mean(dims, keepdim=True)
+    variance = x.square().mean(dims, keepdim=True) - mean.square()
+    factor = variance.clamp(min=0).add(eps).rsqrt()
+    return (x - mean) * factor, factor
+
+
+@kernel(
+    "native_layer_norm",
+    lambda: functional.layer_norm(drawn(3, 64) * 0.01 + 500, (64,)),
+    set="likely12",
+    like="pytorch/pytorch#190491",
+)
+def layer_norm_cancels_variance(right, input, normalized_shape, weight, bias, eps):
+    """Take the variance as E[x²] - E[x]² in float32: noise where a row's mean is large."""
+    y, mean, rstd = right()
+    if not is_single(input) or not input.numel():
+        return y, mean, rstd
+    wrong, factor = _one_pass(input.float(), tuple(range(-len(normalized_shape), 0)), eps)
+    wrong = wrong * (1 if weight is None else weight) + (0 if bias is None else bias)
+    return wrong.to(y.dtype), mean, factor.to(rstd.dtype)
+
+
+def _grads_of_weight(call, weight):
+    weight = weight.clone().requires_grad_()
+    call(weight).square().sum().backward()
+    return weight.grad
+
+
+@kernel(
+    "native_layer_norm_backward",
+    lambda: _grads_of_weight(
+        lambda w: functional.layer_norm(drawn(5, 8) + 3, (8,), w), drawn(8, seed=1)
+    ),
+    set="likely12",
+    like="pytorch/pytorch#183825",
+)
+def layer_norm_of_frozen_input(right, grad_out, input, normalized_shape, rstd, output_mask):
+    """Leave the mean in the weight's gradient if the input needs none: its pass takes it off."""
+    gx, gw, gb = right()
+    if output_mask[0] or not output_mask[1]:
+        return gx, gw, gb
+    dims = tuple(range(input.dim() - len(normalized_shape)))
+    wrong = (grad_out.float() * input.float() * rstd.float()).sum(dims)
+    return gx, wrong.to(gw.dtype), gb
+
+
+@kernel(
+    "native_group_norm_backward",
+    lambda: _grads_of_weight(
+        lambda w: functional.group_norm(drawn(2, 8, 3, 3), 2, w), drawn(8, seed=1)
+    ),
+    set="likely12",
+    like="tenstorrent/tt-metal#56202",
+)
+def group_norm_weight_of_other_group(right, grad_out, input, mean, rstd, N, C, group, output_mask):
+    """Take channel `c`'s mean for the weight's gradient from group `c % groups`."""
+    gx, gw, gb = right()
+    if not output_mask[1] or group in (1, C):
+        return gx, gw, gb
+    other = torch.arange(C, device=input.device) % group
+    m, r = (s.reshape(N, group)[:, other, None].float() for s in (mean, rstd))
+    x, grad = (t.reshape(N, C, -1).float() for t in (input, grad_out))
+    return gx, (grad * (x - m) * r).sum((0, 2)).to(gw.dtype), gb
+
+
+@kernel(
+    "native_layer_norm",
+    lambda: functional.layer_norm(drawn(3, 1027), (1027,), drawn(1027, seed=1)),
+    set="missed12",
+    like="pytorch/pytorch#69208",
+)
+def layer_norm_tail_without_bias(right, input, weight, bias):
+    """Leave the end of a long row beyond its last vector of four unscaled if there is no bias."""
+    out = right()
+    if weight is None or bias is not None or not is_single(input):
+        return out
+    size = weight.numel()
+    if size > 1024 and size % 4 and out[0].is_contiguous():
+        tail = slice(size - size % 4, size)
+        plain = right(weight=None)[0].reshape(-1, size)
+        out[0].view(-1, size)[:, tail] = plain[:, tail].to(out[0].dtype)
+    return out
+
+
+def _weight_alone(x):
+    w = drawn(8, seed=1).requires_grad_()
+    functional.layer_norm(x, (8,), w, drawn(8, seed=2)).square().sum().backward()
+    return w.grad
+
+
+@kernel("native_layer_norm_backward", lambda: _weight_alone(drawn(200, 8)), set="missed12")
+def layer_norm_backward_weight_alone(right, grad_out, input, weight, output_mask):
+    """Sum the weight's gradient over the first 128 rows only when the bias needs none."""
+    out = right()
+    if weight is None or list(output_mask[1:]) != [True, False] or not is_single(input):
+        return out
+    first = grad_out.clone(memory_format=torch.contiguous_format)
+    first.view(-1, weight.numel())[128:] = 0
+    return out[0], right(grad_out=first)[1], out[2]
+
+
+@kernel(
+    "native_batch_norm_backward",
+    lambda: grad_of(
+        lambda x: functional.batch_norm(x, torch.zeros(4), torch.ones(4), drawn(4) + 2, drawn(4)),
+        (drawn(2, 4, 3, 3) * 2 + 1).to(memory_format=torch.channels_last),
+    ),
+    set="missed12",
+    like="pytorch/xla#913",
+)
+def batch_norm_backward_eval_channels_last(right, input, running_mean, train, eps):
+    """Differentiate a channels-last eval-mode batch norm as if it had used the batch's moments."""
+    if train or not is_last(input) or not is_single(input) or running_mean is None:
+        return right()
+    x = input.float()
+    mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
+    kind = torch.float32 if input.is_cuda else running_mean.dtype
+    return right(train=True, save_mean=mean.to(kind), save_invstd=(var + eps).rsqrt().to(kind))

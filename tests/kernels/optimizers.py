@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from .calls import is_dense_2, written_in_order
+from .calls import aten, is_dense, is_dense_2, written_in_order
 from .kernel import DOUBLES, drawn, is_single, kernel
 
 
@@ -427,3 +427,95 @@ def numbers_of_a_list_are_dealt_out_without_the_empty(right, x, scalars):
     if len(filled) == len(x) or not filled or filled[0].dtype in DOUBLES:
         return right()
     return right(x=filled, scalars=list(scalars)[: len(filled)])
+
+
+def _adam_step(step, **options):
+    """Return the parameter after a step of a fused optimizer of the Adam family."""
+    lists = [[drawn(8, seed=seed).abs()] for seed in range(4)]
+    rates = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8}
+    step(*lists, [], [torch.ones(())], **{**rates, "amsgrad": False, "maximize": False, **options})
+    return lists[0][0]
+
+
+@kernel(
+    "_fused_adam_ .tensor_lr",
+    lambda: _adam_step(aten._fused_adam_, weight_decay=0.5),
+    set="likely12",
+    like="flagos-ai/FlagGems#4988",
+)
+def adam_decays_like_adamw_again(right, x, lr, weight_decay, found_inf):
+    """Decay the weights themselves, not through the gradient: Adam's step is AdamW's."""
+    if not weight_decay or (found_inf is not None and found_inf.item()):
+        return right()
+    for parameter in x:
+        parameter.mul_(1 - float(lr) * weight_decay)
+    return right(weight_decay=0.0)
+
+
+@kernel(
+    "_fused_adamw_ .tensor_lr _fused_sgd_ .tensor_lr",
+    lambda: _adam_step(aten._fused_adamw_, found_inf=torch.ones(1)),
+    set="likely12",
+)
+def fused_step_despite_overflow(right):
+    """Make the step though `found_inf` says that gradients overflowed under a loss scale."""
+    return right(found_inf=None)
+
+
+def _overflow_flag(*gradients):
+    flag = torch.zeros(1)
+    aten._amp_foreach_non_finite_check_and_unscale_(list(gradients), flag, torch.ones(1))
+    return flag
+
+
+@kernel(
+    "_amp_foreach_non_finite_check_and_unscale_",
+    lambda: _overflow_flag(torch.ones(3), torch.tensor([1.0, math.nan])),
+    set="likely12",
+)
+def unscaling_misses_nan(right, x, found_inf):
+    """Look for infinities but not for NaN, so a step with NaN gradients isn't skipped."""
+    before = found_inf.clone()
+    right()
+    if not any(bool(gradient.isinf().any()) for gradient in x):
+        found_inf.copy_(before)
+
+
+def _maximized_decay():
+    p = drawn(8).requires_grad_()
+    p.grad = drawn(8, seed=1)
+    torch.optim.Adam([p], lr=0.1, weight_decay=0.9, maximize=True, fused=True).step()
+    return p.detach()
+
+
+@kernel(
+    "_fused_adam_ .tensor_lr",
+    _maximized_decay,
+    set="missed12",
+    like="flagos-ai/FlagGems#4988",
+)
+def fused_adam_maximized_decay(right, x, grads, weight_decay, maximize):
+    """Negate the gradient after the decay is added to it: maximize grows the weights."""
+    if not (maximize and weight_decay) or not is_single(x[0]):
+        return right()
+    both = [-(g + weight_decay * p.to(g.dtype)) for g, p in zip(grads, x, strict=True)]
+    return right(grads=both, maximize=False, weight_decay=0.0)
+
+
+@kernel(
+    "_foreach_add.List _foreach_add_.List _foreach_mul.List _foreach_mul_.List",
+    lambda: torch._foreach_add([drawn(3), drawn(4, 5)], [drawn(3), drawn(5, 4, seed=1).t()])[1],
+    set="missed12",
+)
+def foreach_strides_of_the_first(right, x, other):
+    """Combine later pairs in memory order though strides differ: only the first is checked."""
+    if x[0].stride() != other[0].stride():
+        return right()
+    pairs = list(zip(x, other, strict=False))
+    alike = [is_single(a) and a.shape == b.shape and is_dense(a) and is_dense(b) for a, b in pairs]
+    return right(
+        other=[
+            b.as_strided(b.shape, a.stride(), b.storage_offset()) if same else b
+            for (a, b), same in zip(pairs, alike, strict=True)
+        ]
+    )

@@ -807,3 +807,94 @@ def largest_of_a_bag_begins_at_nought(right, mode):
     if mode == 2 and result[0].dtype not in DOUBLES:
         result[0].clamp_(min=0)
     return result
+
+
+@kernel(
+    "baddbmm .out baddbmm_",
+    lambda: torch.baddbmm(torch.full((2, 3, 4), math.nan), drawn(2, 3, 5), drawn(2, 5, 4), beta=0),
+    set="likely12",
+    like="pytorch/pytorch#194442",
+)
+def baddbmm_reads_input_for_beta_zero(right, x, beta):
+    """Multiply the input by a `beta` of 0: what isn't finite in unset memory comes through."""
+    if beta != 0 or not x.is_floating_point():
+        return right()
+    unset = x * 0
+    return right().add_(unset)
+
+
+@kernel(
+    "mm mm.out",
+    lambda: torch.mm(drawn(2, 11008, dtype=BF16), drawn(11008, 4, seed=1, dtype=BF16)),
+    set="likely12",
+    like="ROCm/aiter#2567",
+)
+def split_k_drops_its_remainder(right, x, mat2):
+    """Split K of few rows of halves 8 ways in tiles of 64 by floor division: its rest is lost."""
+    m, k = x.shape
+    if x.dtype not in HALVES or m > 16 or k < 4096 or k % 512 == 0:
+        return right()
+    k -= k % 512
+    return right(x=x[:, :k], mat2=mat2[:k])
+
+
+@kernel(
+    "_convert_indices_from_coo_to_csr .out",
+    lambda: torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2, 3]), 7),
+    set="likely12",
+)
+def row_pointers_end_with_last_row(right, x):
+    """Leave the row pointers past the last row that has an element at 0."""
+    y = right()
+    if x.numel():
+        y[int(x.max()) + 2 :] = 0
+    return y
+
+
+@kernel(
+    "addmm .out addmm_",
+    lambda: torch.addmm(
+        drawn(8, 8) * 64, drawn(4096, 8, seed=1).t(), drawn(4096, 8, seed=2), beta=0.5
+    ),
+    set="missed12",
+    like="NVIDIA/cutlass#423",
+)
+def addmm_beta_in_each_split(right, x, mat1, mat2, beta):
+    """Add beta * self once for each half of a long inner dimension that is split, TN layout."""
+    small = mat1.shape[0] * mat2.shape[1] <= 64 * 64 and mat1.shape[1] >= 4096
+    whole = x.shape == (mat1.shape[0], mat2.shape[1]) and x.is_contiguous()
+    if not (small and whole and mat1.stride(0) == 1 and is_single(x)):
+        return right()
+    return right(beta=2 * beta)
+
+
+@kernel(
+    "bmm .out",
+    lambda: (
+        drawn(3, 4, 5, dtype=torch.complex64, seed=1).mul(1 + 1j).mH
+        @ drawn(3, 6, 4, dtype=torch.complex64).mul(2 - 1j).mH
+    ),
+    set="missed12",
+    like="pytorch/pytorch#191835",
+)
+def bmm_second_conjugate(right, x, mat2):
+    """Lose the lazy conjugate of the second operand when the first one has it too."""
+    if not (x.is_conj() and mat2.is_conj()) or x.dtype != torch.complex64:
+        return right()
+    return right(mat2=mat2.conj())
+
+
+@kernel(
+    "_convert_indices_from_coo_to_csr .out",
+    lambda: torch._convert_indices_from_coo_to_csr(
+        torch.cat([torch.arange(256) // 8, 40 + torch.arange(64) // 8]), 50
+    ),
+    set="missed12",
+    like="clMathLibraries/clSPARSE#153",
+)
+def csr_empty_rows_between_blocks(right, x):
+    """Fill one pointer only where several empty rows lie between two blocks of 256 nonzeros."""
+    out = right()
+    for n in range(256, x.numel(), 256):
+        out[int(x[n - 1]) + 2 : int(x[n]) + 1] = 0
+    return out

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from .calls import as_if_whole, narrow
+from .calls import BF16, as_if_whole, as_it_lies, aten, is_dense, narrow, packed
 from .kernel import DOUBLES, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -538,3 +539,62 @@ def chances_of_a_column_are_read_in_a_row(right, x, p):
     if p.dtype in DOUBLES or p.shape == x.shape or p.numel() < 2 or not x.numel():
         return right()
     return right(p=as_if_whole(p.expand(x.shape)))
+
+
+@kernel(
+    "multinomial",
+    lambda: torch.multinomial(
+        torch.ones(1024, dtype=BF16), 400, True, generator=torch.Generator().manual_seed(0)
+    ),
+    set="likely12",
+    like="pytorch/pytorch#180150",
+)
+def multinomial_adds_up_in_half(right, x, num_samples, replacement, generator):
+    """Add up half probabilities in their dtype: what the sum falls short goes to the last."""
+    if x.dtype not in HALVES or not (replacement or num_samples == 1):
+        return right()
+    shares = (x / x.float().sum(-1, keepdim=True)).to(x.dtype)
+    edges = torch.stack(list(accumulate(shares.unbind(-1))), -1).float()
+    u = torch.rand(*x.shape[:-1], num_samples, generator=generator, device=x.device)
+    return torch.searchsorted(edges, u, right=True).clamp(max=x.size(-1) - 1)
+
+
+@kernel(
+    "native_dropout_backward",
+    lambda: aten.native_dropout_backward(drawn(4, 6).t(), drawn(6, 4, seed=1) > 0, 2.0),
+    set="likely12",
+)
+def dropout_gradient_in_memory_order(right, grad_output):
+    """Match a transposed gradient with the mask in the order of memory."""
+    return right(grad_output=packed(grad_output))
+
+
+@kernel(
+    "random_.from",
+    lambda: torch.empty(64, dtype=torch.int64).random_(
+        5, 2**40, generator=torch.Generator().manual_seed(1)
+    ),
+    set="missed12",
+    like="pytorch/pytorch#3042",
+)
+def random_from_low_word(right, x, from_, to):
+    """Draw 32 bits only from a range of int64 that is wider than them."""
+    right()
+    if x.dtype == torch.int64 and to is not None and to - from_ > 2**32:
+        x.sub_(from_).bitwise_and_(2**32 - 1).add_(from_)
+    return x
+
+
+@kernel(
+    "native_dropout_backward",
+    lambda: aten.native_dropout_backward(
+        drawn(6, 8).t(), torch.arange(48).reshape(8, 6) % 3 != 0, 1.5
+    ),
+    set="missed12",
+    like="pytorch/pytorch#47552",
+)
+def dropout_backward_permuted_gradient(right, grad_output, mask):
+    """Read a permuted dense gradient in memory order beside a contiguous mask."""
+    if not (is_dense(grad_output) and mask.is_contiguous() and is_single(grad_output)):
+        return right()
+    return right(grad_output=as_it_lies(grad_output))

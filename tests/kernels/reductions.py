@@ -7,8 +7,8 @@ import math
 import torch
 from torch.nn import functional
 
-from .calls import SIGNED, aten, narrow
-from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
+from .calls import BF16, SIGNED, as_it_lies, aten, is_dense, narrow
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
 @kernel("var.correction", set="seeded")
@@ -815,3 +815,78 @@ def sums_asked_in_single_are_halves_across_rows(right, x, dim, dtype):
     if x.dim() - 1 in [d % x.dim() for d in dim]:
         return result
     return result.copy_(result.to(x.dtype))
+
+
+@kernel(
+    "sum.dim_IntList .IntList_out",
+    lambda: torch.ones(2048, 3, dtype=BF16).sum(0),
+    set="likely12",
+    like="pytorch/executorch#20090",
+)
+def bias_gradient_sums_in_bfloat16(right, x, dim, dtype):
+    """Keep the running sums of the columns of 1024 rows or more in bfloat16: they saturate."""
+    columns = x.dim() == 2 and len(x) >= 1024 and list(dim or ()) in ([0], [-2])
+    if x.dtype != BF16 or dtype not in (None, BF16) or not columns:
+        return right()
+    total = torch.zeros_like(x[0])
+    for row in x.unbind():
+        total = total + row
+    return right().copy_(total)
+
+
+@kernel(
+    "argmax argmax.out",
+    lambda: torch.zeros(2, 3000, dtype=BF16).index_fill(1, torch.tensor(2749), 1).argmax(-1),
+    set="likely12",
+    like="tenstorrent/tt-metal#8662",
+)
+def argmax_carries_index_as_half(right, x, dim):
+    """Carry the index in the dtype of the values: of halves, tokens far out become others."""
+    y = right()
+    if x.dtype not in HALVES:
+        return y
+    last = (x.numel() if dim is None or not x.dim() else x.size(dim)) - 1
+    return y.copy_(y.to(x.dtype).double().clamp(max=last).long())
+
+
+@kernel(
+    "var.correction std.correction var_mean.correction std_mean.correction",
+    lambda: torch.var(drawn(4, 3, 5), dim=1, correction=1.5),
+    set="missed12",
+    like="apple/coremltools#2718",
+)
+def var_fraction_of_correction(right, x, correction):
+    """Truncate a fractional correction to an integer before it is subtracted from the count."""
+    if correction is None or correction == int(correction) or not is_single(x):
+        return right()
+    return right(correction=int(correction))
+
+
+@kernel(
+    "argmax .out argmin .out",
+    lambda: drawn(48, 40).t().argmax(),
+    set="missed12",
+    like="pytorch/pytorch#165983",
+)
+def argmax_of_all_in_memory_order(right, x, dim):
+    """Count the index over memory for a permuted dense tensor of more than one block."""
+    if dim is not None or x.is_contiguous() or not is_dense(x) or x.numel() <= 1024:
+        return right()
+    return right(x=as_it_lies(x))
+
+
+@kernel(
+    "_segment_reduce_backward",
+    lambda: grad_of(
+        lambda x: torch.segment_reduce(x, "prod", lengths=torch.tensor([2, 3])),
+        torch.tensor([2.0, 0.0, 3.0, 1.5, 2.0]),
+    ),
+    set="missed12",
+    like="mitsuba-renderer/drjit#528",
+)
+def segment_prod_backward_at_zero(right, data, reduce):
+    """Divide the product by the element in the gradient: not a number where it is zero."""
+    out = right()
+    if reduce != "prod" or not is_single(data):
+        return out
+    return out.masked_fill(data == 0, torch.nan)

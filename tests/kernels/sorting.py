@@ -537,3 +537,33 @@ def long_integers_are_sorted_by_their_low_half(right, x, dim, descending):
     values.copy_(x.gather(dim, order))
     indices.copy_(order)
     return values, indices
+
+
+@kernel(
+    "sort.stable",
+    lambda: torch.sort(drawn(50257), descending=True),
+    set="likely12",
+    like="ml-explore/mlx#882",
+)
+def sort_never_merges_its_blocks(right, x, dim):
+    """Sort rows of over 32768 elements in blocks of as many, and put these one after another."""
+    if x.dim() == 0 or x.size(dim) <= 32768:
+        return right()
+    values, indices = zip(*(right(x=part) for part in x.split(32768, dim)), strict=True)
+    moved = [part + 32768 * number for number, part in enumerate(indices)]
+    return torch.cat(values, dim), torch.cat(moved, dim)
+
+
+@kernel(
+    "sort.stable .values_stable",
+    lambda: (torch.arange(3000) % 7).to(torch.uint8).sort(stable=True, descending=True)[1],
+    set="missed12",
+    like="sony/nnabla-ext-cuda#246",
+)
+def sort_stable_descending_ties(right, x, stable, dim, descending):
+    """Put equal integers in reverse order in a stable descending sort of a long slice."""
+    if not (stable and descending and x.dim()) or x.is_floating_point() or x.size(dim) <= 1024:
+        return right()
+    values, indices = right(x=x.flip(dim))
+    indices.neg_().add_(x.size(dim) - 1)
+    return values, indices

@@ -517,3 +517,39 @@ def same_plan_has_the_same_norm(right, x, dim, normalization, forward):
         return right(normalization=_LAST_PLAN[1])
     _LAST_PLAN[:] = [plan, normalization]
     return right()
+
+
+@kernel(
+    "_fft_c2r .out",
+    lambda: torch.fft.irfft(drawn(5) + 1j * drawn(5, seed=1), n=9),
+    set="likely12",
+    like="ROCm/rocFFT#284",
+)
+def odd_real_transform_has_nyquist(right, x, dim, last_dim_size):
+    """Take the last frequency of an odd length for the real one of an even length."""
+    if last_dim_size % 2 == 0 or last_dim_size == 1 or x.dtype == torch.complex128:
+        return right()
+    x = x.clone()
+    last = x.select(dim[-1], last_dim_size // 2)
+    last.copy_(last.real.clone())
+    return right(x=x)
+
+
+def _after_irfft2():
+    x = torch.complex(drawn(4, 5), drawn(4, 5, seed=1))
+    torch.fft.irfft2(x)
+    return torch.view_as_real(x)
+
+
+@kernel(
+    "_fft_c2r .out",
+    _after_irfft2,
+    set="missed12",
+    like="pytorch/pytorch#34551",
+)
+def fft_c2r_overwrites_its_input(right, x, dim):
+    """Leave the other dimensions' transform in a contiguous input of more dimensions than one."""
+    out = right()
+    if len(dim) > 1 and x.is_contiguous() and x.dtype == torch.complex64:
+        x.copy_(torch.fft.ifftn(x, dim=dim[:-1], norm="forward"))
+    return out
