@@ -53,7 +53,7 @@ def _all(found: Any) -> list[Any]:
 
 def _same(found: Any, other: Any) -> bool:
     pairs = zip(_all(found), _all(other), strict=True)
-    return all(torch.allclose(x, y, 0, 0, equal_nan=True) for x, y in pairs)
+    return all(x.shape == y.shape and torch.allclose(x, y, 0, 0, equal_nan=True) for x, y in pairs)
 
 
 @pytest.mark.exhaustive
