@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -356,3 +357,30 @@ def test_what_a_case_left_as_it_was_is_asked_of_the_untouched_image_once(
     found = [arena.run(case, "pip").verdict for case in cases]
     assert [one.outcome for one in found] == ["detected", "detected"]
     assert jobs.count("true") == 1
+
+
+def test_a_part_that_is_taken_out_is_in_the_guard() -> None:
+    """`remove` looks for a line of the guard's source before it changes that."""
+    guard = Path(__file__).parents[3] / "src" / "warpfront_checks" / "guard"
+    looked_for = [
+        (part.id, file, pattern or word)
+        for part in read_parts()
+        for file in re.findall(r"f=/opt/warpfront/lib/warpfront_guard/(\w+\.py)", part.remove)
+        for pattern, word in re.findall(r"grep -q (?:'([^']*)'|(\S+)) \$f", part.remove)
+    ]
+    assert len(looked_for) >= 8
+    assert [
+        one
+        for one in looked_for
+        if not any(
+            re.search(_python_pattern(one[2]), line)
+            for line in (guard / one[1]).read_text().splitlines()
+        )
+    ] == []
+    assert re.search(_python_pattern(r"\[Watcher(), \*foreign\]"), "x = [Watcher(), *foreign]")
+    assert not re.search(_python_pattern('("stray", _gone'), '("stray", stray),')
+
+
+def _python_pattern(basic: str) -> str:
+    """Return a basic regular expression as Python's: groups and repetition are plain there."""
+    return re.sub(r"(?<!\\)([(){}+?|])", r"\\\1", basic)
