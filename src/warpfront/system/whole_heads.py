@@ -34,6 +34,8 @@ class WholeHeads(HTTPAdapter):
 
 class _WatchedHead:
     def getresponse(self: Any) -> Any:
+        if not isinstance(self.timeout, int | float):  # without a time-out nothing is late
+            return super().getresponse()  # type: ignore[misc] # of the connection's class
         line = _Line(self.sock, self.timeout)
         self.response_class = lambda _, **options: http.client.HTTPResponse(line, **options)  # type: ignore[arg-type]
         try:
