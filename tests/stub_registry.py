@@ -132,7 +132,7 @@ class Request:
 class StubRegistry:
     """`auth` is "", "basic" or "bearer". What it can is set by `referrers`, `mounts`, `pieces`;
     `most_bytes` is the largest request that it takes, `page` the tags on a page; one that
-    `hangs_up` does so after each answer, and says nothing.
+    `hangs_up` does so after each answer, when the next request is on its way.
     """
 
     host: str = ""
@@ -283,6 +283,7 @@ class _Handler(BaseHTTPRequestHandler):
     key: str
     query: Mapping[str, str]
     fault: Fault
+    has_answered = False
 
     def setup(self) -> None:
         super().setup()
@@ -295,6 +296,12 @@ class _Handler(BaseHTTPRequestHandler):
             return
         with contextlib.suppress(_Dropped, ConnectionError):
             super().handle()
+
+    def handle_one_request(self) -> None:
+        if self.has_answered and self.served.hangs_up:
+            self.connection.recv(1, socket.MSG_PEEK)
+            raise _Dropped
+        super().handle_one_request()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Keep quiet: `StubRegistry.requests` has it all."""
@@ -559,7 +566,7 @@ class _Handler(BaseHTTPRequestHandler):
         named = {**(headers or {}), "Content-Length": str(len(body)), **self.fault.headers}
         if status == 204:
             named.pop("Content-Length")
-        self.close_connection = self.close_connection or self.served.hangs_up
+        self.has_answered = True
         self.send_response(status)
         for name, value in named.items():
             self.send_header(name, value)

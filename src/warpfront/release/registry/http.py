@@ -342,6 +342,7 @@ class Exchange:
                     auth=lambda request: request,
                 )
             except (requests.RequestException, OSError) as error:
+                self.close()  # so that the next try does not meet another one that was hung up
                 raise by_exception(self.host, ask.step, error) from error
             except ValueError as error:  # requests reads where an answer leads to
                 words = "it leads to an address that is none"

@@ -63,7 +63,7 @@ class Upload:
     furthest: int = 0
     piece_bytes: int = field(init=False)
     whole: bool = field(init=False)
-    is_retry: bool = False
+    tries: int = 0
     refused: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -75,7 +75,8 @@ class Upload:
         self.exchange.attempts().run(self._send, lambda: self.furthest)
 
     def _send(self) -> None:
-        if self.is_retry:
+        self.tries += 1
+        if self.tries > 1:
             url = f"/v2/{self.repository}/blobs/{self.source.digest}"
             if self._once("HEAD", url, {200, 404})[0].status_code == 200:
                 return  # only the answer of the upload was lost
@@ -83,7 +84,6 @@ class Upload:
                 self._ask_how_far()
             else:
                 self.location = ""
-        self.is_retry = True
         if not self.location:
             self._begin()
         while not self.whole and self.offset < self.source.size_bytes:
@@ -174,10 +174,11 @@ class Upload:
     ) -> tuple[requests.Response, RegistryError | None]:
         """Return an answer, and the error of one that is accepted to be dealt with here."""
         headers = {} if headers is None else {**_OCTETS, **headers}
-        more = self.source.size_bytes / self.exchange.patience.settled_bytes
-        more = more if method == "PUT" else 0.0
+        more = (method == "PUT") * self.source.size_bytes / self.exchange.patience.settled_bytes
         scopes = (push(self.repository),)
         ask = Request(method, url, self._step, scopes, accepted, headers, body, more)
+        if self.tries > 1:  # a registry may hang up after each answer
+            self.exchange.close()
         answer = self.exchange.once(ask)
         content, status = self.exchange.finish(answer), answer.status_code
         if status < 400:
