@@ -8,21 +8,22 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
 from warpfront.errors import UnavailableError, WarpfrontError
 from warpfront.images.engine import Bind, RunRequest, connect
-from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.tools import Tools
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
-from warpfront.system.process import Command, cache_folder, environment, stream
+from warpfront.system.process import Command, cache_folder, environment, run, stream
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
 from warpfront.system.store import read_text, write_json
+from warpfront.wheels.site import read_site
 from warpfront_port.commands.compiling import CompilerPlace, compiler_place
+from warpfront_port.commands.scanning import NO_TOOLCHAIN
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import (
     claims_of,
@@ -30,12 +31,13 @@ from warpfront_port.compile.syntax_pass import (
     units_to_compile,
     with_syntax,
 )
+from warpfront_port.compile.toolchain import fetched_toolchain
 from warpfront_port.compile.units import definitions_of
 from warpfront_port.finding_forms import Scan
 from warpfront_port.scan.hipify_names import hipify_names
 
 MODULES = Path(str(resources.files("warpfront_port").joinpath("data", "cmake")))
-PLACES = ("auto", "host", "matrix", "none")
+PLACES = ("auto", "host", "fetched", "matrix", "none")
 _SECONDS = 180.0
 _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
     "/warpfront/job", "/results", "/cache", "/src", "/torch-include", "/python-include",
@@ -46,8 +48,8 @@ _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
 class SyntaxRequest:
     """The choice of a compiler for the units of a scan: `where` is one of `PLACES`.
 
-    `auto` takes a toolchain that is at hand: this machine's, else a compiler of the matrix whose
-    image or base exists. `matrix` builds it where it is missing.
+    `auto` takes this machine's, else the fetched one. `matrix` is an image of `compilers:`, which
+    is built where it is missing.
     """
 
     root: Path
@@ -61,36 +63,68 @@ def with_compiler(
 ) -> Scan:
     """Return the scan with a compiler's answers on its units; as it is where none is at hand.
 
-    Raises `UnavailableError` where a place was named and has no compiler for the target.
+    Raise `WarpfrontError` where a place was named and has no compiler for the target.
     """
     units = list(units_to_compile(scan))
     if not units or request.where == "none" or not request.target.startswith("gfx"):
         return scan
-    document = None
+    try:
+        document = _document(units, scan, request, workspace, watch)
+        if not document.get("compiler"):
+            reason = f"{NO_TOOLCHAIN} for {request.target} ({request.where})"
+            raise UnavailableError(reason, hint="--compiler fetched brings one, none goes without")
+    except WarpfrontError as error:
+        if request.where != "auto":
+            raise
+        reason = error.message.partition("\n")[0]
+        return replace(scan, uncompiled=dict.fromkeys(scan.uncompiled, reason))
+    return with_syntax(scan, read_results(document, str(document["root"])))
+
+
+def _document(
+    units: list[str],
+    scan: Scan,
+    request: SyntaxRequest,
+    workspace: Workspace | None,
+    watch: Watch,
+) -> dict[str, object]:
+    """Return the results of the passes, and the `root` that their paths are below."""
     # No other clang++ could know HIP.
     has_hip = shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()
-    if has_hip and request.where in ("auto", "host"):
-        root, cache = str(request.root.resolve()), str(cache_folder() / "syntax")
-        with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
-            job, results = Path(folder) / "job.json", Path(folder) / "results.json"
-            write_json(job, _job(units, scan, request, root, cache))
-            argv = (sys.executable, str(syntax_job.__file__), str(job), str(results))
-            watch.step("compile", f"{counted(len(units), 'source')} on this machine")
-            stream(Command(argv=argv), lambda line: watch.step("compile", line))
+    if request.where == "host" or (request.where == "auto" and has_hip):
+        return _here(units, scan, request, "", watch)
+    if request.where != "matrix":
+        toolchain = fetched_toolchain(cache_folder(), read_site(run), watch)
+        return _here(units, scan, request, str(toolchain), watch)
+    if workspace is None:
+        raise UnavailableError("no matrix.yaml here", hint="--compiler fetched needs none")
+    tools = Tools(engine=connect(environment()), folders=workspace.folders)
+    place = compiler_place(workspace.matrix, Selection(), request.target, tools, watch)
+    return _in_image(place, units, scan, request, workspace=workspace, watch=watch)
+
+
+def _here(
+    units: list[str], scan: Scan, request: SyntaxRequest, toolchain: str, watch: Watch
+) -> dict[str, object]:
+    """Run the passes on this machine, by its own toolchain or by the fetched one in a folder."""
+    root, cache = str(request.root.resolve()), str(cache_folder() / "syntax")
+    with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
+        job, results = Path(folder) / "job.json", Path(folder) / "results.json"
+        document = _job(units, scan, request, root, cache)
+        document |= {"toolchain": toolchain, "is_confined": True}
+        if toolchain:
+            document["torch"] = f"{toolchain}/torch/include"
+            document["python"] = str(next(Path(toolchain).glob("usr/include/python3*")))
+        write_json(job, document)
+        argv = (sys.executable, str(syntax_job.__file__), str(job), str(results))
+        path = f"{toolchain}/bin:{environment().get('PATH', '')}".lstrip(":")
+        watch.step("compile", f"{counted(len(units), 'source')} on this machine")
+        try:
+            command = Command(argv=argv, environment={"PATH": path})
+            stream(command, lambda line: watch.step("compile", line)).check()
+        finally:
             watch.step("compile", "")
-            document = _read(results, root)
-    if document is None and request.where in ("auto", "matrix") and workspace is not None:
-        place = _place_of(request, workspace, watch)
-        if place is not None:
-            document = _in_image(place, units, scan, request, workspace=workspace, watch=watch)
-    if document is None or not document.get("compiler"):
-        if request.where == "auto":
-            return scan
-        raise UnavailableError(
-            f"no compiler for {request.target} ({request.where})",
-            hint="`compilers:` of matrix.yaml makes one; --compiler none goes without",
-        )
-    return with_syntax(scan, read_results(document, str(document["root"])))
+        return {**json.loads(results.read_text("utf-8")), "root": root}
 
 
 def _job(
@@ -125,31 +159,6 @@ def _job(
     }
 
 
-def _read(results: Path, root: str) -> dict[str, object] | None:
-    if not results.is_file():
-        return None
-    return {**json.loads(results.read_text("utf-8")), "root": root}
-
-
-def _place_of(request: SyntaxRequest, workspace: Workspace, watch: Watch) -> CompilerPlace | None:
-    """Return the image of the matrix that compiles for the target; by `auto` only what is there."""
-    bases = [base for base in workspace.matrix.compilers if request.target in base.targets]
-    exists = any(
-        (workspace.folders.cache / "bases" / f"{recipe_digest(base.bootstrap)}.tar").is_file()
-        for base in bases
-    )
-    if request.where == "auto" and not exists:
-        return None
-    try:
-        engine, folders = connect(environment()), workspace.folders
-        tools = Tools(engine=engine, folders=folders)
-        return compiler_place(workspace.matrix, Selection(), request.target, tools, watch)
-    except WarpfrontError:
-        if request.where == "auto":
-            return None
-        raise
-
-
 def _in_image(
     place: CompilerPlace,
     units: list[str],
@@ -158,7 +167,7 @@ def _in_image(
     *,
     workspace: Workspace,
     watch: Watch,
-) -> dict[str, object] | None:
+) -> dict[str, object]:
     """Run the passes in an image, without network, the tree read-only."""
     cache = workspace.folders.cache / "syntax"
     cache.mkdir(parents=True, exist_ok=True)
@@ -197,4 +206,5 @@ def _in_image(
             on_line=lambda line: watch.step("compile", line),
         )
         watch.step("compile", "")
-        return _read(folder / "results" / "results.json", _SOURCE)
+        results = folder / "results" / "results.json"
+        return {**json.loads(results.read_text("utf-8")), "root": _SOURCE}

@@ -6,15 +6,18 @@ of shim headers replaces CUDA's headers: diagnostics have the project's own line
 
 JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `names` and `headers`
 (hipify's tables, CUDA to HIP), `torch` and `python` (their `include` folders or ""; an image's own
-torch comes first), `jobs`, `seconds` of processor time (the limit of one pass), `cache` (a folder
-or ""), `claims` (files whose findings the compiler is to judge), `flags` (options by unit),
-`definitions` (options of every unit), `modules` (a folder of CMake modules that stand for CUDA's).
+torch comes first), `toolchain` (a fetched one's folder or ""), `jobs`, `seconds` of processor time
+(the limit of one pass), `cache` (a folder or ""), `claims` (files whose findings the compiler is to
+judge), `flags` (options by unit), `definitions` (options of every unit), `modules` (a folder of
+CMake modules that stand for CUDA's), `is_confined` (true on a user's machine, where Landlock keeps
+what runs from other files and from the network).
 RESULTS gets one JSON document.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import ctypes
 import hashlib
 import importlib.util
 import json
@@ -23,6 +26,7 @@ import re
 import shlex
 import shutil
 import signal
+import struct
 import subprocess  # noqa: TID251 - it runs where warpfront is not
 import sys
 import sysconfig
@@ -74,6 +78,12 @@ _PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote"
 _BEFORE_CUDACC = ("thrust/detail/config.h", "hipcub/config.hpp", "rocprim/config.hpp")
 _SIDES = ("--cuda-device-only", "--cuda-host-only")
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(?:(?:el)?ifn?(?:def)?|else|endif)\b")
+# Landlock's first system call, its version with rights of the network, and rights: of folders all
+# and those to read and run, of files all, of TCP all (linux/landlock.h).
+_LANDLOCK, _LANDLOCK_OF_NETWORK = 444, 4
+_LANDLOCK_ALL, _LANDLOCK_READ = (1 << 15) - 1, 0b1101
+_LANDLOCK_FILE, _LANDLOCK_TCP = 0b111 | 1 << 14, 0b11
+_SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/proc", "/sys", "/dev")
 _LINE_MARK = re.compile(r'# (\d+) "([^"]+)"')
 
 
@@ -96,21 +106,27 @@ class Compiler:
         return str(100 * int(match[1]) + int(match[2])) if match else "0"
 
 
-def find_compiler(target: str) -> Compiler | None:
-    """Return the newest clang++ here that can compile an empty HIP source for `target`."""
-    places = [
-        *sorted(Path("/opt").glob("rocm*/llvm/bin/clang++"), reverse=True),
-        *sorted(Path("/opt").glob("rocm*/lib/llvm/bin/clang++"), reverse=True),
-        *sorted(
-            Path("/usr/lib").glob("llvm-*/bin/clang++"),
-            key=lambda path: [int(n) for n in re.findall(r"llvm-(\d+)", str(path))],
-            reverse=True,
-        ),
-    ]
+def find_compiler(target: str, toolchain: str = "") -> Compiler | None:
+    """Return the newest clang++ here that can compile an empty HIP source for `target`, or that
+    of a fetched toolchain.
+    """
+    places = (
+        [Path(toolchain) / "bin" / "clang++"]
+        if toolchain
+        else [
+            *sorted(Path("/opt").glob("rocm*/llvm/bin/clang++"), reverse=True),
+            *sorted(Path("/opt").glob("rocm*/lib/llvm/bin/clang++"), reverse=True),
+            *sorted(
+                Path("/usr/lib").glob("llvm-*/bin/clang++"),
+                key=lambda path: [int(n) for n in re.findall(r"llvm-(\d+)", str(path))],
+                reverse=True,
+            ),
+        ]
+    )
     program = shutil.which("amdclang++") or shutil.which("clang++")
     options = ["-x", "hip", f"--offload-arch={target}", "-fsyntax-only"]
     kernel = "#include <hip/hip_runtime.h>\n__global__ void k(int* p) { *p = 1; }\n"
-    for path in [*map(str, places), *([program] if program else [])]:
+    for path in [*map(str, places), *([program] if program and not toolchain else [])]:
         if _compiled([path, *options], kernel)[0] == 0:
             version = next(iter(_run([path, "--version"], 20)[1].splitlines()), path)
             text = _compiled([path, "-x", "c++", "-E", "-P"], _HIP_VERSION)[1]
@@ -534,7 +550,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     tree has an `#error`: a diagnostic is its text alone). `witnesses` are the results of sources
     that are no units and read the files of `claims`.
     """
-    compiler = find_compiler(job["target"])
+    compiler = find_compiler(job["target"], job.get("toolchain") or "")
     if compiler is None:
         return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
     root, tree = Path(job["root"]), Tree(Path(job["root"]))
@@ -552,8 +568,10 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         argv = arguments(compiler, job, standard, forced)
         read = precompiled(argv, fixed, float(job["seconds"])) if job["torch"] else {}
         configured = Configured(job.get("flags") or {}, [])
-        if not configured.flags:
+        if not configured.flags and job.get("runs_builds", True):
             configured = configure(compiler, root, job.get("modules") or "", folder)
+        elif not configured.flags and job.get("modules") and (root / "CMakeLists.txt").is_file():
+            configured = Configured({}, [], "this kernel cannot confine CMake (Linux 6.7 can)")
         argv += tree_options(tree, folder, headers, str(job["torch"]))
         folders = tree.include_folders()  # they never come before the system's
         argv += (option for name in folders for option in ("-iquote", name))
@@ -613,9 +631,36 @@ def _state_of(compiler: Compiler, tree: Tree, argv: list[str], scratch: str, for
     return digest.hexdigest()
 
 
+def confine(readable: Iterable[str], writable: Iterable[str]) -> bool:
+    """Let this process and its children reach these places alone, and no TCP. Return false where
+    the kernel cannot (Landlock's fourth ABI: Linux 6.7).
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(_LANDLOCK, None, 0, 1) < _LANDLOCK_OF_NETWORK:
+        return False
+    rules = struct.pack("=QQ", _LANDLOCK_ALL, _LANDLOCK_TCP)
+    ruleset = libc.syscall(_LANDLOCK, rules, len(rules), 0)
+    for access, places in ((_LANDLOCK_READ, readable), (_LANDLOCK_ALL, writable)):
+        for path in filter(Path.exists, map(Path, filter(None, places))):
+            allowed = access if path.is_dir() else access & _LANDLOCK_FILE
+            beneath = struct.pack("=Qi", allowed, os.open(path, os.O_PATH))
+            libc.syscall(_LANDLOCK + 1, ruleset, 1, beneath, 0)
+    no_new_privileges = 38
+    return (
+        int(libc.prctl(no_new_privileges, 1, 0, 0, 0)) == 0
+        and int(libc.syscall(_LANDLOCK + 2, ruleset, 0)) == 0
+    )
+
+
 def main(argv: list[str]) -> int:
     """Run the job of `argv[1]` and write the results to `argv[2]`."""
     job = json.loads(Path(argv[1]).read_text("utf-8"))
+    if job.get("is_confined"):
+        tempfile.tempdir = str(Path(argv[2]).parent)
+        own = (job["root"], job["toolchain"], job["torch"], job["python"], job["modules"])
+        readable = [*_SYSTEM, __file__, sys.prefix, sys.base_prefix, torch_headers(), *own]
+        Path(job["cache"]).mkdir(parents=True, exist_ok=True)
+        job["runs_builds"] = confine(readable, [tempfile.tempdir, job["cache"], "/dev/null"])
     results = run_job(job)
     Path(argv[2]).write_text(json.dumps(results), "utf-8")
     return 0

@@ -26,7 +26,6 @@ from warpfront.errors import (
     CommandFailedError,
     FindingsError,
     InputError,
-    MatrixError,
     NothingSelectedError,
     UnavailableError,
 )
@@ -50,8 +49,8 @@ Sarif = Annotated[str, "FILE  also write SARIF 2.1.0"]
 Compiler = Annotated[
     str,
     Option(
-        "NAME  compiler of CUDA sources: auto (what is here), host, matrix or none",
-        choices=("auto", "host", "matrix", "none"),
+        "NAME  compiler of CUDA sources: auto, host, fetched, matrix or none",
+        choices=("auto", "host", "fetched", "matrix", "none"),
     ),
 ]
 FailOn = Annotated[
@@ -307,25 +306,16 @@ def scan(
         raise FindingsError(verdict.line)
     if verdict.answer == "not determined":
         accepts = "--allow-undetermined accepts what is not read"
-        answers = "a compiler answers: `compilers:` of matrix.yaml, or hipcc on this machine"
+        answers = "a compiler answers: --compiler fetched brings one"
         hint = answers if result.uncompiled else accepts
         require_determined(verdict.reasons, allow_undetermined=allow_undetermined, hint=hint)
 
 
 def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Callable[[Scan], Scan]:
-    """Return what adds a compiler's answers to a scan.
-
-    A matrix that cannot be read does not stop a scan, unless its compiler is named.
-    """
+    """Return what adds a compiler's answers to a scan."""
     from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
 
-    workspace = None
-    try:
-        if where not in ("none", "host") and Path("matrix.yaml").is_file():
-            workspace = workspace_here()
-    except MatrixError:
-        if where == "matrix":
-            raise
+    workspace = workspace_here() if where == "matrix" else None
     request = SyntaxRequest(root=scan_request.repo, target=scan_request.target.name, where=where)
     return lambda scanned: with_compiler(scanned, request, workspace, display)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -147,15 +148,55 @@ def test_a_header_that_no_environment_has_is_an_error_of_its_own(tmp_path: Path)
     assert not (tmp_path / "cpu" / "absent" / "THC").exists()
 
 
-@pytest.mark.skipif(shutil.which("hipcc") is None, reason="no HIP toolchain on this machine")
-def test_a_toolchain_of_this_machine_answers(tmp_path: Path) -> None:
-    (tmp_path / "k.cu").write_text("#include <cuda_runtime.h>\n" + KERNEL)
+CONFINED = """
+import socket, sys
+from pathlib import Path
+from warpfront_port.compile.syntax_job import confine
+
+def refused(act):
+    try:
+        act()
+    except PermissionError:
+        return True
+    return False
+
+readable, writable, secret, port = sys.argv[1:]
+assert confine([readable, "/dev/null"], [writable])
+Path(writable, "made").write_text(Path(readable, "k.cu").read_text())
+assert refused(Path(readable, "k.cu").unlink)
+assert refused(Path(secret).read_text)
+assert refused(lambda: socket.create_connection(("127.0.0.1", int(port))))
+"""
+
+
+@pytest.mark.process
+def test_a_confined_job_reaches_no_other_file_and_no_network(tmp_path: Path) -> None:
+    readable, writable, secret = tmp_path / "tree", tmp_path / "out", tmp_path / "secret"
+    readable.mkdir()
+    writable.mkdir()
+    secret.write_text("s")
+    (readable / "k.cu").write_text(KERNEL)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        places = (readable, writable, secret, server.getsockname()[1])
+        argv = [sys.executable, "-c", CONFINED, *map(str, places)]
+        completed = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    assert (writable / "made").read_text() == KERNEL
+
+
+def test_a_kernel_that_cannot_confine_runs_no_build_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "k.cu").write_text(KERNEL)
+    (tmp_path / "CMakeLists.txt").write_text("project(p LANGUAGES CXX CUDA)\n")
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    monkeypatch.setattr(syntax_job, "find_compiler", lambda *_: compiler)
     job = {
-        "target": "gfx942", "root": str(tmp_path), "units": ["k.cu"], "names": {}, "headers": {},
-        "torch": "", "python": "", "jobs": 1, "seconds": 100, "cache": "",
+        "target": "gfx942", "root": str(tmp_path), "units": [], "names": {}, "headers": {},
+        "torch": "", "python": "/usr/include", "jobs": 1, "seconds": 1, "cache": "",
+        "modules": str(MODULES), "runs_builds": False,
     }  # fmt: skip
-    document = json.loads(json.dumps(syntax_job.run_job(job)))
-    assert read_results(document, str(tmp_path)).compiled == ("k.cu",)
+    assert "cannot confine CMake" in str(syntax_job.run_job(job)["unconfigured"])
 
 
 def test_options_of_a_build_come_after_the_system_s_folders() -> None:

@@ -1,0 +1,46 @@
+"""The fetched toolchain, over a tree that CMake builds: real clang, ROCm's real headers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.network, pytest.mark.process, pytest.mark.timeout(600)]
+
+BUILD = """\
+cmake_minimum_required(VERSION 3.20)
+project(p LANGUAGES CXX CUDA)
+find_package(CUDAToolkit REQUIRED)
+add_library(p SHARED k.cu)
+target_compile_definitions(p PRIVATE SHIFT=4)
+target_link_libraries(p CUDA::cublas)
+"""
+KERNEL = """\
+#include <cublas_v2.h>
+#include <cub/cub.cuh>
+#include <cuda_runtime.h>
+__global__ void k(float* o) { o[0] = __shfl_down(o[0], SHIFT); }
+int main() { cublasHandle_t h; cublasCreate(&h); k<<<1, 64>>>(nullptr); return cudaGetLastError(); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("kernel", "errors"),
+    [(KERNEL, 0), (KERNEL.replace("SHIFT", "M"), 1)],
+)
+def test_a_tree_is_compiled_by_the_fetched_toolchain(
+    tmp_path: Path, kernel: str, errors: int
+) -> None:
+    (tmp_path / "k.cu").write_text(kernel)
+    (tmp_path / "CMakeLists.txt").write_text(BUILD)
+    words = ("port", "scan", str(tmp_path), "--target", "gfx942", "--compiler", "fetched")
+    argv = [sys.executable, "-m", "warpfront", *words]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == 15, ended.stderr  # a build for CUDA alone
+    assert "compiled: 1 of 1 CUDA source by clang version 22" in ended.stdout
+    assert "reached: 1 CUDA source, by CMake" in ended.stdout
+    assert ended.stdout.count("CC701 use of undeclared identifier 'M': k.cu:4") == errors
+    assert ended.stdout.count("CC701") == errors
