@@ -44,3 +44,36 @@ def test_a_tree_is_compiled_by_the_fetched_toolchain(
     assert "reached: 1 CUDA source, by CMake" in ended.stdout
     assert ended.stdout.count("CC701 use of undeclared identifier 'M': k.cu:4") == errors
     assert ended.stdout.count("CC701") == errors
+
+
+OF_TWO_VENDORS = """\
+cmake_minimum_required(VERSION 3.21)
+project(p LANGUAGES CXX)
+option(P_HIP "for AMD" OFF)
+if(P_HIP)
+  enable_language(HIP)
+  find_package(hip REQUIRED)
+  add_library(p hip/k.hip)
+  target_compile_definitions(p PRIVATE SHIFT=4)
+else()
+  enable_language(CUDA)
+  add_library(p cuda/k.cu)
+endif()
+"""
+
+
+@pytest.mark.parametrize(("shift", "code", "answer"), [("SHIFT", 0, "runs"), ("M", 15, "will not")])
+def test_a_build_for_hip_is_compiled_as_it_is(
+    tmp_path: Path, shift: str, code: int, answer: str
+) -> None:
+    own = KERNEL.replace("SHIFT", shift).partition("__global__")[2].partition("int main")[0]
+    sources = {"cuda/k.cu": KERNEL, "hip/k.hip": f"#include <hip/hip_runtime.h>\n__global__{own}"}
+    for name, text in {**sources, "CMakeLists.txt": OF_TWO_VENDORS}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    words = ("port", "scan", str(tmp_path), "--target", "gfx942", "--compiler", "fetched")
+    argv = [sys.executable, "-m", "warpfront", *words]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert ended.stdout.startswith(f"gfx942: {answer}")
+    assert "compiled: 1 of 1 HIP source" in ended.stdout or "of 1 CUDA source" in ended.stdout

@@ -27,6 +27,7 @@ from warpfront_port.commands.scanning import NO_TOOLCHAIN
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import (
     claims_of,
+    native_units,
     read_results,
     units_to_compile,
     with_syntax,
@@ -66,7 +67,11 @@ def with_compiler(
     Raise `WarpfrontError` where a place was named and has no compiler for the target.
     """
     units = list(units_to_compile(scan))
-    if not units or request.where == "none" or not request.target.startswith("gfx"):
+    if (
+        not (units or scan.project.builds_hip)
+        or request.where == "none"
+        or not request.target.startswith("gfx")
+    ):
         return scan
     try:
         document = _document(units, scan, request, workspace, watch)
@@ -143,6 +148,8 @@ def _job(
         "target": request.target,
         "root": root,
         "units": units,
+        "native": native_units(scan),
+        "builds_hip": scan.project.builds_hip,
         "claims": claims_of(scan),
         "definitions": [
             word

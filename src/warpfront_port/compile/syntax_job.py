@@ -9,8 +9,9 @@ JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `name
 torch comes first), `toolchain` (a fetched one's folder or ""), `jobs`, `seconds` of processor time
 (the limit of one pass), `cache` (a folder or ""), `claims` (files whose findings the compiler is to
 judge), `flags` (options by unit), `definitions` (options of every unit), `modules` (a folder of
-CMake modules that stand for CUDA's), `is_confined` (true on a user's machine, where Landlock keeps
-what runs from other files and from the network).
+CMake modules that stand for CUDA's), `native` (units that are HIP's own), `builds_hip` (true for
+a tree with a build for HIP), `is_confined` (true on a user's machine, where Landlock keeps what
+runs from other files and from the network).
 RESULTS gets one JSON document.
 """
 
@@ -32,7 +33,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,21 @@ from typing import Any
 SCHEMA = 1
 LACKS = "warpfront: the environment lacks "
 ABSENT = "warpfront: no environment has "
-_CODE = {".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".c", ".cc", ".cpp", ".cxx", ".in"}
+_CODE = {
+    ".cu",
+    ".hip",
+    ".cuh",
+    ".h",
+    ".hh",
+    ".hpp",
+    ".hxx",
+    ".inl",
+    ".c",
+    ".cc",
+    ".cpp",
+    ".cxx",
+    ".in",
+}
 _BUILDS = {"CMakeLists.txt", "Makefile", "setup.py"}
 _SOURCES = {".cu", ".c", ".cc", ".cpp", ".cxx"}
 _MOST_WITNESSES = 20
@@ -76,6 +91,11 @@ _TORCH_MACROS = "c10/cuda/impl/cuda_cmake_macros.h"
 _ASIDE = "^(tests?|testing|unit_?tests?|bench(marks?)?|examples?|samples?|docs?)$"
 _PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote": ["-iquote"]}
 _BEFORE_CUDACC = ("thrust/detail/config.h", "hipcub/config.hpp", "rocprim/config.hpp")
+# Of CMake's cache: an entry, a name for one vendor, and a value that chooses CUDA.
+_CACHED = re.compile(r"^(?!CMAKE_)(\w+):(BOOL|STRING)=(.*)$", re.MULTILINE)
+_TARGET = re.compile(r"\b[A-Za-z]\w*::[A-Za-z][\w.+-]*")
+_VENDOR = re.compile(r"(?:^|_)(HIP|ROCM|CUDA)(?:_|$)")
+_CHOICE = re.compile(r"(?:\w+_)?(?:CUDA|cuda)")
 _SIDES = ("--cuda-device-only", "--cuda-host-only")
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(?:(?:el)?ifn?(?:def)?|else|endif)\b")
 # Landlock's first system call, its version with rights of the network, and rights: of folders all
@@ -100,10 +120,16 @@ class Compiler:
     version: str
 
     @property
+    def hip(self) -> str:
+        """Return HIP's version: 7.2.4."""
+        match = re.search(r"HIP (\d+\.\d+[.\d]*)", self.version)
+        return match[1] if match else "0.0"
+
+    @property
     def torch_version(self) -> str:
         """Return HIP's version as torch's builds define it: 702 for 7.2."""
-        match = re.search(r"HIP (\d+)\.(\d+)", self.version)
-        return str(100 * int(match[1]) + int(match[2])) if match else "0"
+        major, minor = self.hip.split(".")[:2]
+        return str(100 * int(major) + int(minor))
 
 
 def find_compiler(target: str, toolchain: str = "") -> Compiler | None:
@@ -214,6 +240,15 @@ class Tree:
             if header.startswith(_TORCHS)
         )
 
+    def of_hip(self) -> set[str]:
+        """Return the sources that are written in HIP."""
+        return {
+            path
+            for path, text in self.texts.items()
+            if path.endswith(".hip")
+            or (Path(path).suffix in _SOURCES and re.search(r"#[ \t]*include[ \t]*[<\"]hip/", text))
+        }
+
     def witnesses(self, claims: Iterable[str], units: Iterable[str]) -> list[str]:
         """Return sources that read the files of `claims` which no unit reads, the first of each."""
         read = set[str]().union(*map(self.read_by, units))
@@ -264,37 +299,71 @@ class Tree:
 @dataclass(frozen=True)
 class Configured:
     """Results of `cmake -S -B`: options by source of the tree, made headers' folders, and a reason
-    why the project was not configured, or not wholly.
+    why the project was not configured, or not wholly. `cache` are CMake's entries, by name, type
+    and value; `argv` and `values` are the program and its definitions.
     """
 
     flags: dict[str, list[str]]
     folders: list[str]
     reason: str = ""
+    argv: Sequence[str] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    cache: Sequence[tuple[str, str, str]] = ()
 
 
-def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Configured:
-    """Configure a CMake project whose CUDA compiler is a stand-in; nothing is compiled."""
-    if not (root / "CMakeLists.txt").is_file() or not modules:
+def configure(compiler: Compiler, tree: Tree, modules: str, folder: Path) -> Configured:
+    """Configure a CMake project whose compiler of CUDA and HIP is a stand-in; nothing is built."""
+    if not (tree.root / "CMakeLists.txt").is_file() or not modules:
         return Configured({}, [])
     cmake = shutil.which("cmake")
     if cmake is None:
         return Configured({}, [], "no cmake beside the compiler")
+    stand_ins = folder / "cmake"
+    shutil.copytree(modules, stand_ins)
+    for path in stand_ins.glob("CMake*CUDA*"):
+        text = path.read_text("utf-8").replace("CUDA", "HIP").replace("cuda", "hip")
+        text = text.replace("EXTENSIONS cu", "EXTENSIONS hip")
+        path.with_name(path.name.replace("CUDA", "HIP")).write_text(text, "utf-8")
+    argv = [cmake, *(["-G", "Ninja"] if shutil.which("ninja") else [])]
+    values = {
+        "CMAKE_MODULE_PATH": str(stand_ins), "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        "CMAKE_PROJECT_TOP_LEVEL_INCLUDES": f"{stand_ins}/stand-ins.cmake",
+        "CMAKE_CXX_COMPILER": compiler.path, "CMAKE_C_COMPILER_WORKS": "1",
+        "CMAKE_CXX_COMPILER_WORKS": "1", "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
+        "CMAKE_CUDA_ARCHITECTURES": "80", "CMAKE_HIP_ARCHITECTURES": "gfx942",
+        "WARPFRONT_TARGETS": ";".join(sorted(set(_TARGET.findall(tree.builds)))),
+        "WARPFRONT_HIP": compiler.hip, "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
+        "FETCHCONTENT_FULLY_DISCONNECTED": "ON",
+    }  # fmt: skip
+    return _configured(argv, values, tree.root, folder / "default")
+
+
+def configure_for_hip(first: Configured, root: Path, folder: Path) -> Configured:
+    """Configure once more with what CMake's cache offers for HIP: options named for it are on,
+    those named for CUDA off, and a choice of CUDA is one of HIP. The same where there is none.
+    """
+    choices: dict[str, str] = {}
+    for name, kind, value in first.cache:
+        if kind == "BOOL" and (vendor := _VENDOR.search(name)):
+            is_detail = any(name != other and name.startswith(other) for other, *_ in first.cache)
+            choices |= {} if is_detail else {name: "OFF" if vendor[1] == "CUDA" else "ON"}
+        elif kind == "STRING" and _CHOICE.fullmatch(value):
+            choices[name] = value.replace("CUDA", "HIP").replace("cuda", "hip")
+    if not choices.keys() - {name for name, value in choices.items() if value == "OFF"}:
+        return first
+    return _configured(first.argv, {**first.values, **choices}, root, folder / "hip")
+
+
+def _configured(
+    argv: Sequence[str], values: Mapping[str, str], root: Path, folder: Path
+) -> Configured:
     build, copy = folder / "build", folder / "tree"
     # A configure step may write into the tree.
     shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-    values = {
-        "CMAKE_MODULE_PATH": modules, "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
-        "CMAKE_PROJECT_TOP_LEVEL_INCLUDES": f"{modules}/stand-ins.cmake",
-        "CMAKE_CXX_COMPILER": compiler.path, "CMAKE_C_COMPILER_WORKS": "1",
-        "CMAKE_CXX_COMPILER_WORKS": "1", "CMAKE_CUDA_ARCHITECTURES": "80",
-        "CMAKE_POLICY_VERSION_MINIMUM": "3.5", "FETCHCONTENT_FULLY_DISCONNECTED": "ON",
-    }  # fmt: skip
-    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     commands, text, code = build / "compile_commands.json", "", 0
     for without in ("^$", _ASIDE):
-        values["WARPFRONT_WITHOUT"] = without
-        options = [f"-D{name}={value}" for name, value in values.items()]
-        code, output = _run([cmake, "-S", str(copy), "-B", str(build), *generator, *options], 180)
+        options = [f"-D{k}={v}" for k, v in (*values.items(), ("WARPFRONT_WITHOUT", without))]
+        code, output = _run([*argv, "-S", str(copy), "-B", str(build), *options], 180)
         text = text or output
         if commands.is_file():
             break
@@ -304,10 +373,12 @@ def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Con
     headers = [*build.rglob("*.[hH]*"), *written]
     # an include names a made header by its name, or by its folder too
     folders = {str(f) for p in headers if "CMakeFiles" not in p.parts for f in p.parents[:2]}
+    made = partial(Configured, folders=sorted(folders), argv=argv, values=values)
+    cache = build / "CMakeCache.txt"
+    made = partial(made, cache=_CACHED.findall(cache.read_text("utf-8") if cache.is_file() else ""))
     if not commands.is_file():
         error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", text)
-        reason = f"cmake: {error[1].strip() if error else f'exit {code}'}"
-        return Configured({}, sorted(folders), reason)
+        return made({}, reason=f"cmake: {error[1].strip() if error else f'exit {code}'}")
     entries = {Path(e["file"]): e["command"] for e in json.loads(commands.read_text("utf-8"))}
     flags = {
         path.relative_to(copy).as_posix(): shlex.split(command.replace(str(copy), str(root)))
@@ -316,8 +387,7 @@ def configure(compiler: Compiler, root: Path, modules: str, folder: Path) -> Con
     }
     absent = build / "absent"
     names = sorted(set(absent.read_text("utf-8").split())) if absent.is_file() else []
-    reason = f"{', '.join(names)}: absent here, taken as empty" if names else ""
-    return Configured(flags, sorted(folders), reason)
+    return made(flags, reason=f"{', '.join(names)}: absent here, taken as empty" if names else "")
 
 
 def reached_units(units: Iterable[str], flags: Mapping[str, list[str]]) -> list[str]:
@@ -424,17 +494,22 @@ def _last(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str, forced: Path) -> list[str]:
+def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str) -> list[str]:
     """Return the options of every pass that no project decides but by its C++ standard."""
-    torch = str(job["torch"])
-    headers = [torch, f"{torch}/torch/csrc/api/include"] if torch else []
     return [
         compiler.path, "-x", "hip", f"--offload-arch={job['target']}", standard, *_BASE.split(),
-        "-D__HIP_PLATFORM_AMD__=1", "-DWARPFRONT_SYNTAX_ONLY=1", "-include", str(forced),
-        *([*_TORCH_OPTIONS.split(), f"-DTORCH_HIP_VERSION={compiler.torch_version}"] * bool(torch)),
-        "-isystem", str(forced.parent / "shims"),
-        *(option for header in headers for option in ("-isystem", header)),
+        "-D__HIP_PLATFORM_AMD__=1", "-DWARPFRONT_SYNTAX_ONLY=1",
         "-idirafter", str(job.get("python") or sysconfig.get_paths()["include"]),
+    ]  # fmt: skip
+
+
+def emulation(compiler: Compiler, torch: str, forced: Path) -> list[str]:
+    """Return the options that give CUDA's names and headers HIP's meaning, and torch's headers."""
+    headers = [torch, f"{torch}/torch/csrc/api/include"] if torch else []
+    defined = [*_TORCH_OPTIONS.split(), f"-DTORCH_HIP_VERSION={compiler.torch_version}"]
+    return [
+        "-include", str(forced), *(defined * bool(torch)), "-isystem", str(forced.parent / "shims"),
+        *(option for header in headers for option in ("-isystem", header)),
     ]  # fmt: skip
 
 
@@ -565,30 +640,41 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         folder, standard = Path(scratch), tree.standard(20 if job["torch"] else 17)
         fixed = _folder_of_torch(compiler, job, standard, names) or folder
         forced = write_shims(fixed, tree, names, headers, str(job["torch"]))
-        argv = arguments(compiler, job, standard, forced)
+        plain, emulated = (
+            arguments(compiler, job, standard), emulation(compiler, str(job["torch"]), forced)
+        )  # fmt: skip
+        argv = [*plain, *emulated]
         read = precompiled(argv, fixed, float(job["seconds"])) if job["torch"] else {}
         configured = Configured(job.get("flags") or {}, [])
         if not configured.flags and job.get("runs_builds", True):
-            configured = configure(compiler, root, job.get("modules") or "", folder)
+            configured = configure(compiler, tree, job.get("modules") or "", folder)
         elif not configured.flags and job.get("modules") and (root / "CMakeLists.txt").is_file():
             configured = Configured({}, [], "this kernel cannot confine CMake (Linux 6.7 can)")
-        argv += tree_options(tree, folder, headers, str(job["torch"]))
-        folders = tree.include_folders()  # they never come before the system's
-        argv += (option for name in folders for option in ("-iquote", name))
-        argv += (o for name in (*folders, *configured.folders) for o in ("-idirafter", name))
         reached = reached_units(units, configured.flags)
+        native = set(job.get("native") or ()).difference(reached)
+        if job.get("builds_hip") and configured.cache:
+            for_hip = configure_for_hip(configured, root, folder)
+            own = sorted({*units, *tree.of_hip()} & for_hip.flags.keys())
+            if own:
+                configured, reached, native = for_hip, own, {*own}
+        native -= of_torch
+        shared = tree_options(tree, folder, headers, str(job["torch"]))
+        folders = tree.include_folders()  # they never come before the system's
+        shared += (option for name in folders for option in ("-iquote", name))
+        shared += (o for name in (*folders, *configured.folders) for o in ("-idirafter", name))
         units = reached or units
         claims = tree.texts.keys() & set(job.get("claims") or ())
         witnesses = tree.witnesses(sorted(claims), units)
-        state = _state_of(compiler, tree, argv, scratch, forced)
+        state = _state_of(compiler, tree, [*argv, *shared], scratch, forced)
 
         def passed(unit: str) -> dict[str, object]:
             options = unit_options((*configured.flags.get(unit, ()), *job.get("definitions", ())))
             claimed = {path: tree.texts[path] for path in sorted(claims & tree.read_by(unit))}
-            decided = f"{state}\0{unit}\0{options}\0{[*claimed]}".replace(scratch, "")
+            words = [*(plain if unit in native else argv), *shared, *options]
+            decided = f"{state}\0{unit}\0{words}\0{[*claimed]}".replace(scratch, "")
             seconds, extra = float(job["seconds"]), read if unit in of_torch else {}
-            run = partial(passes, [*argv, *options], root, unit, seconds, extra, claims=claimed)
-            return _stored(job, decided, run)
+            run = partial(passes, words, root, unit, seconds, extra, claims=claimed)
+            return {**_stored(job, decided, run), "is_native": unit in native}
 
         results = _in_threads(passed, [*units, *witnesses], int(job["jobs"]))
     unreached = "" if reached or not configured.flags else "its build has none of these sources"

@@ -68,6 +68,9 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
                     errors.append(answer)
         if undefined:  # its other errors may follow from that
             lacking, errors = undefined, []
+        if errors and entry.get("is_native") and not configured:
+            lacking = [f"its own build for HIP was not configured: {errors[0].message[:80]}"]
+            errors = []
         if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
         if any(entry["codes"]) and not errors and not lacking:
@@ -175,8 +178,7 @@ def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
         unreached = frozenset(project.units) - result.reached
         basis = project.product.basis or "CMake"
         product = replace(project.product, unreached=unreached, basis=basis)
-        units = tuple(unit for unit in project.units if unit in result.reached)
-        project = replace(project, units=units, product=product)
+        project = replace(project, units=tuple(sorted(result.reached)), product=product)
     rest = (
         replace(finding, severity=Severity.NOTE, gate=Gate.COMPILED)
         if _is_refuted(finding, result)
@@ -215,6 +217,14 @@ def claims_of(scan: Scan) -> Sequence[str]:
     product = scan.project.product
     claims = {finding.path for finding in scan.findings if _is_claim(finding)}
     return sorted(path for path in claims if product.has(path) and not product.is_aside(path))
+
+
+def native_units(scan: Scan) -> Sequence[str]:
+    """Return the units that the project's own build compiles as HIP: CUDA's names stay theirs."""
+    if not scan.project.builds_hip:
+        return ()
+    shown = {path for path, item in scan.evidence.items() if item.kind in ("amd", "built")}
+    return sorted(shown.union(scan.project.hips).intersection(scan.project.units))
 
 
 def units_to_compile(scan: Scan) -> Sequence[str]:

@@ -42,6 +42,10 @@ exec "$here/ziglang/zig" clang --driver-mode={mode} --target=x86_64-linux-gnu \\
   --sysroot="$here" --rocm-path="$here/usr" -nogpulib -Wno-unused-command-line-argument \\
   -resource-dir "$(echo "$here"/usr/lib/llvm-22/lib/clang/*)" "$@"
 """
+_ARCHIVER = """\
+#!/bin/sh
+exec "$(dirname "$(dirname "$(readlink -f "$0")")")/ziglang/zig" {name} "$@"
+"""
 _DRIVERS = {"clang++": "g++", "clang": "gcc"}
 # The programs and CMake's modules of wheels; the headers of packages.
 _OF_WHEELS = re.compile(
@@ -64,7 +68,7 @@ def fetched_toolchain(cache: Path, site: Site, watch: Watch) -> Path:
     or `BlockedError` for a file that no source has, and `StoreError`.
     """
     pins = _pins()
-    folder = cache / f"toolchain-{digest_of([pins, _COMPILER])[:16]}"
+    folder = cache / f"toolchain-{digest_of([pins, _COMPILER, _ARCHIVER])[:16]}"
     if folder.is_dir():
         return folder
     with folder_aside(folder) as aside:
@@ -85,6 +89,8 @@ def fetched_toolchain(cache: Path, site: Site, watch: Watch) -> Path:
             _write(aside / name, text)
         for name, mode in _DRIVERS.items():
             _write(aside / "bin" / name, _COMPILER.format(mode=mode).encode(), executable=True)
+        for name in ("ar", "ranlib"):
+            _write(aside / "bin" / name, _ARCHIVER.format(name=name).encode(), executable=True)
         for program in (*aside.glob("cmake/data/bin/cmake"), *aside.glob("*/scripts/ninja")):
             (aside / "bin" / program.name).symlink_to(Path("..") / program.relative_to(aside))
     return folder

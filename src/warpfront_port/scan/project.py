@@ -50,6 +50,7 @@ _WAYS = (
     (f"CMake for CUDA alone: {_ADD_HIP}", "cmake", _CMAKE_CUDA),
     (f"a makefile for nvcc alone: {_ADD_HIP}", "make", _NVCC),
 )
+_WAYS_OF_HIP = tuple(way for way in _WAYS if way[1] in {"cmake", "make"})[:2]
 _OF_CUDA = (("cmake", _CMAKE_CUDA), ("make", _NVCC), ("python", _EXTENSION))
 _WITHOUT_SOURCES = tuple(way for way in _WAYS if way[1] == "python")
 
@@ -72,7 +73,8 @@ class Project:
     the tree can be built for AMD, with its place; `of_cuda` is the place of a build for CUDA.
     `unknown` are names of CUDA's form that are called, that hipify's tables lack, and that the
     tree does not define. `product` is what the root's build reaches, `builds` are the Python
-    modules that build extensions, `dispensable` those that their users go on without.
+    modules that build extensions, `dispensable` those that their users go on without. `builds_hip`
+    is true for a build of HIP's own.
     """
 
     units: tuple[str, ...] = ()
@@ -84,6 +86,7 @@ class Project:
     product: Product = field(default_factory=Product)
     builds: Mapping[str, PythonBuild] = field(default_factory=dict, repr=False)
     dispensable: frozenset[str] = frozenset()
+    builds_hip: bool = False
 
 
 def read_project(
@@ -124,6 +127,7 @@ def read_project(
         product=reached,
         builds=builds,
         dispensable=frozenset(build for build, ways in users.items() if all(ways.values())),
+        builds_hip=any(_place(texts, *way[1:]) for way in _WAYS_OF_HIP),
     )
 
 

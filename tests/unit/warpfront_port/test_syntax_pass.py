@@ -199,6 +199,63 @@ def test_a_kernel_that_cannot_confine_runs_no_build_file(
     assert "cannot confine CMake" in str(syntax_job.run_job(job)["unconfigured"])
 
 
+HIP_BUILD = """
+cmake_minimum_required(VERSION 3.21)
+project(p LANGUAGES CXX)
+option(P_HIP "for AMD" OFF)
+option(P_HIP_GRAPHS "graphs" OFF)
+set(P_BACKEND P_CUDA CACHE STRING "the device")
+if(P_HIP)
+  enable_language(HIP)
+  find_package(rocthrust REQUIRED)
+  get_property(headers TARGET roc::rocthrust PROPERTY INTERFACE_INCLUDE_DIRECTORIES)
+  add_library(p k.cu own.cpp)
+  set_source_files_properties(k.cu PROPERTIES LANGUAGE HIP)
+  target_compile_features(p PUBLIC hip_std_17)
+  target_compile_definitions(p PRIVATE BACKEND=${P_BACKEND} GRAPHS=$<BOOL:${P_HIP_GRAPHS}>)
+  target_link_libraries(p hip::device)
+elseif(P_BACKEND STREQUAL P_CUDA)
+  enable_language(CUDA)
+  add_library(p k.cu)
+endif()
+"""
+
+
+@pytest.mark.process
+def test_the_build_for_hip_is_the_one_that_is_configured(tmp_path: Path) -> None:
+    root = tmp_path / "src"
+    root.mkdir()
+    (root / "k.cu").write_text(KERNEL)
+    (root / "own.cpp").write_text("#include <hip/hip_runtime.h>\n")
+    (root / "CMakeLists.txt").write_text(HIP_BUILD)
+    compiler = syntax_job.Compiler(str(shutil.which("c++")), "clang 22, HIP 7.2.4")
+    tree = syntax_job.Tree(root)
+    assert tree.of_hip() == {"own.cpp"}
+    default = syntax_job.configure(compiler, tree, str(MODULES), tmp_path)
+    assert (default.reason, list(default.flags)) == ("", ["k.cu"])
+    for_hip = syntax_job.configure_for_hip(default, root, tmp_path)
+    assert (for_hip.reason, sorted(for_hip.flags)) == ("", ["k.cu", "own.cpp"])
+    options = syntax_job.unit_options(for_hip.flags["k.cu"])
+    assert {"-DBACKEND=P_HIP", "-DGRAPHS=0"} <= set(options)
+
+
+def test_without_a_choice_for_hip_the_build_is_the_default(tmp_path: Path) -> None:
+    cache = (("P_CUDA", "BOOL", "ON"), ("P_TESTS", "BOOL", "ON"), ("P_NAME", "STRING", "p"))
+    default = syntax_job.Configured({}, [], cache=cache)
+    assert syntax_job.configure_for_hip(default, tmp_path, tmp_path) is default
+
+
+def test_an_error_of_a_build_for_hip_counts_where_that_was_configured(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(KERNEL)
+    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    document = results("/src/k.cu:3:5: error: no type named 'T'\n", 1, 1)
+    document["units"] = [{**unit, "is_native": True} for unit in document["units"]]  # type: ignore[attr-defined]
+    bare = with_syntax(found, read_results(document, "/src"))
+    assert "its own build for HIP was not configured" in verdict_of(bare, bare.findings).line
+    built = with_syntax(found, read_results({**document, "reached": ["k.cu"]}, "/src"))
+    assert verdict_of(built, built.findings).line == "gfx942: will not build: 1 cause"
+
+
 def test_options_of_a_build_come_after_the_system_s_folders() -> None:
     words = ["clang++", "-Iinc", "-isystem", "lib", "-D", "X=1", "-DY", "-O2", "-c", "k.cu"]
     assert syntax_job.unit_options(words) == [
@@ -211,10 +268,10 @@ def test_without_cmake_a_project_is_named_unconfigured(
 ) -> None:
     compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
     assert compiler.torch_version == "702"
-    assert not syntax_job.configure(compiler, tmp_path, "modules", tmp_path).reason
+    assert not syntax_job.configure(compiler, syntax_job.Tree(tmp_path), "modules", tmp_path).reason
     (tmp_path / "CMakeLists.txt").write_text("project(p LANGUAGES CXX CUDA)\n")
     monkeypatch.setattr("shutil.which", lambda _name: None)
-    configured = syntax_job.configure(compiler, tmp_path, "modules", tmp_path)
+    configured = syntax_job.configure(compiler, syntax_job.Tree(tmp_path), "modules", tmp_path)
     assert configured.reason == "no cmake beside the compiler"
 
 
@@ -254,14 +311,19 @@ def test_cmake_configures_a_cuda_project_without_cuda(tmp_path: Path) -> None:
         "target_link_libraries(p CUDA::cublas)\n"
     )
     compiler = syntax_job.Compiler(str(shutil.which("c++")), "")
-    configured = syntax_job.configure(compiler, root, str(MODULES), tmp_path)
+    configured = syntax_job.configure(compiler, syntax_job.Tree(root), str(MODULES), tmp_path)
     assert configured.reason == ""
     assert list(configured.flags) == ["k.cu"]
     options = syntax_job.unit_options(configured.flags["k.cu"])
     assert "-DX=1" in options
-    assert f"{tmp_path}/build/inc" in options
+    assert f"{tmp_path}/default/build/inc" in options
     (root / "CMakeLists.txt").write_text('project(p CXX)\nmessage(FATAL_ERROR "no CPU")\n')
-    assert "no CPU" in syntax_job.configure(compiler, root, str(MODULES), tmp_path / "b").reason
+    assert (
+        "no CPU"
+        in syntax_job.configure(
+            compiler, syntax_job.Tree(root), str(MODULES), tmp_path / "b"
+        ).reason
+    )
 
 
 @pytest.mark.process
@@ -286,11 +348,11 @@ def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path:
         "target_link_libraries(p PRIVATE NotHere::core)\n"
     )
     compiler = syntax_job.Compiler(str(shutil.which("c++")), "")
-    configured = syntax_job.configure(compiler, root, str(MODULES), tmp_path)
+    configured = syntax_job.configure(compiler, syntax_job.Tree(root), str(MODULES), tmp_path)
     assert configured.reason == "NotHere, gtest: absent here, taken as empty"
     options = syntax_job.unit_options(configured.flags["k.cu"])
     assert {"-DV=1.2", "-DC=TRUE", "-DO=0", f"{root}/inc"} <= {*options}
-    assert str(tmp_path / "tree" / "inc") in configured.folders
+    assert str(tmp_path / "default" / "tree" / "inc") in configured.folders
     assert not (root / "inc").exists()
 
 

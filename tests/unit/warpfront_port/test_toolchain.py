@@ -133,8 +133,8 @@ def test_a_toolchain_is_fetched_once_and_has_headers_and_programs(tmp_path: Path
     assert len(names) == 4
     files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert files == {
-        "bin/clang", "bin/clang++", "torch/include/torch/extension.h", "usr/include/hip/h.h",
-        "ziglang/zig",
+        "bin/ar", "bin/clang", "bin/clang++", "bin/ranlib", "torch/include/torch/extension.h",
+        "usr/include/hip/h.h", "ziglang/zig",
     }  # fmt: skip
     assert (folder / "torch/include/torch/extension.h").read_text() == "headers" * 100
     assert os.access(folder / "bin" / "clang++", os.X_OK)

@@ -1,5 +1,7 @@
 # Packages that this environment lacks count as found, and what they would offer as empty: a project's own sources,
 # definitions and headers are seen all the same, and the compiler names what is missing where it is included.
+# A folder is added with the policies that are set here, not with its parent's.
+cmake_policy(VERSION 3.5...${CMAKE_VERSION})
 include(FetchContent)
 macro(warpfront_provide method name)
   if("${method}" STREQUAL "FIND_PACKAGE")
@@ -22,7 +24,18 @@ macro(warpfront_provide method name)
   endif()
 endmacro()
 function(warpfront_found name)
-  file(APPEND "${CMAKE_BINARY_DIR}/absent" "${name}\n")
+  if("${name}" MATCHES "^([Hh][Ii][Pp]|[Rr][Oo][Cc]|rccl|miopen)") # the compiler has their headers
+    set(${name}_VERSION ${WARPFRONT_HIP} PARENT_SCOPE)
+    set(_warpfront_spaces "^(hip|roc)::")
+  else()
+    set(_warpfront_spaces "^${name}::|::${name}")
+    file(APPEND "${CMAKE_BINARY_DIR}/absent" "${name}\n")
+  endif()
+  foreach(target IN LISTS WARPFRONT_TARGETS)
+    if("${target}" MATCHES "${_warpfront_spaces}" AND NOT TARGET ${target})
+      add_library(${target} INTERFACE IMPORTED GLOBAL)
+    endif()
+  endforeach()
   set(${name}_FOUND TRUE PARENT_SCOPE)
   foreach(word IN LISTS ARGN)
     set(${name}_${word}_FOUND TRUE PARENT_SCOPE)
