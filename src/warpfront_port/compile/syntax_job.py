@@ -619,6 +619,26 @@ def _in_threads(
     return results
 
 
+def chosen_build(
+    compiler: Compiler, tree: Tree, job: Mapping[str, Any], folder: Path
+) -> tuple[Configured, list[str], set[str]]:
+    """Return the build that decides, the sources that it compiles, and those that are HIP's own:
+    the project's build for HIP where there is one, else its default.
+    """
+    units, modules = job["units"], job.get("modules") or ""
+    configured = Configured(job.get("flags") or {}, [])
+    if not configured.flags and job.get("runs_builds", True):
+        configured = configure(compiler, tree, modules, folder)
+    elif not configured.flags and modules and (tree.root / "CMakeLists.txt").is_file():
+        configured = Configured({}, [], "this kernel cannot confine CMake (Linux 6.7 can)")
+    if job.get("builds_hip") and configured.cache:
+        for_hip = configure_for_hip(configured, tree.root, folder)
+        if own := sorted({*units, *tree.of_hip()} & for_hip.flags.keys()):
+            return for_hip, own, {*own}
+    reached = reached_units(units, configured.flags)
+    return configured, reached, set(job.get("native") or ()).difference(reached)
+
+
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's),
     `build_words` (those of the diagnostics that build files have, too), and `stops` (where the
@@ -645,18 +665,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         )  # fmt: skip
         argv = [*plain, *emulated]
         read = precompiled(argv, fixed, float(job["seconds"])) if job["torch"] else {}
-        configured = Configured(job.get("flags") or {}, [])
-        if not configured.flags and job.get("runs_builds", True):
-            configured = configure(compiler, tree, job.get("modules") or "", folder)
-        elif not configured.flags and job.get("modules") and (root / "CMakeLists.txt").is_file():
-            configured = Configured({}, [], "this kernel cannot confine CMake (Linux 6.7 can)")
-        reached = reached_units(units, configured.flags)
-        native = set(job.get("native") or ()).difference(reached)
-        if job.get("builds_hip") and configured.cache:
-            for_hip = configure_for_hip(configured, root, folder)
-            own = sorted({*units, *tree.of_hip()} & for_hip.flags.keys())
-            if own:
-                configured, reached, native = for_hip, own, {*own}
+        configured, reached, native = chosen_build(compiler, tree, job, folder)
         native -= of_torch
         shared = tree_options(tree, folder, headers, str(job["torch"]))
         folders = tree.include_folders()  # they never come before the system's
