@@ -8,7 +8,7 @@ import base64
 import functools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,8 +25,6 @@ from packaging.utils import (
     parse_wheel_filename,
 )
 from packaging.version import InvalidVersion, Version
-
-from warpfront.wheels.requirement_lines import readable_requirement
 
 _INFO = ".dist-info"
 _EGG = ".egg-info"
@@ -94,16 +92,6 @@ def requires_of(text: str) -> tuple[str, ...]:
     return tuple(parse_email(text)[0].get("requires_dist", ()))
 
 
-def differences(first: WheelMetadata, second: WheelMetadata) -> tuple[tuple[str, str, str], ...]:
-    """Return (field, text of `first`, text of `second`) for each field with another meaning."""
-    before, after = _meaning(first), _meaning(second)
-    return tuple(
-        (field, _without(before[field], after[field]), _without(after[field], before[field]))
-        for field in before
-        if before[field] != after[field]
-    )
-
-
 def accepts_python(metadata: WheelMetadata, python: str) -> bool:
     """Return whether Requires-Python accepts some release of Python `python` (X.Y)."""
     try:
@@ -162,13 +150,6 @@ def installed_path(member: str) -> str:
     return below if scheme in _AT_HOME else ""
 
 
-def as_texts(rows: Iterable[tuple[str, str, str]], first: str, second: str) -> Iterator[str]:
-    """Yield lines that show both sides of `differences`."""
-    for field, row, other in rows:
-        yield f"{field}: {first}: {row or 'nothing'}"
-        yield f"{field}: {second}: {other or 'nothing'}"
-
-
 def _same_build(named: Tag, built: Tag) -> bool:
     """Return true if WHEEL's tag is that of the file name. Projects give a file built as
     `linux` or `any` the name of a manylinux level without changing WHEEL (ray, playwright).
@@ -184,24 +165,6 @@ def _machine(tag: Tag) -> str:
         return tag.platform
     parts = rest.split("_")
     return "_".join(parts[2:] if parts[0].isdigit() and len(parts) > 2 else parts)
-
-
-def _without(values: set[str], excluded: set[str]) -> str:
-    return "; ".join(sorted(values - excluded))
-
-
-def _meaning(metadata: WheelMetadata) -> dict[str, set[str]]:
-    """Return the values of each field, the same for the same meaning."""
-    pythons = sorted(part.replace(" ", "") for part in metadata.requires_python.split(","))
-    return {
-        "Name": {canonicalize_name(metadata.name)},
-        "Version": {canonicalize_version(metadata.version)},
-        "Requires-Dist": {
-            str(readable_requirement(text) or " ".join(text.split())) for text in metadata.requires
-        },
-        "Requires-Python": {",".join(filter(None, pythons))},
-        "Provides-Extra": {canonicalize_name(name) for name in metadata.extras},
-    }
 
 
 class FileName(NamedTuple):

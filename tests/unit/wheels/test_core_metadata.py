@@ -14,8 +14,6 @@ from warpfront.errors import WheelError
 from warpfront.wheels.core_metadata import (
     WheelMetadata,
     accepts_python,
-    as_texts,
-    differences,
     parse_metadata,
 )
 from warpfront.wheels.store.wheelhouse import read_wheel_metadata
@@ -112,21 +110,6 @@ def test_another_machine_is_another_build(tmp_path: Path) -> None:
     path = with_members(tmp_path, lambda members: members.update({f"{INFO}/WHEEL": text}))
     with pytest.raises(WheelError, match="aarch64"):
         read_wheel_metadata(path.rename(tmp_path / "app-1.0-cp311-cp311-linux_x86_64.whl"))
-
-
-def test_differences_name_the_field_and_both_texts() -> None:
-    first = WheelMetadata(name="App", version="1.0", requires=("numpy >= 2", "a"), extras=("x_y",))
-    same = WheelMetadata(name="app", version="1", requires=("a", "numpy>=2"), extras=("x-y",))
-    other = WheelMetadata(name="app", version="1.0", requires=("a", "evil"), requires_python=">=3")
-    assert differences(first, same) == ()
-    assert list(as_texts(differences(first, other), "index", "wheel")) == [
-        "Requires-Dist: index: numpy>=2",
-        "Requires-Dist: wheel: evil",
-        "Requires-Python: index: nothing",
-        "Requires-Python: wheel: >=3",
-        "Provides-Extra: index: x-y",
-        "Provides-Extra: wheel: nothing",
-    ]
 
 
 def test_requires_python_is_held_against_every_release_of_a_python() -> None:

@@ -775,37 +775,3 @@ def test_metadata_that_cannot_be_read_is_the_wheels_error(tmp_path: Path) -> Non
         wheel.write_bytes(content)
         with pytest.raises(WheelError, match="app"):
             read_wheel_metadata(wheel)
-
-
-def test_a_wheel_whose_metadata_is_not_what_its_index_serves_is_refused(
-    house: Wheelhouse, index: Index
-) -> None:
-    """PEP 658: a resolver reads the file that the index serves, and never the wheel."""
-    index.folder.joinpath("alpha-1.0-py3-none-any.whl.metadata").write_text(
-        "Metadata-Version: 2.1\nName: alpha\nVersion: 1.0\nRequires-Dist: evil>=1\n"
-    )
-    beta = index.folder / "beta-1.0-py3-none-any.whl"
-    with zipfile.ZipFile(beta) as archive:
-        same = archive.read("beta-1.0.dist-info/METADATA")
-    beta.with_name(f"{beta.name}.metadata").write_bytes(same)
-    alpha, other = locked(index.url, index.folder, "alpha", "beta")
-    for index.json in (False, True):
-        with pytest.raises(WheelError) as caught:
-            house.fetch([alpha], only(index), on_progress=quiet)
-        assert "Requires-Dist: the index: evil>=1" in caught.value.message
-        assert "Requires-Dist: the wheel: nothing" in caught.value.message
-        assert house.missing([alpha]) == (alpha,)
-    assert len(house.fetch([other], only(index), on_progress=quiet)) == 1
-
-
-def test_a_local_index_is_held_to_its_metadata_too(house: Wheelhouse, tmp_path: Path) -> None:
-    folder = tmp_path / "simple" / "app"
-    wheel = stand_in_wheel(folder, "app", "1.0", requires=["numpy"])
-    wheel.with_name(f"{wheel.name}.metadata").write_text("Name: app\nVersion: 1.0\n")
-    page = f'<a href="{wheel.name}" data-dist-info-metadata="true">{wheel.name}</a>'
-    folder.joinpath("index.html").write_text(page)
-    (locked_wheel,) = [dataclasses.replace(_locked("", wheel), index="")]
-    site = Site(index_url=(tmp_path / "simple").as_uri())
-    with pytest.raises(WheelError, match="the wheel: numpy"):
-        house.fetch([locked_wheel], site, on_progress=quiet)
-    assert house.missing([locked_wheel]) == (locked_wheel,)

@@ -32,15 +32,13 @@ from warpfront.errors import BlockedError, WheelError, without_secrets
 from warpfront.system.store import file_aside, folder_aside, storing, try_lock
 from warpfront.wheels.core_metadata import (
     WheelMetadata,
-    as_texts,
     check_identity,
-    differences,
     info_folder,
     parse_metadata,
 )
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.rocm import rocm_wheel
-from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path, read_address
+from warpfront.wheels.sources import Link, NoAnswer, Site, links, local_path
 
 if TYPE_CHECKING:
     import requests
@@ -57,10 +55,6 @@ LONGEST_METADATA_BYTES = 1 << 24
 UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What `zipfile` raises of what is damaged, encrypted, or packed as it does not know."""
 FORGED = "the file is damaged or forged: have its publisher make it anew, or lock another"
-_TWO_METADATA = (
-    "the lock was resolved from what the index says, and the wheel would install something else: "
-    "do not use that index until you know why"
-)
 _TOO_SLOW = "its bytes come too slowly; what came is kept for the next time"
 
 Progress = Callable[[str, int, int], None]
@@ -182,11 +176,11 @@ class Wheelhouse:
         return self.path(wheel)
 
 
-def read_wheel_metadata(wheel: Path | FileIO, filename: str = "") -> WheelMetadata:
+def read_wheel_metadata(wheel: Path) -> WheelMetadata:
     """Return a wheel's own METADATA. Raise `WheelError` for a file that is no readable wheel,
     and for one whose METADATA, WHEEL or dist-info folder contradicts its file name.
     """
-    name = filename or Path(str(wheel.name)).name
+    name = wheel.name
     try:
         with zipfile.ZipFile(wheel) as archive:
             members = [member for member in archive.namelist() if not member.endswith("/")]
@@ -253,7 +247,8 @@ class _Fetching:
                         return
                     if self.wheelhouse.missing((wheel,)):
                         target.unlink(missing_ok=True)  # damaged: no link to it may be taken for it
-                        if not self._fill(wheel, part, target):
+                        self._fill(wheel, part, target)
+                        if not target.exists():
                             aside.chmod(0o444)
                             aside.rename(target)
                         note_intact(target)
@@ -270,8 +265,8 @@ class _Fetching:
             with contextlib.suppress(ValueError, OSError, RuntimeError):
                 answer.raw.shutdown()
 
-    def _fill(self, wheel: LockedWheel, part: FileIO, target: Path) -> bool:
-        """Write the wheel's bytes into `part`, or link `target` to them and return true."""
+    def _fill(self, wheel: LockedWheel, part: FileIO, target: Path) -> None:
+        """Place a local file with the wheel's bytes at `target`, or write them into `part`."""
         refused: list[str] = []
         offers = self._offers(wheel.name, wheel.filename, wheel.index, refused)
         if wheel.source and not wheel.sdist:  # its own address first, where it has one
@@ -281,13 +276,13 @@ class _Fetching:
             if link.sha256 not in {"", wheel.sha256}:
                 refused.append(f"{source}: offers other bytes (sha256 {link.sha256[:12]}...)")
                 continue
-            if _linked(link, wheel, target):
-                self._compare_with_index(wheel, link, target)
-                return True
-            failure = self._bring(wheel, link, part)
+            local = local_path(link.url)
+            if local is not None:
+                failure = _placed_intact(wheel, local, target, link.url)
+            else:
+                failure = self._bring(wheel, link, part)
             if failure is None:
-                self._compare_with_index(wheel, link, part)
-                return False
+                return
             refused.append(str(failure))
         if not wheel.sdist:
             raise _out_of_reach(wheel.filename, refused)
@@ -301,33 +296,7 @@ class _Fetching:
             )
         with tempfile.TemporaryDirectory(dir=self.wheelhouse.root) as folder:
             built = build(self._fetched_sdist(wheel, Path(folder)), Path(folder) / "built")
-            self._copy(wheel, built, part)
-        _verify(wheel, part, f"the wheel built from {wheel.sdist}")
-        return False
-
-    def _compare_with_index(self, wheel: LockedWheel, link: Link, file: Path | FileIO) -> None:
-        """Raise `WheelError` where the index serves other metadata (PEP 658) than the wheel's."""
-        offered = dict(link.attributes)
-        if not {"data-core-metadata", "data-dist-info-metadata"} & offered.keys():
-            return
-        url = f"{link.url}.metadata"
-        text = read_address(url, self.transport)
-        if isinstance(text, NoAnswer):  # a resolver reads the wheel itself then
-            return
-        try:
-            served = parse_metadata(text)
-        except ValueError as error:
-            raise WheelError(f"{without_secrets(url)}: {error}", hint=_TWO_METADATA) from error
-        deviations = differences(served, read_wheel_metadata(file, wheel.kept_as))
-        if not deviations:
-            return
-        if isinstance(file, Path):
-            file.unlink()
-        lines = "".join(f"\n    {line}" for line in as_texts(deviations, "the index", "the wheel"))
-        raise WheelError(
-            f"{wheel.filename}: its METADATA is not what {without_secrets(url)} says{lines}",
-            hint=_TWO_METADATA,
-        )
+            _placed_intact(wheel, built, target, f"the wheel built from {wheel.sdist}")
 
     def _offers(
         self, name: str, filename: str, index: str, refused: list[str]
@@ -350,15 +319,8 @@ class _Fetching:
     def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
         """Write the bytes of `link` into `part`, verified; return why it does not give them."""
         resumed = _size(part) > 0
-        local = local_path(link.url)
-        if _size(part) != wheel.size_bytes:
-            failure = (
-                self._copy(wheel, local, part)
-                if local is not None
-                else self._download(wheel, link, part)
-            )
-            if failure is not None:
-                return failure
+        if _size(part) != wheel.size_bytes and (failure := self._download(wheel, link, part)):
+            return failure
         try:
             _verify(wheel, part, link.url)
         except WheelError:
@@ -366,17 +328,6 @@ class _Fetching:
             if resumed:  # the old bytes may be what was wrong: once more from the start
                 return self._bring(wheel, link, part)
             raise
-        return None
-
-    def _copy(self, wheel: LockedWheel, source: Path, part: FileIO) -> NoAnswer | None:
-        part.truncate(0)
-        try:
-            stream = source.open("rb")
-        except OSError as error:
-            return NoAnswer(url=str(source), reason=error.strerror or "unreadable", lasting=True)
-        with stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                self._take(wheel, chunk, part)
         return None
 
     def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
@@ -573,23 +524,19 @@ def _verify(wheel: LockedWheel, part: FileIO, source: str) -> None:
         )
 
 
-def _linked(link: Link, wheel: LockedWheel, target: Path) -> bool:
-    """Make `target` a hard link to a local file with the right bytes; false if it cannot be."""
-    source = local_path(link.url)
-    if source is None:
-        return False
-    aside = target.with_name(f".{target.name}.{os.getpid()}")
+def _placed_intact(wheel: LockedWheel, source: Path, target: Path, label: str) -> NoAnswer | None:
+    """Place a file as the wheel's, verified; return why it cannot be read."""
+    if not os.access(source, os.R_OK):
+        reason = "cannot be read" if source.exists() else "no such file"
+        return NoAnswer(url=str(source), reason=reason, lasting=True)
+    _place(source, target)
     try:
-        os.link(source, aside)
-    except OSError:  # another filesystem, or not allowed: it will be copied
-        return False
-    try:
-        is_intact = aside.stat().st_size == wheel.size_bytes and sha256_of(aside) == wheel.sha256
-        if is_intact:
-            aside.rename(target)
-        return is_intact
-    finally:
-        aside.unlink(missing_ok=True)
+        with target.open("rb", buffering=0) as placed:
+            _verify(wheel, placed, label)
+    except WheelError:
+        target.unlink()
+        raise
+    return None
 
 
 def _place(source: Path, target: Path) -> None:
