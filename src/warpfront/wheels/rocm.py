@@ -17,28 +17,18 @@ An image that requires the code of every GPU by itself is refused: its index has
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from packaging.metadata import InvalidMetadata, Metadata
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-from rocm_bootstrap.package_metadata import group_package_targets
-from rocm_bootstrap.targets import ALL_TARGETS
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import WheelIndex
 from warpfront.wheels.core_metadata import metadata_text
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.requirement_lines import marker_holds
-from warpfront.wheels.sources import NoAnswer, Site, files_of
 from warpfront.wheels.store.archives import unpack
 from warpfront.wheels.store.wheel_files import write_wheel
-
-if TYPE_CHECKING:
-    from warpfront.wheels.transport import Transport
 
 ROCM: Final = "rocm"
 _DEVICE = "rocm-sdk-device-"
@@ -114,35 +104,12 @@ def _is_for(demand: Requirement, extra: str) -> bool:
     )
 
 
-def refuse_every_device(inputs: LockInputs, site: Site) -> None:
-    """Raise `LockError` where a requirement of the image has the extra `device-all`, with the
-    number of targets and the bytes that its index has for it.
-    """
-    requirements = [
-        text for text in inputs.requirements if _EVERY_DEVICE in Requirement(text).extras
-    ]
-    if not requirements or inputs.index is None or not inputs.targets:
-        return
-    name = canonicalize_name(Requirement(requirements[0]).name)
-    prefixes = (_DEVICE,) if name == ROCM else (f"amd-{name}-device-", _DEVICE)
-    owners = list(group_package_targets(target.name for target in ALL_TARGETS))
-    names = [f"{prefix}{owner}" for prefix in prefixes for owner in owners]
-    with site.transport() as transport, ThreadPoolExecutor(8) as pool:
-        sizes = list(pool.map(partial(_size, inputs.index, transport), names))
-    count, total = sum(size > 0 for size in sizes[: len(owners)]), sum(sizes)
-    raise LockError(
-        f"{inputs.cell_id}: {requirements[0]} asks for the code of every GPU: {count} targets, "
-        f"{total:,} bytes of wheels on its index",
-        hint=f"leave the extra out: the row's targets ({' '.join(inputs.targets)}) bring theirs",
-    )
-
-
-def _size(index: WheelIndex, transport: Transport, name: str) -> int:
-    """Return the bytes of the newest wheel of a device package, 0 where its index has none."""
-    files = files_of(index.url, name, transport, flat=False)
-    wheels = {file.version: link for file, link in files if file.tags}
-    if not wheels:
-        return 0
-    newest = wheels[max(wheels)]
-    size = newest.size_bytes or transport.size_bytes(newest.url)
-    return 0 if isinstance(size, NoAnswer) else size
+def refuse_every_device(inputs: LockInputs) -> None:
+    """Raise `LockError` where a requirement of the image has the extra `device-all`."""
+    for text in inputs.requirements if inputs.index and inputs.targets else ():
+        if _EVERY_DEVICE in Requirement(text).extras:
+            raise LockError(
+                f"{inputs.cell_id}: {text} asks for the code of every GPU, gigabytes of wheels",
+                hint="leave the extra out: the row's targets "
+                f"({' '.join(inputs.targets)}) bring theirs",
+            )

@@ -9,7 +9,7 @@ import pytest
 from builders import a_built_image, a_cell, a_lock
 from standins import stand_in_wheel
 
-from warpfront.images.baking import breakdown_of, largest, within_budget
+from warpfront.images.baking import largest, within_budget
 from warpfront.images.built import BuiltImage
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Failed
@@ -57,8 +57,7 @@ def test_a_larger_image_fails_and_says_what_is_largest(cell: Cell, house: Wheelh
     failed = judged(cell, house, 1_000_001, a_wheel(house, "1", 400_000))
     assert isinstance(failed, Failed)
     assert failed.reason.startswith("its layers take 1 MB, and its budget is 1 MB\n")
-    assert "torch==1: 400 kB\n" in failed.reason
-    assert "torch/lib: 400 kB" in failed.reason
+    assert failed.reason.endswith("torch==1: 400 kB")
     assert failed.exit_code == 6
     assert "budget:" in failed.hint
 
@@ -68,18 +67,13 @@ def test_it_says_what_grew_since_the_last_that_kept_to_it(cell: Cell, house: Whe
     failed = judged(cell, house, 1_300_000, a_wheel(house, "2", 700_000))
     assert isinstance(failed, Failed)
     assert "torch==2: 700 kB, 300 kB more" in failed.reason
-    assert "torch/lib: 700 kB, 300 kB more" in failed.reason
     same = judged(cell, house, 1_300_000, a_wheel(house, "1", 400_000))
     assert isinstance(same, Failed)
     assert "its wheels are as they were" in same.reason
 
 
 def test_what_did_not_grow_is_not_told() -> None:
-    before = breakdown_of(
-        {"torch==1": {"torch/lib/a": [5], "x.py": [1]}, "numpy==1": {"numpy/a": [3]}}
-    )
-    now = breakdown_of(
-        {"torch==2": {"torch/lib/a": [4], "x.py": [2]}, "jax==1": {"jax/b/c/d": [9]}}
-    )
-    assert largest(now, before) == (("jax==1", 9, 9), ("jax/b", 9, 9), (".", 2, 1))
-    assert [row[0] for row in largest(now, None)][:2] == ["jax==1", "torch==2"]
+    before = {"torch==1": 6, "numpy==1": 3}
+    now = {"torch==2": 6, "jax==1": 9, "numpy==2": 4}
+    assert largest(now, before) == [("jax==1", 9, 9), ("numpy==2", 4, 1)]
+    assert [row[0] for row in largest(now, None)] == ["jax==1", "torch==2", "numpy==2"]

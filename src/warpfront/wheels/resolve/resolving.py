@@ -83,7 +83,7 @@ def resolve_by_uv(
     the demands' chains; `BlockedError` if the index or PyPI is out of reach and no other
     source has them.
     """
-    refuse_every_device(inputs, site)
+    refuse_every_device(inputs)
     parent_wheels = parent.wheels if parent else ()
     with site.transport() as transport:
         resolver = UvResolver(

@@ -1,8 +1,7 @@
 """Patches of foreign files, as `git apply` takes them: exactly, or not at all. Edge.
 
-git itself lists the files of a patch, so that no patch is read in two ways. If it does not apply,
-weaker forms of the same command find the reason. A patched wheel has a version that names its
-patches, and the same bytes from the same inputs.
+git itself lists the files of a patch and gives the reason for a refusal: no patch is read in two
+ways. A patched wheel has a version that names its patches, and the same bytes from the same inputs.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Literal
 
 from packaging.version import Version
 
@@ -28,7 +26,6 @@ from warpfront.wheels.store.wheel_files import pack_wheel
 from warpfront.wheels.store.wheelhouse import sha256_of
 
 LARGEST_BYTES = 1 << 20
-# git runs several times for each file of a patch that does not fit.
 MOST_FILES = 500
 _LONGEST_PATH, _LONGEST_NAME, _NAMED = 1000, 255, 5
 _GIT_SECONDS = 60.0
@@ -48,8 +45,6 @@ _REFUSED_CHANGES = {
 _CREATED = re.compile(r"\s*create (?:mode \d+ )?(.+)")
 _LEFT_ALONE = (".dist-info", ".data", ".egg-info")
 
-Fit = Literal["fits", "there", "missing", "line ends", "fuzz", "other"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatchTool:
@@ -65,8 +60,9 @@ class PatchTool:
         not apply to the letter, and leaves the tree as it was then.
         """
         touched = self.touched()
-        if self._git("--check").returncode != 0:
-            raise self._misfit(touched)
+        checked = self._git("--check")
+        if checked.returncode != 0:
+            raise self._misfit(checked.stderr)
         completed = self._git()
         if completed.returncode != 0:  # a folder where it has a file, say
             raise self._refused(f"does not apply: {_first_line(completed.stderr)}")
@@ -98,50 +94,21 @@ class PatchTool:
                     raise self._refused(f"{why}:{line}")
         return tuple(path for _, _, path in rows)
 
-    def _misfit(self, touched: tuple[str, ...]) -> LockError:
-        """Why it does not apply, as one sentence and what to do."""
-        paths_by_fit: dict[Fit, list[str]] = {}
-        for path in touched:
-            paths_by_fit.setdefault(self._fit(path), []).append(path)
-        listed = {}
-        for fit, paths in paths_by_fit.items():
-            more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
-            listed[fit] = f"{', '.join(paths[:_NAMED])}{more}"
-        if listed.keys() == {"there"}:
+    def _misfit(self, reason: str) -> LockError:
+        """Return the error for a patch that git refuses for this reason."""
+        if self._git("--check", "--reverse").returncode == 0:
             return LockError(
-                f"{self.name}: the package has it already: {listed['there']}",
+                f"{self.name}: the package has it already",
                 hint="upstream took it: remove it from matrix.yaml",
             )
-        if listed.keys() & {"fits", "there"}:
-            parts = "; ".join(f"{_SAID[fit]}: {names}" for fit, names in sorted(listed.items()))
-            return LockError(
-                f"{self.name}: applies in part only, so nothing of it was applied ({parts})",
-                hint="leave out of it what this version has not, or has already",
-            )
-        order: tuple[Fit, ...] = ("line ends", "fuzz", "missing", "other")
-        worst = next(fit for fit in order if fit in listed)
-        refused = _first_line(self._git("--check").stderr)
+        lines = [line.removeprefix("error: ") for line in reason.splitlines() if line.strip()]
+        more = f"; and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
         return LockError(
-            f"{self.name}: {_SAID[worst]}: {listed[worst]} ({refused})", hint=_HINTS[worst]
+            f"{self.name}: does not apply, so nothing of it was applied: "
+            f"{'; '.join(lines[:_NAMED])}{more}",
+            hint="make the patch anew of this version's own files, with their line ends; paths are "
+            "those of the installed package: `strip:` says how many folders go first",
         )
-
-    def _fit(self, path: str) -> Fit:
-        """Return how the part for one file fits."""
-        # Git takes a pattern, here one that means itself.
-        only = "--include=" + re.sub(r"([\\*?\[])", r"\\\1", path)
-        if self._git("--check", only).returncode == 0:
-            return "fits"
-        if self._git("--check", "--reverse", only).returncode == 0:
-            return "there"
-        file = self.tree / path
-        if not file.is_file():
-            return "missing"
-        of_dos = b"\r\n" in file.read_bytes()
-        loose = self._git("--check", "--ignore-whitespace", only).returncode == 0
-        if loose and of_dos != (b"\r\n" in self.patch.read_bytes()):
-            return "line ends"
-        weaker = self._git("--check", "-C1", only).returncode == 0
-        return "fuzz" if loose or weaker else "other"
 
     def _git(self, *options: str) -> Completed:
         """git without anybody's settings, and without a repository around the tree."""
@@ -198,23 +165,6 @@ def refused_path(path: str) -> str:
     if pure.parts[0].endswith(_LEFT_ALONE):
         return "says what the wheel is, which `relax:` is for"
     return ""
-
-
-_SAID: dict[Fit, str] = {
-    "fits": "applies",
-    "there": "there already",
-    "missing": "no such file in the package",
-    "line ends": "line ends differ (CRLF)",
-    "fuzz": "the lines around it differ, and it would apply by guessing only",
-    "other": "does not apply",
-}
-_HINTS: dict[Fit, str] = {
-    "missing": "paths are those of the installed package: `strip:` says how many folders go first; "
-    "tests and documents are seldom in a wheel",
-    "line ends": "make the patch of the package's own files, with their line ends",
-    "fuzz": "make the patch anew from this version; nothing is applied by guessing",
-    "other": "make the patch anew from this version",
-}
 
 
 def _first_line(text: str) -> str:
