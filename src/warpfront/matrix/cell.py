@@ -198,11 +198,10 @@ Properties = tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...]
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Variant:
     """The variant of a wheel among several builds of one version: the label of its file name, and
-    its meaning. `schema` is the format of that, `namespaces` the order of preference.
+    its meaning. `namespaces` is the order of preference.
     """
 
     label: str = ""
-    schema: str = ""
     namespaces: tuple[str, ...] = ()
     properties: Properties = ()
 

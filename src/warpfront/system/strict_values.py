@@ -43,4 +43,4 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def first_wrong(error: ValidationError) -> str:
     """Return the first place where a foreign document is wrong, and the reason."""
     first = error.errors(include_input=False, include_url=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))

@@ -11,32 +11,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationError
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Properties, Variant, VariantRule
-from warpfront.system.strict_values import each_once, first_wrong, read_as
+from warpfront.system.strict_values import each_once, first_wrong, read_as, strict_dataclass
 
 LONGEST_TEXT = 1 << 20
-# "Tools MUST NOT make any compatibility assumptions" below 1.0.0 (PEP 825 @8605833b9), so each
-# schema that was read has its own keys: of the document, and of `default-priorities`.
-_DOCUMENT = frozenset({"$schema", "default-priorities", "variants"})
-_OVERRIDES = frozenset({"namespace", "feature", "property"})
-_SCHEMAS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
-    "https://variants-schema.wheelnext.dev/v0.0.3.json": (
-        _DOCUMENT | {"providers", "static-properties"},
-        _OVERRIDES,
-    ),
-    "https://variants-schema.wheelnext.dev/peps/825/v0.1.0.json": (_DOCUMENT, _OVERRIDES),
-    "https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json": (
-        _DOCUMENT,
-        frozenset({"namespace"}),
-    ),
-}
+# "Tools MUST NOT make any compatibility assumptions" below 1.0.0 (PEP 825 @8605833b9): tables of
+# other schemas are not read.
+_Schema = Literal["https://variants-schema.wheelnext.dev/peps/825/v0.1.1.json"]
+SCHEMA: str = get_args(_Schema)[0]
 # What a machine of a kind has at least, as provider-variant-x86-64 @d88028e and -aarch64 say it.
 MACHINES: Mapping[str, Properties] = {
     "x86_64": (
@@ -47,8 +35,6 @@ MACHINES: Mapping[str, Properties] = {
     ),
     "aarch64": (("aarch64", (("version", ("8a",)), ("asimd", ("on",)), ("fp", ("on",)))),),
 }
-# Whose properties are of machines: an index cannot say that a cell has them.
-_HARDWARE = frozenset({"nvidia", "amd", "intel", "x86_64", "aarch64", "ascend"})
 _MARKED = re.compile(r"\bvariant_(?:label|properties|features|namespaces)\b")
 
 
@@ -61,52 +47,37 @@ def _once(values: tuple[str, ...]) -> tuple[str, ...]:
 _Name = Annotated[str, Field(pattern=r"\A[a-z0-9_]+\z")]
 _Value = Annotated[str, Field(pattern=r"\A[a-z0-9_.]+\z")]
 _Names = Annotated[tuple[_Name, ...], AfterValidator(_once)]
-_Values = Annotated[tuple[_Value, ...], AfterValidator(_once)]
-_Namespaces = Mapping[_Name, Mapping[_Name, _Values]]
+_Values = Annotated[tuple[_Value, ...], AfterValidator(_once), Field(min_length=1)]
+_Features = Annotated[Mapping[_Name, _Values], Field(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class _Priorities:
     namespace: _Names
-    feature: Mapping[_Name, _Names] = field(default_factory=dict)
-    property: _Namespaces = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
-    """A file of variants, in any of its formats."""
-
-    priorities: Annotated[_Priorities, Field(alias="default-priorities")]
-    variants: Mapping[_Value, _Namespaces]
-    providers: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    static: Annotated[_Namespaces, Field(alias="static-properties")] = field(default_factory=dict)
-
-
-def asks_by_variant(requires: Iterable[str]) -> str:
-    """Return the first requirement that depends on the variant; "" for none."""
-    return next((require for require in requires if _MARKED.search(require)), "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@strict_dataclass
 class VariantTable:
-    """The meaning of one version's labels, and their order of preference. `static` are
-    properties of every machine, by the file's own word.
-    """
+    """The meaning of one version's labels, and their order of preference."""
 
-    schema: str
-    namespaces: tuple[str, ...]
-    variants: Mapping[str, _Namespaces]
-    features_first: Mapping[str, tuple[str, ...]]
-    values_first: _Namespaces
-    static: _Namespaces
+    schema: Annotated[_Schema, Field(alias="$schema")]
+    priorities: Annotated[_Priorities, Field(alias="default-priorities")]
+    variants: Mapping[_Value, Mapping[_Name, _Features]]
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what no reader could order."""
+        if self.variants.get("null"):
+            raise ValueError("the variant null has properties")
+        used = {name for properties in self.variants.values() for name in properties}
+        if unranked := sorted(used - set(self.priorities.namespace)):
+            raise ValueError(f"default-priorities.namespace lacks {', '.join(unranked)}")
 
     def variant(self, label: str) -> Variant:
         """Return a variant with its properties in a fixed order."""
         properties = self.variants[label]
         return Variant(
             label=label,
-            schema=self.schema,
-            namespaces=tuple(name for name in self.namespaces if name in properties),
+            namespaces=tuple(name for name in self.priorities.namespace if name in properties),
             properties=tuple(
                 (
                     namespace,
@@ -115,6 +86,11 @@ class VariantTable:
                 for namespace, features in sorted(properties.items())
             ),
         )
+
+
+def asks_by_variant(requires: Iterable[str]) -> str:
+    """Return the first requirement that depends on the variant; "" for none."""
+    return next((require for require in requires if _MARKED.search(require)), "")
 
 
 def read_variants(text: str, where: str) -> VariantTable:
@@ -130,11 +106,9 @@ def read_variants(text: str, where: str) -> VariantTable:
 def variants_of(document: object, where: str) -> VariantTable:
     """The same of a document that was read before."""
     try:
-        return _table(document)
+        return read_as(VariantTable, document)
     except ValidationError as error:
         raise LockError(f"{where}: {first_wrong(error)}") from error
-    except (ValueError, TypeError) as error:
-        raise LockError(f"{where}: {error}") from error
 
 
 def best_label(
@@ -159,12 +133,11 @@ def best_label(
 
 
 def supports(rule: VariantRule, variant: Variant) -> bool:
-    """Return true if the hardware's properties of a locked variant are the cell's."""
+    """Return true if the properties of a locked variant are the cell's."""
     return all(
-        set(values) & set(_values(supported, namespace, feature))
+        set(values) & set(_known(supported, namespace).get(feature, ()))
         for supported in rule.supported
         for namespace, features in variant.properties
-        if namespace in _HARDWARE
         for feature, values in features
     )
 
@@ -176,7 +149,7 @@ def variant_document(variant: Variant) -> dict[str, Any]:
         for namespace, features in variant.properties
     }
     return {
-        "$schema": variant.schema,
+        "$schema": SCHEMA,
         "default-priorities": {"namespace": list(variant.namespaces)},
         "variants": {variant.label: properties},
     }
@@ -192,63 +165,18 @@ def _keys(
     for supported in rule.supported:
         keys = []
         for namespace, features in table.variants[label].items():
-            static = table.static.get(namespace, {})
+            known = _known(supported, namespace)
             for feature, values in features.items():
-                known = _values(supported, namespace, feature) or static.get(feature, ())
-                first = table.values_first.get(namespace, {}).get(feature, ())
-                order = _ordered(first, known)
-                best = next(
-                    (position for position, value in enumerate(order) if value in values), None
-                )
+                ours = known.get(feature, ())
+                best = next((place for place, value in enumerate(ours) if value in values), None)
                 if best is None:
                     return None
-                names = [*dict(dict(supported).get(namespace, ())), *static]
-                place = _ordered(table.features_first.get(namespace, ()), names).index(feature)
-                keys.append((table.namespaces.index(namespace), place, best))
-        every.append((*sorted(keys), (len(table.namespaces),)))
+                rank = table.priorities.namespace.index(namespace)
+                keys.append((rank, [*known].index(feature), best))
+        every.append((*sorted(keys), (len(table.priorities.namespace),)))
     return tuple(every)
 
 
-def _values(supported: Properties, namespace: str, feature: str) -> tuple[str, ...]:
-    return dict(dict(supported).get(namespace, ())).get(feature, ())
-
-
-def _ordered(first: Iterable[str], available: Iterable[str]) -> list[str]:
-    """Return the known labels, preferred ones first."""
-    remaining = list(dict.fromkeys(available))
-    return [
-        *(element for element in first if element in remaining),
-        *(element for element in remaining if element not in first),
-    ]
-
-
-def _table(document: object) -> VariantTable:
-    if not isinstance(document, Mapping):
-        raise TypeError("it is no table")
-    schema = document.get("$schema")
-    if not isinstance(schema, str) or schema not in _SCHEMAS:
-        raise ValueError(f"$schema is {schema!r}, and this warpfront knows {', '.join(_SCHEMAS)}")
-    keys, priorities = _SCHEMAS[schema]
-    first = document.get("default-priorities")
-    named = first if isinstance(first, Mapping) else ()
-    if unknown := sorted({*document} - keys | {*named} - priorities):
-        raise ValueError(f"has {', '.join(unknown)}, which its format does not")
-    read = read_as(_Document, document)
-    if read.variants.get("null"):
-        raise ValueError("the variant null has properties")
-    every = [pair for properties in read.variants.values() for pair in properties.items()]
-    if not all(features and all(features.values()) for _, features in every):
-        raise ValueError("variants has a namespace without features, or a feature without values")
-    used = {name for name, _ in every}
-    if unranked := sorted(used - set(read.priorities.namespace)):
-        raise ValueError(f"default-priorities.namespace lacks {', '.join(unranked)}")
-    # Properties that need no provider at installation: those of no machine.
-    static = {name for name, is_at in read.providers.items() if is_at.get("install-time") is False}
-    return VariantTable(
-        schema=schema,
-        namespaces=read.priorities.namespace,
-        variants=read.variants,
-        features_first=read.priorities.feature,
-        values_first=read.priorities.property,
-        static={name: read.static[name] for name in read.static if name in static - _HARDWARE},
-    )
+def _known(supported: Properties, namespace: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the values of each feature of a namespace that a target supports, best first."""
+    return dict(dict(supported).get(namespace, ()))
