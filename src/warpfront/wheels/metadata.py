@@ -131,16 +131,6 @@ class _Remote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundMetadata:
-    """A distribution with its metadata. `is_exact` is unset where that is another build's of the
-    release, which has other libraries and the same needs.
-    """
-
-    distribution: Distribution
-    is_exact: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StackFiles:
     """Sources of a torch stack's metadata: the wheelhouse, the stack's own index, the site's
     sources. Offline, only files of this machine are read. Results are cached for all stacks.
@@ -154,9 +144,10 @@ class StackFiles:
 
     def read(
         self, pins: Mapping[str, str], wheels: tuple[LockedWheel, ...], index_url: str
-    ) -> tuple[FoundMetadata, ...]:
-        """Return those of `pins` (name -> version) whose metadata was found. `wheels` are the
-        locked ones; `index_url` is the stack's index, "" for none.
+    ) -> Iterator[tuple[Distribution, bool]]:
+        """Yield those of `pins` (name -> version) whose metadata is found, and whether it is the
+        version's own: another build of its release has other libraries and the same needs. `wheels`
+        are the locked ones; `index_url` is the stack's index, "" for none.
         """
         locked = {wheel.name: wheel for wheel in wheels}
 
@@ -181,15 +172,13 @@ class StackFiles:
                     if file.tags and str(file.version) == candidate:
                         yield candidate, self._of_link(link, transport)
 
-        files: list[FoundMetadata] = []
         with self.site.transport() as transport:
             for name, version in pins.items():
                 for of, requires in readings(name, version):
                     if requires is not None:
                         package = Distribution(name=name, version=version, requires=requires)
-                        files.append(FoundMetadata(distribution=package, is_exact=of == version))
+                        yield package, of == version
                         break
-        return tuple(files)
 
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
         if link.url not in self.requirements:

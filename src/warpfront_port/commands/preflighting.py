@@ -79,12 +79,11 @@ def knowing_themselves(
     def with_metadata(stack: CellStack) -> CellStack:
         pins = {name: stack.stack.versions[name] for name in stack.with_needs}
         index = stack.inputs.index
-        distributions = []
-        for record in files.read(pins, stack.wheels, index.url if index else ""):
-            requires = record.distribution.requires
-            requires = requires if record.is_exact else without_libraries(requires)
-            distributions.append(replace(record.distribution, requires=requires))
-        return stack.knowing(distributions)
+        found = files.read(pins, stack.wheels, index.url if index else "")
+        return stack.knowing(
+            package if is_exact else replace(package, requires=without_libraries(package.requires))
+            for package, is_exact in found
+        )
 
     with ThreadPoolExecutor(4) as pool:
         return tuple(pool.map(with_metadata, stacks))

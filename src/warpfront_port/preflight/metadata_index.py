@@ -123,12 +123,6 @@ class MetadataIndex:
         """Return a folder for uv's cache of this index."""
         return Path(self._cache.name)
 
-    @property
-    def sources(self) -> tuple[tuple[str, bool], ...]:
-        """Return (address, whether it is one page or folder of files), in an installer's order."""
-        site = self._site
-        return (*((url, True) for url in site.find_links), *((url, False) for url in site.indexes))
-
     def offers(self, name: str) -> tuple[Offer, ...]:
         """Return the files of all sources, each file name once, of the first that has it."""
         name = canonicalize_name(name)
@@ -137,7 +131,7 @@ class MetadataIndex:
 
     def versions(self, name: str) -> Mapping[str, Collection[Version]]:
         """Return the versions of `name` by source, in the order of the sources."""
-        by_source: dict[str, set[Version]] = {source: set() for source, _ in self.sources}
+        by_source: dict[str, set[Version]] = {source: set() for source, _ in self._site.sources}
         for offer in self.offers(name):
             by_source[offer.source].add(offer.version)
         return {without_secrets(source): versions for source, versions in by_source.items()}
@@ -189,7 +183,7 @@ class MetadataIndex:
 
     def _offers(self, name: str) -> tuple[Offer, ...]:
         offers: dict[str, Offer] = {}
-        for source, is_flat in self.sources:
+        for source, is_flat in self._site.sources:
             for link in self._links(source, name, is_flat=is_flat):
                 version, tags = _parsed(link.filename, name)
                 if version is not None:

@@ -29,11 +29,9 @@ def files(tmp_path: Path) -> Iterator[StackFiles]:
 
 
 def read(files: StackFiles, version: str) -> tuple[str, ...] | None:
-    found = files.read({"torch": version}, (), "")
-    if not found:
-        return None
-    requires = found[0].distribution.requires
-    return requires if found[0].is_exact else without_libraries(requires)
+    for package, is_exact in files.read({"torch": version}, (), ""):
+        return package.requires if is_exact else without_libraries(package.requires)
+    return None
 
 
 def test_a_version_s_own_metadata_is_read(files: StackFiles) -> None:
@@ -52,8 +50,8 @@ def test_another_build_of_the_release_stands_for_it_without_its_libraries(
 def test_the_locked_wheel_comes_before_every_index(files: StackFiles, tmp_path: Path) -> None:
     made = stand_in_wheel(tmp_path / "made", "torch", "2.9.1+rocm6.4", requires=["own>=1"])
     wheel = wheel_of(*files.wheelhouse.keep(made))
-    (found,) = files.read({"torch": "2.9.1+rocm6.4"}, (wheel,), "")
-    assert found.distribution.requires == ("own>=1",)
+    ((package, _),) = files.read({"torch": "2.9.1+rocm6.4"}, (wheel,), "")
+    assert package.requires == ("own>=1",)
 
 
 def test_offline_only_files_of_this_machine_are_read(files: StackFiles) -> None:
@@ -66,7 +64,7 @@ def test_an_environment_of_metadata_says_what_is_installed(
     files: StackFiles, tmp_path: Path
 ) -> None:
     found = files.read({"torch": "2.13.0+cpu"}, (), "")
-    write_environment(tmp_path / "made-up", [one.distribution for one in found])
+    write_environment(tmp_path / "made-up", [package for package, _ in found])
     (metadata,) = (tmp_path / "made-up").glob("*/METADATA")
     assert metadata.parent.name == "torch-2.13.0+cpu.dist-info"
     assert "Requires-Dist: typing-extensions>=4.10\n" in metadata.read_text()

@@ -247,19 +247,11 @@ class DockerEngine:
         return self._present(reference, "loaded")
 
     def _load(self, body: Any, source: Path) -> None:
-        api = self._client.api
         with _names_host(self.name):
-            answer = api.post(
-                f"{api.base_url}/v{api.api_version}/images/load",
-                data=body,
-                params={"quiet": "1"},
-                headers={"Content-Type": "application/x-tar"},
-                timeout=_ANSWER_SECONDS,
-            )
-            answer.raise_for_status()
-        if '"error"' in answer.text:  # the status is 200 even when it broke off
-            output = answer.text[-500:].strip()
-            raise EngineError(f"{source}: the engine could not load it: {output}")
+            events = list(self._client.api.load_image(body, quiet=True))  # type: ignore[no-untyped-call]
+        # The status is 200 even when it broke off.
+        if output := next((event["error"] for event in events if "error" in event), ""):
+            raise EngineError(f"{source}: the engine could not load it: {output[-500:].strip()}")
 
     def save(self, references: Iterable[str], archive: Path) -> None:
         api = self._client.api

@@ -35,7 +35,7 @@ from warpfront.errors import WheelError
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON
 from warpfront.wheels.core_metadata import installed_path, recorded_hash
 from warpfront.wheels.store.unpacked import stays
-from warpfront.wheels.store.wheelhouse import FORGED
+from warpfront.wheels.store.wheelhouse import FORGED, opened_wheel
 from warpfront_checks.guard.manifest import Measured
 
 # The same as in `_shared/settle.j2`: byte code records its source's time.
@@ -105,26 +105,16 @@ def stream_wheels(
     )
 
 
-@contextlib.contextmanager
-def _opened(wheel: Path) -> Iterator[zipfile.ZipFile]:
-    """Raise `WheelError` for a file that is no wheel: its hash identifies it, not its form."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            yield archive
-    except zipfile.BadZipFile as error:
-        raise WheelError(f"{wheel.name}: {error}", hint=FORGED) from error
-
-
 def has_headers(wheel: Path) -> bool:
     """Return true if some of it goes to a folder with Python's version in its path."""
-    with _opened(wheel) as archive:
+    with opened_wheel(wheel) as archive:
         return any(_scheme_of(name) == "headers" for name in archive.namelist())
 
 
 def sources(wheel: Path) -> dict[str, int]:
     """Return the sources of byte code: path below site-packages -> bytes."""
     sizes = {}
-    with _opened(wheel) as archive:
+    with opened_wheel(wheel) as archive:
         for member in archive.infolist():
             place = installed_path(member.filename)
             if place.endswith(".py"):
@@ -136,7 +126,7 @@ def first_clash(wheels: Iterable[Path]) -> str:
     """Describe the first file that two of `wheels` write with different content; "" for none."""
     places: dict[str, tuple[int, int, str]] = {}
     for path in wheels:
-        with _opened(path) as archive:
+        with opened_wheel(path) as archive:
             for member in archive.infolist():
                 scheme = _scheme_of(member.filename)
                 inside = _inside(member.filename) if scheme else member.filename

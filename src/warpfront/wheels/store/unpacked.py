@@ -13,7 +13,6 @@ import io
 import json
 import re
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,7 @@ from warpfront.errors import StoreError, WheelError
 from warpfront.system.store import write_text
 from warpfront.wheels.core_metadata import installed_path, recorded_hash
 from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.store.wheelhouse import FORGED, Wheelhouse
+from warpfront.wheels.store.wheelhouse import FORGED, Wheelhouse, opened_wheel
 from warpfront_checks.guard.manifest import Measured
 from warpfront_checks.guard.measuring import is_sealed
 
@@ -33,7 +32,6 @@ from warpfront_checks.guard.measuring import is_sealed
 _RULES = "1"
 _CHUNK_BYTES = 1 << 18
 _RECORD = re.compile(r"[^/]+\.dist-info/RECORD")
-_UNREADABLE = (OSError, KeyError, ValueError, zipfile.BadZipFile, zlib.error)
 
 
 def stays(globs: Iterable[str]) -> Callable[[str], bool]:
@@ -88,28 +86,20 @@ def read_members(path: Path) -> dict[str, Measured]:
                 size += len(chunk)
         return [size, digest.hexdigest()]
 
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = [member for member in archive.infolist() if not member.is_dir()]
-            # Unpacking and hashing release the interpreter's lock.
-            with ThreadPoolExecutor() as pool:
-                sums = pool.map(partial(measured, archive), members)
-                return {
-                    member.filename: digest for member, digest in zip(members, sums, strict=True)
-                }
-    except _UNREADABLE as error:
-        raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
+    with opened_wheel(path) as archive, ThreadPoolExecutor() as pool:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        # Unpacking and hashing release the interpreter's lock.
+        sums = pool.map(partial(measured, archive), members)
+        return {member.filename: digest for member, digest in zip(members, sums, strict=True)}
 
 
 def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
     """Return the files below site-packages, if RECORD agrees on every member."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened_wheel(path) as archive:
             problem = next(_record_problems(archive, measured), "")
-    except csv.Error as error:
+    except (csv.Error, ValueError) as error:
         problem = f"its RECORD cannot be read: {error}"
-    except _UNREADABLE as error:
-        raise WheelError(f"{path.name}: not a readable wheel: {error}") from error
     if problem:
         raise WheelError(f"{path.name}: {problem}", hint=FORGED)
     placed = ((installed_path(name), entry) for name, entry in sorted(measured.items()))

@@ -180,18 +180,25 @@ def read_wheel_metadata(wheel: Path) -> WheelMetadata:
     """Return a wheel's own METADATA. Raise `WheelError` for a file that is no readable wheel,
     and for one whose METADATA, WHEEL or dist-info folder contradicts its file name.
     """
-    name = wheel.name
+    try:
+        with opened_wheel(wheel) as archive:
+            members = [member for member in archive.namelist() if not member.endswith("/")]
+            info = info_folder(wheel.name, members)
+            metadata = parse_metadata(_member_text(archive, f"{info}/METADATA"))
+            check_identity(wheel.name, metadata, _member_text(archive, f"{info}/WHEEL"))
+            return metadata
+    except ValueError as error:
+        raise WheelError(f"{wheel.name}: {error}", hint=FORGED) from error
+
+
+@contextlib.contextmanager
+def opened_wheel(wheel: Path) -> Iterator[zipfile.ZipFile]:
+    """Raise `WheelError` for what is no readable zip file, or lacks a member that is read."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            members = [member for member in archive.namelist() if not member.endswith("/")]
-            info = info_folder(name, members)
-            metadata = parse_metadata(_member_text(archive, f"{info}/METADATA"))
-            check_identity(name, metadata, _member_text(archive, f"{info}/WHEEL"))
-            return metadata
+            yield archive
     except (*UNREADABLE, KeyError) as error:
-        raise WheelError(f"{name}: not a readable wheel: {error}") from error
-    except ValueError as error:
-        raise WheelError(f"{name}: {error}", hint=FORGED) from error
+        raise WheelError(f"{wheel.name}: not a readable wheel: {error}", hint=FORGED) from error
 
 
 def _member_text(archive: zipfile.ZipFile, member: str) -> str:

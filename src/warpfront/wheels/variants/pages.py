@@ -19,8 +19,13 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag
-from packaging.utils import BuildTag, canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import (
+    BuildTag,
+    canonicalize_name,
+    canonicalize_version,
+    parse_wheel_filename,
+)
+from packaging.version import Version
 
 from warpfront.errors import LockError, WheelError
 from warpfront.matrix.cell import Variant
@@ -199,12 +204,8 @@ def _table_of(
     """Return the index's table of the variants of one version. Raise `LockError`."""
     for link in files:
         stem, _, number = link.filename.removesuffix(_TABLE).rpartition("-")
-        if not link.filename.endswith(_TABLE) or canonicalize_name(stem) != name:
-            continue
-        try:
-            if Version(number) != version:
-                continue
-        except InvalidVersion:
+        of = (canonicalize_name(stem), canonicalize_version(number))
+        if not link.filename.endswith(_TABLE) or of != (name, canonicalize_version(version)):
             continue
         text = read_address(link.url, transport)
         if isinstance(text, NoAnswer):
