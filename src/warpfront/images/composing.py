@@ -20,17 +20,16 @@ from warpfront.images.bake import BakeTarget
 from warpfront.images.engine.buildx import bake, forget_steps
 from warpfront.images.preparing import Prepared
 from warpfront.images.render import (
+    BYTE_CODE_CONTEXT,
     COMPILER,
     EMPTY_STAGE,
     WHEELS_STAGE,
     before_wheels,
-    byte_code_context,
 )
 from warpfront.system.digests import digest_of
 from warpfront.system.store import read_text, storing, write_json
 from warpfront.system.tree_files import ImageFile
-from warpfront.wheels.layers.layer_store import Layer, LayerStore, Wheels, bytecode_sets, layer_sets
-from warpfront.wheels.lock.values import LockedWheel
+from warpfront.wheels.layers.layer_store import Layer, LayerStore, layer_sets
 from warpfront.wheels.uv_program import uv_version
 
 if TYPE_CHECKING:
@@ -73,8 +72,7 @@ class Composer:
         watch = self.building.watch
         layers = self.layers.layers(sets, watch, python=cell.python, slim=cell.slim)
         base = self._environment(item, before)
-        sizes = [sum(self.layers.sources(wheels, slim=cell.slim).values()) for wheels in sets]
-        compiled = self._byte_code(item, base, layers, bytecode_sets(sets, sizes))
+        compiled = self._byte_code(item, base, layers)
         return self._standing_on(self._joined(base, [*layers, *compiled]))
 
     def _standing_on(self, manifest: str) -> str:
@@ -112,35 +110,33 @@ class Composer:
         write_json(record, digest)
         return digest
 
-    def _byte_code(
-        self, item: Prepared, base: str, layers: Sequence[Layer], sets: Sequence[Wheels]
-    ) -> list[Layer]:
-        """Return the layers of the byte code of `sets`, by the Python of `base`: those that are
-        not here are compiled on the layers that were `made` of all wheels.
+    def _byte_code(self, item: Prepared, base: str, layers: Sequence[Layer]) -> list[Layer]:
+        """Return the layer of the byte code of all wheels, by the Python of `base`; one that is not
+        here is compiled on `layers`. None where they have no sources.
         """
-        way = [byte_code_context([()]), base, *item.cell.slim]
-        keys = {wheels: digest_of([way, _named(wheels)]) for wheels in sets}
-        stored = {wheels: self.layers.stored_layer(key) for wheels, key in keys.items()}
-        absent = [wheels for wheels in sets if stored[wheels] is None]
-        if absent:
-            texts = byte_code_context(
-                [self.layers.sources(wheels, slim=item.cell.slim) for wheels in absent]
-            )
-            files = {name: ImageFile(content=text.encode()) for name, text in texts.items()}
-            lower = self._joined(base, layers)
-            contexts = {WHEELS_STAGE: self._standing_on(lower)}
-            manifest = self.layers.read(self._built(item, files, contexts, lower=lower))
-            diff_ids = self.layers.read(manifest["config"]["digest"])["rootfs"]["diff_ids"]
-            blobs = list(zip(manifest["layers"], diff_ids, strict=True))[-len(absent) :]
-            for wheels, (blob, diff_id) in zip(absent, blobs, strict=True):
-                layer = Layer(
+        wheels = [f"{w.name}=={w.version} {w.sha256[:12]}" for w in sorted(item.rendered.wheels)]
+        key = digest_of([BYTE_CODE_CONTEXT, base, *item.cell.slim, wheels])
+        stored = self.layers.stored_layer(key)
+        if stored is not None:
+            return [stored]
+        files = {name: ImageFile(content=t.encode()) for name, t in BYTE_CODE_CONTEXT.items()}
+        lower = self._joined(base, layers)
+        contexts = {WHEELS_STAGE: self._standing_on(lower)}
+        manifest = self.layers.read(self._built(item, files, contexts, lower=lower))
+        diff_ids = self.layers.read(manifest["config"]["digest"])["rootfs"]["diff_ids"]
+        blobs = list(zip(manifest["layers"], diff_ids, strict=True))
+        return [
+            self.layers.keep(
+                key,
+                Layer(
                     digest=blob["digest"],
                     diff_id=diff_id,
                     size_bytes=blob["size"],
-                    wheels=("byte code of", *_named(wheels)),
-                )
-                stored[wheels] = self.layers.keep(keys[wheels], layer)
-        return [layer for layer in stored.values() if layer]
+                    wheels=("byte code of", *wheels),
+                ),
+            )
+            for blob, diff_id in blobs[len(self.layers.read(lower)["layers"]) :]
+        ]
 
     def _built(
         self,
@@ -180,10 +176,6 @@ class Composer:
             return answer.digest
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-
-
-def _named(wheels: Iterable[LockedWheel]) -> tuple[str, ...]:
-    return tuple(f"{wheel.name}=={wheel.version} {wheel.sha256[:12]}" for wheel in wheels)
 
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -280,11 +280,11 @@ _SLIMS = (
 )
 # Not where the step behind the stage has it: this is what these steps are known by.
 COMPILER = "/run/sources/compile.py"
-# Compiles the sources of one set of wheels: the same byte code that the step behind the stage makes
-# of all of them.
-_COMPILES = r"""RUN --network=none --mount=type=bind,target=/run/sources start=$(date +%s) && \
+# Compiles all sources: the same byte code that the step behind the stage makes.
+_COMPILES = r"""FROM installed
+RUN --network=none --mount=type=bind,target=/run/sources start=$(date +%s) && \
     site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
-    { PYTHONHASHSEED=0 /opt/venv/bin/python COMPILER "$site" /run/sources/SET || true; } && \
+    { PYTHONHASHSEED=0 /opt/venv/bin/python /run/sources/compile.py "$site" || true; } && \
     { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
 """
 # What `compileall -j 0` does, which asks a process for each file by itself, and so takes half a
@@ -311,6 +311,7 @@ if __name__ == "__main__":
         list(pool.map(functools.partial(compileall.compile_file, quiet=2), paths, chunksize=8))
 """
 BYTE_CODE_FILES: Mapping[str, str] = {"byte-code/compile.py": _COMPILER}
+BYTE_CODE_CONTEXT: Mapping[str, str] = {"Dockerfile": _COMPILES, "compile.py": _COMPILER}
 _MAKES_ENVIRONMENT = re.compile(
     r"/tools/uv venv [^\n]* /opt/venv && \\\n"
     r" +mv /opt/venv/lib/python3\.\* /opt/venv/lib/python3 && \\\n"
@@ -327,18 +328,6 @@ def before_wheels(dockerfile: str) -> str | None:
         return None
     names_it = re.search(rf"^FROM \S+ AS {EMPTY_STAGE}$", before, re.MULTILINE)
     return before if names_it and _MAKES_ENVIRONMENT.search(before) else None
-
-
-def byte_code_context(sets: Sequence[Iterable[str]]) -> dict[str, str]:
-    """Return a build with a layer of byte code for each set of sources, in their order."""
-    names = [f"{index}.txt" for index in range(len(sets))]
-    steps = (_COMPILES.replace("COMPILER", COMPILER).replace("SET", name) for name in names)
-    lists = {name: "\n".join(sorted(paths)) for name, paths in zip(names, sets, strict=True)}
-    return {
-        "Dockerfile": f"FROM {WHEELS_STAGE}\n{''.join(steps)}",
-        "compile.py": _COMPILER,
-        **lists,
-    }
 
 
 # By RECORD, which is written anew: what it does not name was not installed.

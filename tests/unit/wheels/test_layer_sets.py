@@ -5,7 +5,6 @@ from __future__ import annotations
 from warpfront.wheels.layers.layer_store import (
     ALONE_BYTES,
     MOST_ALONE,
-    bytecode_sets,
     layer_sets,
 )
 from warpfront.wheels.lock.values import LockedWheel
@@ -36,13 +35,3 @@ def test_the_largest_are_alone_where_there_are_too_many() -> None:
     assert len(alone) == MOST_ALONE
     assert len(together) == 60
     assert min(one.size_bytes for (one,) in alone) > max(one.size_bytes for one in together)
-
-
-def test_byte_code_of_the_most_sources_is_alone_and_where_there_is_none_it_is_not_compiled() -> (
-    None
-):
-    small, cublas, torch = layer_sets([*LARGE, *SMALL])
-    assert bytecode_sets((small, cublas, torch), (100, 0, 101)) == (small, torch)
-    assert bytecode_sets((small, cublas, torch), (3, 1, 2)) == ((*cublas, *torch), small)
-    assert bytecode_sets((small, cublas, torch), (0, 0, 5)) == (torch,)
-    assert bytecode_sets((small, cublas, torch), (0, 0, 0)) == ()

@@ -251,7 +251,6 @@ def test_layers_are_lent_by_links_and_what_was_lent_is_not_taken_back(
     (blobs / "0123").write_bytes(b"newer")
     store.take(folder)
     assert store.blob("0123").read_bytes() == b"newer"
-    assert store.sources([a_wheel(house, "numpy")]) == {"numpy/__init__.py": 0}
 
 
 def test_a_layer_without_some_of_its_files_is_another_layer(
@@ -263,7 +262,6 @@ def test_a_layer_without_some_of_its_files_is_another_layer(
     assert without[0].size_bytes < whole.size_bytes / 2
     assert made(store, torch) == (whole,)
     assert "torch/lib.so" in unpacked_files(house, torch), "the guard is told of the whole wheel"
-    assert store.sources([torch], slim=["torch/*"]) == {}
 
 
 def test_a_file_that_is_no_wheel_is_its_cells_error_though_its_hash_is_right(
@@ -277,7 +275,7 @@ def test_a_file_that_is_no_wheel_is_its_cells_error_though_its_hash_is_right(
         path.write_bytes(data)
         _, sha256 = house.keep(path)
         one = dataclasses.replace(wheel, sha256=sha256, size_bytes=len(data))
-        for read in (made, lambda at, it: at.refuse_clash([it]), lambda at, it: at.sources([it])):
+        for read in (made, lambda at, it: at.refuse_clash([it])):
             if data == odd.read_bytes() and read is not made:
                 read(store, one)
                 continue

@@ -33,11 +33,10 @@ from warpfront.wheels.layers.streamed import (
     SITE_PACKAGES,
     first_clash,
     has_headers,
-    sources,
     stream_wheels,
 )
 from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.store.unpacked import keep_unpacked, stays
+from warpfront.wheels.store.unpacked import keep_unpacked
 from warpfront.wheels.store.wheelhouse import (
     Interrupted,
     Wheelhouse,
@@ -120,14 +119,6 @@ class LayerStore:
         clash = first_clash(self._wheelhouse.present(wheel) for wheel in wheels)
         if clash:
             raise WheelError(clash)
-
-    def sources(self, wheels: Iterable[LockedWheel], *, slim: Iterable[str] = ()) -> dict[str, int]:
-        """Return the sources of byte code: path below site-packages -> bytes."""
-        sizes: dict[str, int] = {}
-        for wheel in wheels:
-            sizes |= sources(self._wheelhouse.present(wheel))
-        stays_in = stays(slim)
-        return {path: size for path, size in sizes.items() if stays_in(path)}
 
     def keep(self, key: str, layer: Layer) -> Layer:
         """Remember which of the blobs here `key` came to."""
@@ -252,15 +243,3 @@ def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:
     large = [wheel for wheel in ordered[:MOST_ALONE] if wheel.size_bytes >= ALONE_BYTES]
     small = tuple(sorted(wheel for wheel in ordered if wheel not in large))
     return tuple(([small] if small else []) + [(wheel,) for wheel in sorted(large)])
-
-
-def bytecode_sets(sets: Sequence[Wheels], sources_bytes: Sequence[int]) -> tuple[Wheels, ...]:
-    """Return sets of wheels that share a layer of byte code: the set with the most sources has its
-    own (torch, which a patch release changes), the rest one. Most large wheels have little Python.
-    """
-    sized = [(size, wheels) for size, wheels in zip(sources_bytes, sets, strict=True) if size]
-    if not sized:
-        return ()
-    _, most = max(sized)
-    rest = tuple(wheel for _, wheels in sized if wheels != most for wheel in wheels)
-    return (rest, most) if rest else (most,)

@@ -111,17 +111,6 @@ def has_headers(wheel: Path) -> bool:
         return any(_scheme_of(name) == "headers" for name in archive.namelist())
 
 
-def sources(wheel: Path) -> dict[str, int]:
-    """Return the sources of byte code: path below site-packages -> bytes."""
-    sizes = {}
-    with opened_wheel(wheel) as archive:
-        for member in archive.infolist():
-            place = installed_path(member.filename)
-            if place.endswith(".py"):
-                sizes[place] = member.file_size
-    return sizes
-
-
 def first_clash(wheels: Iterable[Path]) -> str:
     """Describe the first file that two of `wheels` write with different content; "" for none."""
     places: dict[str, tuple[int, int, str]] = {}
