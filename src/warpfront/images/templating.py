@@ -50,15 +50,9 @@ class Renderer:
         """
         name = f"{folder}/{TEMPLATE_NAME}"
         try:
-            return _joined(self._template(name).generate(variables))
+            return _joined(self._environment.get_template(name).generate(variables))
         except (RenderError, BlockedError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001 - a template can raise whatever its values can
-            raise RenderError(f"images/{name}: {_said(error)}{label}") from None
-
-    def _template(self, name: str) -> jinja2.Template:
-        try:
-            return self._environment.get_template(name)
         except jinja2.TemplateNotFound as error:
             raise RenderError(
                 f"images/{error.name}: no such template",
@@ -66,6 +60,10 @@ class Renderer:
             ) from None
         except jinja2.TemplateSyntaxError as error:
             raise RenderError(f"images/{error.name}:{error.lineno}: {error.message}") from None
+        except Exception as error:  # noqa: BLE001 - a template can raise whatever its values can
+            text = error.message if isinstance(error, jinja2.TemplateError) else ""
+            words = text or f"{type(error).__name__}: {error}"
+            raise RenderError(f"images/{name}: {words}{label}") from None
 
     def _text(self, name: str) -> str | None:
         """Return the text of a template, for Jinja2; None where there is none."""
@@ -95,15 +93,6 @@ def _joined(pieces: Iterable[str]) -> str:
         if length > LONGEST_TEXT:
             raise ValueError(f"it gives more than {LONGEST_TEXT:,} characters")
     return "".join(joined)
-
-
-def _said(error: Exception) -> str:
-    """Return the error in Jinja2's words; for other exceptions with their class."""
-    if isinstance(error, jinja2.TemplateNotFound):
-        return f"images/{error.name}: no such template"
-    if isinstance(error, jinja2.TemplateError):
-        return str(error.message)
-    return f"{type(error).__name__}: {error}"
 
 
 def _safe(value: object) -> object:

@@ -21,7 +21,7 @@ from warpfront.errors import BlockedError, LockError, WheelError
 from warpfront.system.progress import Watch
 from warpfront.wheels.lock.values import Distribution
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
-from warpfront.wheels.resolve.candidates import why_hidden, why_no_candidate
+from warpfront.wheels.resolve.candidates import absence_of
 from warpfront.wheels.resolve.demands import Stack, unmet_demands
 from warpfront.wheels.resolve.resolver import Contradiction, Terms, rehearsed
 from warpfront_port.preflight import findings
@@ -67,9 +67,10 @@ class Following(ProjectLines):
         silent = (f"out of reach: {url} ({why})" for url, why in self.index.silent.items())
         notes = []
         for line in self.followed():
-            versions = self.index.versions(line.requirement.name)
-            if text := why_hidden(line.requirement, versions):  # by an earlier index, from uv
-                notes.append(f"{line.where}: {text}")
+            requirement = line.requirement
+            absence = absence_of(requirement.specifier, self.index.versions(requirement.name))
+            if absence and absence.hidden:  # by an earlier index, from uv; pip takes it
+                notes.append(f"{line.where}: {requirement}: {absence.text}")
         unknown = (*unknown, *followed.unknown, *silent)
         return replace(followed, unknown=unknown, notes=tuple(notes))
 
@@ -79,7 +80,8 @@ class Following(ProjectLines):
         outside = [line for line in lines if _name(line) not in self.stack.stack.versions]
 
         def why(line: str) -> str:
-            return why_no_candidate(Requirement(line), self.index.versions(_name(line)))
+            absence = absence_of(Requirement(line).specifier, self.index.versions(_name(line)))
+            return absence.text if absence and not absence.hidden else ""
 
         with ThreadPoolExecutor(MOST_REQUESTS) as pool:
             reasons = dict(zip(outside, pool.map(why, outside), strict=True))

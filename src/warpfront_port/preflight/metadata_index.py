@@ -130,11 +130,11 @@ class MetadataIndex:
         return offers
 
     def versions(self, name: str) -> Mapping[str, Collection[Version]]:
-        """Return the versions of `name` by source, in the order of the sources."""
+        """Return the versions of `name` by source, of those that have some, in their order."""
         by_source: dict[str, set[Version]] = {source: set() for source, _ in self._site.sources}
         for offer in self.offers(name):
             by_source[offer.source].add(offer.version)
-        return {without_secrets(source): versions for source, versions in by_source.items()}
+        return {without_secrets(url): versions for url, versions in by_source.items() if versions}
 
     def requires(self, name: str, version: str) -> tuple[str, ...]:
         """Return Requires-Dist of a release, of the file that was requested first."""

@@ -14,10 +14,10 @@ from packaging.version import Version
 from standins import serve_index, stand_in_wheel
 
 from warpfront.wheels.resolve.candidates import (
+    Absence,
     Offered,
+    absence_of,
     release_with_module,
-    why_hidden,
-    why_no_candidate,
 )
 from warpfront.wheels.sources import Site
 from warpfront_port.preflight.metadata_index import MetadataIndex
@@ -39,33 +39,28 @@ def offered(name: str, site: Site) -> Offered:
         return index.versions(name)
 
 
-def hidden(text: str, site: Site) -> str:
+def absence(text: str, site: Site) -> Absence | None:
     requirement = Requirement(text)
-    return why_hidden(requirement, offered(requirement.name, site))
-
-
-def absent(text: str, site: Site) -> str:
-    requirement = Requirement(text)
-    return why_no_candidate(requirement, offered(requirement.name, site))
+    return absence_of(requirement.specifier, offered(requirement.name, site))
 
 
 def test_the_index_that_hides_a_version_is_named_with_the_one_that_has_it(site: Site) -> None:
     mirror, index = site.indexes
-    said = hidden("lib>=2", site)
-    assert said.startswith(f"{mirror} has lib up to 1.5, which hides lib 3.0 of {index} from uv")
-    assert hidden("lib<2", site) == ""
-    assert hidden("lib", site) == ""
-    assert hidden("lib>=9", site) == "", "no index has it"
-    assert hidden("other==9", site) == ""
+    found = absence("lib>=2", site)
+    assert found is not None
+    assert found.text.startswith(f"{index} has 3.0, and {mirror} hides it, which comes first")
+    assert found.hidden == (index, Version("3.0"))
+    assert absence("lib<2", site) is None
+    assert absence("lib", site) is None
 
 
 def test_what_no_index_has_is_told_from_what_none_has_in_that_version(site: Site) -> None:
-    assert absent("nothing>=1", site) == "no index has a package nothing"
-    assert absent("lib==9", site) == (
-        f"no index has lib==9: the newest is 3.0, at {site.index_url}"
+    mirror, index = site.indexes
+    assert absence("nothing>=1", site) == Absence(text="there is no package of that name")
+    assert absence("lib==9", site) == Absence(
+        text=f"no source has such a version: {mirror} has 1.5 at most, {index} has 3.0 at most"
     )
-    assert absent("lib>=2", site) == ""
-    assert absent("other", site) == ""
+    assert absence("other", site) is None
 
 
 @pytest.fixture

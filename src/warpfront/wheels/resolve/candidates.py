@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.requirements import Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
@@ -21,7 +20,6 @@ from warpfront.errors import without_secrets
 from warpfront.wheels.core_metadata import read_file_name
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_file_names
-from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.resolve.index_rules import index_rule, is_of_the_stack
 from warpfront.wheels.sources import (
     FLAT_PAGE,
@@ -44,34 +42,40 @@ Offered = Mapping[str, Collection[Version]]
 """The versions of one distribution by source, in the order in which uv tries the sources."""
 
 
-def why_hidden(requirement: Requirement, offered: Offered) -> str:
-    """Return why uv does not see the versions that meet `requirement`: an earlier source has the
-    name, in other versions. "" where uv and pip see the same.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Absence:
+    """Why uv takes no version of a name. `hidden` are the source and the newest version that an
+    earlier source hides, if that is why.
     """
-    first = ""
-    for source, versions in offered.items() if requirement.specifier else ():
-        fitting = sorted(requirement.specifier.filter(versions))
-        if first and fitting:
-            hidden = f"{requirement.name} {fitting[-1]} of {source}"
-            return f"{first}, which hides {hidden} from uv (first index); pip takes it"
-        if fitting:
-            return ""
-        if not first and versions:
-            first = f"{source} has {requirement.name} up to {max(versions)}"
-    return ""
+
+    text: str
+    hidden: tuple[str, Version] | None = None
 
 
-def why_no_candidate(requirement: Requirement, offered: Offered) -> str:
-    """Return why no source offers what meets `requirement`; "" where one does."""
-    if any(any(requirement.specifier.filter(versions)) for versions in offered.values()):
-        return ""
-    newest = max(
-        ((max(versions), source) for source, versions in offered.items() if versions), default=None
+def absence_of(demand: SpecifierSet, offered: Offered) -> Absence | None:
+    """Return why uv takes no version of these that meets `demand`; None where it takes one. Only
+    sources that have the name count, also with no version that the cell could install.
+    """
+    newest = {url: max(versions, key=_rank, default=None) for url, versions in offered.items()}
+    if not newest:
+        return Absence(text="there is no package of that name")
+    first = next(iter(newest))
+    for source, versions in offered.items():
+        if (version := max(demand.filter(versions), default=None)) is None:
+            continue
+        if source == first:
+            return None
+        text = (
+            f"{source} has {version}, and {first} hides it, which comes first and has "
+            f"{newest[first] or 'no wheel for this cell'}: a name comes from the first source that "
+            "has it, whatever the others have (docs/security.md)"
+        )
+        return Absence(text=text, hidden=(source, version))
+    has = ", ".join(
+        f"{source} has {f'{version} at most' if version else 'no wheel for this cell'}"
+        for source, version in newest.items()
     )
-    if newest is None:
-        return f"no index has a package {requirement.name}"
-    text = f"{requirement.name}{requirement.specifier}"
-    return f"no index has {text}: the newest is {newest[0]}, at {newest[1]}"
+    return Absence(text=f"no source has such a version: {has}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,19 +204,12 @@ def _reasons(
     if not offers:
         yield _nowhere(name, sources, site)
         return
-    first = next(iter(offers))
     for demand in demands:
-        fitting = [(source, max(demand.filter(offers[source]), default=None)) for source in offers]
-        source, version = next((pair for pair in fitting if pair[1]), (first, None))
-        if version is None:
-            has = ", ".join(
-                f"{source} has {f'{newest} at most' if newest else 'no wheel for this cell'}"
-                for source, newest in zip(offers, map(_newest, offers.values()), strict=True)
-            )
+        if (absence := absence_of(demand, offers)) is not None:
             hint = "ask for a version that there is as a wheel for this cell's Python and machine"
-            yield f"{name}{demand}: no source has such a version: {has}", hint
-        elif source != first:
-            yield _hidden(f"{name}{demand}", first, _newest(offers[first]), source, version)
+            if absence.hidden:
+                hint = _unhidden(name, offers, *absence.hidden)
+            yield f"{name}{demand}: {absence.text}", hint
 
 
 def _nowhere(name: str, sources: tuple[tuple[str, bool], ...], site: Site) -> tuple[str, str]:
@@ -226,25 +223,19 @@ def _nowhere(name: str, sources: tuple[tuple[str, bool], ...], site: Site) -> tu
     )
 
 
-def _newest(versions: Iterable[Version]) -> Version | None:
-    """Return the newest version: a release before what precedes one."""
-    return max(versions, key=lambda version: (not version.is_prerelease, version), default=None)
+def _rank(version: Version) -> tuple[bool, Version]:
+    """Return the key of the newest version: a release before what precedes one."""
+    return not version.is_prerelease, version
 
 
-def _hidden(
-    demand: str, ours: str, newest: Version | None, theirs: str, version: Version
-) -> tuple[str, str]:
-    name = requirement_name(demand)
-    line = (
-        f"{demand}: {theirs} has {version}, and {ours} hides it, which comes first and has "
-        f"{newest or 'no wheel for this cell'}: a name comes from the first source that has it, "
-        "whatever the others have (docs/security.md)"
-    )
-    fits = f"ask for {name}=={newest}, or " if newest else ""
+def _unhidden(name: str, offers: Offered, theirs: str, version: Version) -> str:
+    """Return how to take a version that the first of these sources hides."""
+    ours, versions = next(iter(offers.items()))
+    fits = f"ask for {name}=={max(versions, key=_rank)}, or " if versions else ""
     if theirs.startswith("https://"):
         write = f'`indexes: {{own-{name}: {{url: "{theirs}", packages: [{name}]}}}}`'
-        return line, f"{fits}write in matrix.yaml: {write}; or bring {version} to {ours}"
-    return line, f"{fits}put {theirs} before {ours} in pip's configuration"
+        return f"{fits}write in matrix.yaml: {write}; or bring {version} to {ours}"
+    return f"{fits}put {theirs} before {ours} in pip's configuration"
 
 
 def _versions(

@@ -122,17 +122,11 @@ class OverlayIndex:
         return folder
 
     def lacking(self, text: str) -> tuple[str, ...]:
-        """Lines about the names in an explanation of uv's that their index does not have."""
+        """Lines about the names in an explanation of uv's that have no variant for the cell."""
+        if self._variants is None:
+            return ()
         names = sorted({canonicalize_name(name) for name in _NAME.findall(text)})
-        unfit = (
-            [line for n in names for line in self._variants.why_not(n)] if self._variants else ()
-        )
-        none = [
-            f"{name} comes from {where.url} only, which has none"
-            for name in names
-            if self._files.get(name) == () and (where := index_rule(name, self._inputs))
-        ]
-        return (*none, *unfit)
+        return tuple(line for name in names for line in self._variants.why_not(name))
 
     def check(self, resolution: Resolution) -> None:
         """Raise `LockError` where a name did not come from its page: never, unless uv changes."""
