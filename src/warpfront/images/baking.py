@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -435,13 +435,6 @@ _NAME = "weights"
 _SHOWN = 6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeBreakdown:
-    """Unpacked bytes by wheel (`torch==2.13.0`)."""
-
-    wheels: Mapping[str, int]
-
-
 def within_budget(
     cell: Cell, built: BuiltImage, lock: WheelLock, store: Store, wheelhouse: Wheelhouse
 ) -> BuiltImage | Failed:
@@ -455,11 +448,11 @@ def within_budget(
             sizes[f"{wheel.name}=={wheel.version}"] = sum(int(size) for size, *_ in files.values())
     if built.size_bytes <= cell.budget_bytes:
         if sizes:
-            store.save(cell.id, _NAME, SizeBreakdown(wheels=sizes))
+            store.save(cell.id, _NAME, sizes)
         return built
     # None if of another version: then the largest wheels are listed.
-    before: SizeBreakdown | None = store.readable(cell.id, _NAME, (SizeBreakdown,))
-    rows = largest(sizes, before.wheels if before else None)
+    before: dict[str, int] | None = store.readable(cell.id, _NAME, (dict[str, int],))
+    rows = largest(sizes, before)
     lines = [
         f"{name}: {readable_size(size)}" + (f", {readable_size(more)} more" if before else "")
         for name, size, more in rows

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -74,27 +73,15 @@ def plan_cell(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentRecord:
-    """The parts of an image that was built here, by name, to say later what changed."""
-
-    parts: Mapping[str, str]
-
-
-def content_record(
-    rendered: RenderedImage, *, parent: str, base_identity: str, builder: str
-) -> ContentRecord:
-    """Return the record of an image; `parent` is the id of the cell below it, if any."""
-    below = f"parent {parent}" if parent else "the base image"
-    return ContentRecord(parts={**rendered.parts, below: base_identity, "uv": builder})
+ContentRecord = dict[str, str]
+"""The parts of an image that was built here, by name, to say later what changed."""
 
 
 def changes_since(before: ContentRecord, now: ContentRecord) -> str:
     """Return `changed: wheel numpy 2.1 -> 2.2, file Dockerfile`; "" if nothing did."""
-    names = [*now.parts, *(name for name in before.parts if name not in now.parts)]
     lines = []
-    for name in names:
-        was, is_now = before.parts.get(name, ""), now.parts.get(name, "")
+    for name in {**now, **before}:
+        was, is_now = before.get(name, ""), now.get(name, "")
         old, new = was.partition(" ")[0], is_now.partition(" ")[0]
         if not was or not is_now:
             lines.append(f"{name} {'removed' if was else 'added'}")

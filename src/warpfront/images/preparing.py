@@ -12,7 +12,7 @@ from warpfront.images.built import CREATED, RenderedImage, ResolvedBase
 from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import find_base, resolve_base
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.plan import ContentRecord, content_hash, content_record
+from warpfront.images.plan import ContentRecord, content_hash
 from warpfront.images.render import (
     ContextParts,
     Material,
@@ -116,16 +116,14 @@ def prepare_cells(
         assert isinstance(image, RenderedImage)
         identity = parent.content_hash if isinstance(parent, Prepared) else base.identity
         digest = content_hash(image, base_identity=identity, builder=builder)
-        record = content_record(
-            image, parent=cell.parent or "", base_identity=identity, builder=builder
-        )
+        below = f"parent {cell.parent}" if cell.parent else "the base image"
         results[cell.id] = Prepared(
             cell=cell,
             lock=locks[cell.id],
             rendered=image,
             base=base,
             content_hash=digest,
-            record=record,
+            record={**image.parts, below: identity, "uv": builder},
             image=images.get(digest),
         )
     return results

@@ -20,13 +20,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from packaging.metadata import InvalidMetadata, Metadata
 from packaging.requirements import Requirement
 
 from warpfront.errors import LockError
-from warpfront.wheels.core_metadata import metadata_text
+from warpfront.wheels.core_metadata import WheelMetadata, metadata_text, parse_metadata
 from warpfront.wheels.lock.values import LockInputs
-from warpfront.wheels.requirement_lines import marker_holds
+from warpfront.wheels.requirement_lines import foreign_requirement, marker_holds
 from warpfront.wheels.store.archives import unpack
 from warpfront.wheels.store.wheel_files import write_wheel
 
@@ -43,7 +42,7 @@ def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
     Raise `LockError` for an archive that does not say what it demands, or has not those targets.
     """
     root = unpack(sdist, folder / "unpacked")
-    metadata = _metadata(root, sdist.name)
+    metadata, demands = _metadata(root, sdist.name)
     info = f"{ROCM}-{metadata.version}.dist-info"
     source = root / "src"
     content = {
@@ -57,25 +56,27 @@ def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
     if entry_points.is_file():
         content[f"{info}/entry_points.txt"] = entry_points.read_bytes()
     wheel = folder / f"{ROCM}-{metadata.version}-py3-none-any.whl"
-    return write_wheel(wheel, _narrowed(metadata, targets, sdist.name), content)
+    return write_wheel(wheel, _narrowed(metadata, demands, targets, sdist.name), content)
 
 
-def _metadata(root: Path, name: str) -> Metadata:
-    """Return the archive's own metadata, of the machine that packed it."""
+def _metadata(root: Path, name: str) -> tuple[WheelMetadata, list[Requirement]]:
+    """Return the archive's own metadata and its demands, of the machine that packed it."""
     try:
-        metadata = Metadata.from_email((root / "PKG-INFO").read_bytes(), validate=False)
-        if metadata.name == ROCM and metadata.requires_dist:
-            return metadata
-    except (OSError, InvalidMetadata, ValueError, RecursionError) as error:
+        metadata = parse_metadata((root / "PKG-INFO").read_text("utf-8"))
+        demands = [foreign_requirement(text) for text in metadata.requires]
+    except (OSError, ValueError) as error:
         raise LockError(f"{name}: its PKG-INFO cannot be read: {error}") from error
+    if metadata.name == ROCM and demands:
+        return metadata, demands
     raise LockError(
         f"{name}: its PKG-INFO does not say what {ROCM} demands",
         hint="only running its setup.py would tell, and that asks this machine for its GPU",
     )
 
 
-def _narrowed(metadata: Metadata, targets: tuple[str, ...], name: str) -> str:
-    demands = metadata.requires_dist or []
+def _narrowed(
+    metadata: WheelMetadata, demands: list[Requirement], targets: tuple[str, ...], name: str
+) -> str:
     device_names = {f"{_DEVICE}{target}" for target in targets}
     offered = {demand.name for demand in demands if _is_for(demand, _EVERY_DEVICE)}
     if lacking := sorted(target for target in targets if f"{_DEVICE}{target}" not in offered):
@@ -90,8 +91,8 @@ def _narrowed(metadata: Metadata, targets: tuple[str, ...], name: str) -> str:
         if not _is_for(demand, _OWN_DEVICE)
         and (not _is_for(demand, _EVERY_DEVICE) or demand.name in device_names)
     ]
-    extras = [extra for extra in metadata.provides_extra or () if extra != _OWN_DEVICE]
-    return metadata_text(ROCM, str(metadata.version), map(str, narrowed), extras=extras)
+    extras = [extra for extra in metadata.extras if extra != _OWN_DEVICE]
+    return metadata_text(ROCM, metadata.version, map(str, narrowed), extras=extras)
 
 
 def _is_for(demand: Requirement, extra: str) -> bool:

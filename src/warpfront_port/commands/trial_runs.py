@@ -60,7 +60,6 @@ from warpfront.wheels.resolve.resolver import uv_platform, wheel_of
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheel_files import write_stand_in
-from warpfront.wheels.store.wheelhouse import save
 from warpfront.wheels.uv_program import uv_binary, wheels_for
 from warpfront_port.commands.following_packages import fitting_text
 from warpfront_port.commands.project_files import read_files
@@ -384,11 +383,11 @@ class _Trying:
 
     def _kept(self, older: OlderRelease, transport: Transport) -> LockedWheel | None:
         """Return the release's wheel in the wheelhouse; None where it cannot be fetched."""
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            path = Path(folder) / older.link.filename
-            if save(older.link, path, transport) is not None:
-                return None
-            wheel_path, sha256 = self.tools.folders.wheelhouse.keep(path)
+        house = self.tools.folders.wheelhouse
+        try:
+            wheel_path, sha256 = house.bring(older.link, transport, self.cell.id)
+        except BlockedError:
+            return None
         if older.link.sha256 not in {"", sha256}:
             raise WheelError(f"{older.link.filename}: {older.source} has another hash for it")
         return wheel_of(wheel_path, sha256)

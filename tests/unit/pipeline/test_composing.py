@@ -22,7 +22,6 @@ from warpfront.images.bake import BakeTarget, bake_file
 from warpfront.images.built import RenderedImage, ResolvedBase
 from warpfront.images.composing import Composer
 from warpfront.images.engine.buildx import Baked, BakeRequest
-from warpfront.images.plan import ContentRecord
 from warpfront.images.preparing import Prepared
 from warpfront.images.render import BYTE_CODE_CONTEXT
 from warpfront.matrix.cell import BaseSource
@@ -145,7 +144,7 @@ def an_item(*wheels: LockedWheel, dockerfile: str = DOCKERFILE) -> Prepared:
         ),
         base=base,
         content_hash="0",
-        record=ContentRecord(parts={}),
+        record={},
         image=None,
     )
 
