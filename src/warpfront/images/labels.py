@@ -85,12 +85,8 @@ def image_labels(
     }
 
 
-def label_disagreements(cell: Cell, labels: Mapping[str, str], facts: Facts) -> tuple[str, ...]:
-    """Return claims of a built image's labels, its tag or the matrix that the image contradicts."""
-    return tuple(_disagreements(cell, labels, facts))
-
-
-def _disagreements(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
+def label_disagreements(cell: Cell, labels: Mapping[str, str], facts: Facts) -> Iterator[str]:
+    """Yield claims of a built image's labels, its tag or the matrix that the image contradicts."""
     vendor = VENDORS[cell.vendor]
     from_base = vendor.torch_from == "base"
     truths = {"torch": facts.get("torch"), "python": facts.get("python")}

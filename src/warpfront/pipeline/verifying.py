@@ -400,7 +400,7 @@ class CellVerification:
         facts = verification.environment.get("facts")
         outcome, reason = Outcome.ERROR, "the load session left no facts to compare with"
         if isinstance(facts, Mapping):
-            wrong = label_disagreements(cell, labels, facts)
+            wrong = tuple(label_disagreements(cell, labels, facts))
             if image is None or cell.local_reference not in image.references:
                 wrong = (*wrong, f"{cell.local_reference} is the name of another image")
             outcome = Outcome.FAILED if wrong else Outcome.PASSED

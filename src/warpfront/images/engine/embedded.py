@@ -32,7 +32,8 @@ from warpfront.images.engine.packages import PackageTree
 from warpfront.system import process
 from warpfront.system.process import Command, cache_folder
 from warpfront.system.progress import Line
-from warpfront.system.store import exclusive
+from warpfront.system.store import exclusive, read_text, write_json
+from warpfront.system.strict_values import read_as
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
@@ -86,10 +87,38 @@ def _short(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A process, distinct from every other one: `started` in clock ticks since `boot`.
+
+    `namespace` is the pid namespace of `pid`; `host` the machine's name.
+    """
+
+    pid: str
+    started: str
+    boot: str
+    namespace: str
+    host: str
+
+    def is_gone(self) -> bool:
+        """True only where that is known: in this pid namespace, or an earlier boot of this host."""
+        ours = identity(os.getpid())
+        assert ours is not None
+        if self.boot != ours.boot:
+            return self.host == ours.host
+        if self.namespace != ours.namespace:
+            return False
+        current = identity(int(self.pid)) if self.pid.isdigit() else None
+        return current is None or current.started != self.started
+
+    def as_mapping(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """A running engine's own record. `forwarding` is true if we switched it on."""
 
-    process: Mapping[str, str]
+    process: ProcessIdentity | None
     forwarding: bool
 
 
@@ -123,7 +152,7 @@ def status(cache: Path, state: Path) -> Status:  # noqa: ARG001 - one signature 
     """Return the state of the engine of `state`. Needs no rights and changes nothing."""
     place = EnginePlace(state=state)
     record = _read_record(place)
-    daemon = read_identity(record.process) if record else None
+    daemon = record.process if record else None
     if daemon is not None and not daemon.is_gone():
         return Status(state="running", host=place.host, log=place.log, pid=int(daemon.pid))
     remains = record is not None or place.runtime.exists()
@@ -190,8 +219,8 @@ def _begin(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
         # A subnet is free until its bridge exists: two engines that start at once take turns.
         with exclusive(_RUNTIME, on_line):
             was_off = _FORWARDING.read_text(encoding="ascii").strip() != "1"
-            record = Record(process={}, forwarding=was_off)
-            _write_record(place, record)
+            record = Record(process=None, forwarding=was_off)
+            write_json(place.record, asdict(record))
             if was_off:
                 _FORWARDING.write_text("1", encoding="ascii")
             _make_bridge(place, tree)
@@ -223,21 +252,21 @@ def _begin(place: EnginePlace, tree: PackageTree, on_line: Line) -> None:
             ),
             place.log,
         )
-        _write_record(place, replace(record, process=_await_daemon(place)))
+        write_json(place.record, asdict(replace(record, process=_await_daemon(place))))
     except OSError as error:
         raise EngineError(f"{error.filename or place.state}: {error.strerror}") from error
     except CommandFailedError as error:
         raise EngineError(error.message, hint=error.hint or f"see {place.log}") from error
 
 
-def _await_daemon(place: EnginePlace) -> dict[str, str]:
+def _await_daemon(place: EnginePlace) -> ProcessIdentity:
     """Return the identity of the daemon once it answers."""
     deadline = time.monotonic() + _START_SECONDS
     has_begun = False
     while time.monotonic() < deadline:
         daemon = _daemon(place)
         if daemon is not None and _answers(place):
-            return daemon.as_mapping()
+            return daemon
         if has_begun and daemon is None:
             break
         has_begun = has_begun or daemon is not None
@@ -369,52 +398,16 @@ def _tool(
 
 
 def _read_record(place: EnginePlace) -> Record | None:
-    try:
-        fields = json.loads(place.record.read_text(encoding="utf-8"))
-        return Record(process=fields["process"], forwarding=fields["forwarding"])
-    except FileNotFoundError:
+    text = read_text(place.record, missing_ok=True)
+    if text is None:
         return None
-    except (ValueError, TypeError, KeyError):  # half a file of a killed run, as after a kill
-        return Record(process={}, forwarding=False)
-    except OSError as error:
-        raise EngineError(f"{place.record}: {error.strerror}") from error
-
-
-def _write_record(place: EnginePlace, record: Record) -> None:
-    aside = place.record.with_suffix(".aside")
-    aside.write_text(json.dumps(asdict(record)), encoding="utf-8")
-    aside.replace(place.record)
+    try:
+        return read_as(Record, json.loads(text))
+    except ValueError:  # half a file of a killed run, as after a kill
+        return Record(process=None, forwarding=False)
 
 
 _STATE_FIELD, _START_FIELD = 0, 19  # of /proc/<pid>/stat behind the name; proc(5) counts from 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessIdentity:
-    """A process, distinct from every other one: `started` in clock ticks since `boot`.
-
-    `namespace` is the pid namespace of `pid`; `host` the machine's name.
-    """
-
-    pid: str
-    started: str
-    boot: str
-    namespace: str
-    host: str
-
-    def is_gone(self) -> bool:
-        """True only where that is known: in this pid namespace, or an earlier boot of this host."""
-        ours = identity(os.getpid())
-        assert ours is not None
-        if self.boot != ours.boot:
-            return self.host == ours.host
-        if self.namespace != ours.namespace:
-            return False
-        current = identity(int(self.pid)) if self.pid.isdigit() else None
-        return current is None or current.started != self.started
-
-    def as_mapping(self) -> dict[str, str]:
-        return asdict(self)
 
 
 def identity(pid: int) -> ProcessIdentity | None:
