@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from warpfront.matrix.vendors import VENDORS
+from warpfront.wheels.lock.pylock import placeholder
 from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.resolve.index_rules import PYPI, RESERVED_ON_PYPI, placeholder
+from warpfront.wheels.resolve.index_rules import PYPI
 
 AMDS = "https://stable.repo.amd.com/rocm/whl-next"
 
@@ -44,8 +44,3 @@ def test_an_empty_package_of_pypi_is_named_and_the_real_one_is_not(name: str) ->
 @pytest.mark.parametrize("name", ["rocm-bootstrap", "torch", "amd-aiter", "amdsmi", "rocm-docs"])
 def test_other_packages_of_amd_on_pypi_are_what_they_are(name: str) -> None:
     assert placeholder([wheel(name)]) == ""
-
-
-def test_what_an_amd_cell_takes_from_its_own_index_alone_is_what_is_reserved() -> None:
-    reserved = {one for one in VENDORS["amd"].protected if one.startswith(("rocm", "amd-"))}
-    assert reserved <= set(RESERVED_ON_PYPI)

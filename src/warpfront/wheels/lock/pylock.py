@@ -12,6 +12,7 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -51,7 +52,7 @@ from warpfront.wheels.lock.values import (
     UnbuiltWheel,
     WheelLock,
 )
-from warpfront.wheels.resolve.index_rules import misplaced
+from warpfront.wheels.resolve.index_rules import PYPI, misplaced
 
 SCHEMA = 1
 UNBUILT = "unbuilt"
@@ -242,6 +243,19 @@ def foreign_wheel(wheels: Iterable[LockedWheel], machine: str) -> str:
         platforms = wheel.kept_as.rpartition("-")[2].split(".")
         if not any(platform == "any" or platform.endswith(f"_{machine}") for platform in platforms):
             return f"{wheel.filename}, which is not for {machine}"
+    return ""
+
+
+def placeholder(wheels: Iterable[LockedWheel]) -> str:
+    """Describe the first empty package of PyPI under a name that AMD's own index serves; "" for
+    none. AMD reserves such names there (0.0.1.dev0 and 0.1.0, read 2026-11-27).
+    """
+    names = set(VENDORS["amd"].protected) - set(VENDORS["nvidia"].protected)
+    for wheel in wheels:
+        # `rocm-sdk` is reserved like `rocm-sdk-core`.
+        spellings = (wheel.name, f"{wheel.name}-")
+        if wheel.index == PYPI and any(fnmatchcase(s, name) for s in spellings for name in names):
+            return f"{wheel.name} {wheel.version} of PyPI, an empty package with AMD's name"
     return ""
 
 

@@ -17,17 +17,6 @@ from packaging.utils import canonicalize_name
 from warpfront.wheels.lock.values import LockedWheel, LockInputs
 
 PYPI = "https://pypi.org/simple"
-# Names that AMD reserves on PyPI by empty packages (0.0.1.dev0 and 0.1.0, read 2026-11-27): the
-# real ones are on AMD's and pytorch.org's indexes.
-RESERVED_ON_PYPI = (
-    "rocm",
-    "rocm-sdk",
-    "rocm-sdk-*",
-    "rocm-kpack",
-    "rocm-profiler",
-    "amd-*-device",
-    "amd-*-device-*",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +70,6 @@ def misplaced(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
         allowed = [rule.url] if rule and rule.alone else list(shared)
         if wheel.index not in allowed:
             return f"{wheel.name} from {wheel.index}, which belongs to {' or '.join(allowed)}"
-    return ""
-
-
-def placeholder(wheels: Iterable[LockedWheel]) -> str:
-    """Return the first empty package of PyPI under a name of AMD's, in words; "" for none."""
-    for wheel in wheels:
-        if wheel.index == PYPI and _matches(wheel.name, RESERVED_ON_PYPI):
-            return f"{wheel.name} {wheel.version} of PyPI, an empty package with AMD's name"
     return ""
 
 

@@ -35,7 +35,6 @@ from warpfront.wheels.resolve.index_rules import (
     index_rule,
     known_names,
     misplaced,
-    placeholder,
 )
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.rocm import ROCM, rocm_wheel
@@ -546,11 +545,6 @@ def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
                 " on its index: no device code for that target",
                 hint="leave the target out of the row, or name another `torch:` or `index:`",
             )
-    if version := placeholder(wheels):
-        raise LockError(
-            f"{inputs.cell_id}: its requirements bring {version}",
-            hint="leave the requirement out, or lock it in a row of `vendor: amd`",
-        )
     if inputs.index is None and (wrong := misplaced(wheels, inputs)):
         raise LockError(
             f"{inputs.cell_id}: its requirements bring {wrong}",

@@ -22,7 +22,7 @@ from warpfront.errors import LockError
 from warpfront.matrix.cell import Recipe
 from warpfront.matrix.language import Patch
 from warpfront.system.progress import Line
-from warpfront.wheels.lock.pylock import foreign_wheel
+from warpfront.wheels.lock.pylock import foreign_wheel, placeholder
 from warpfront.wheels.lock.values import (
     Distribution,
     LockInputs,
@@ -352,6 +352,11 @@ class _Resolving:
             raise LockError(
                 f"{inputs.cell_id}: its requirements bring {foreign}",
                 hint=f"name the wheel for {inputs.machine}, or a version that has one",
+            )
+        if reserved := placeholder(wheels):
+            raise LockError(
+                f"{inputs.cell_id}: its requirements bring {reserved}",
+                hint="leave the requirement out, or lock it in a row of `vendor: amd`",
             )
         return WheelLock(
             cell_id=inputs.cell_id,
