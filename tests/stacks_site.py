@@ -80,8 +80,10 @@ def found(*entries: dict[str, Any], device: str = "cpu", **claimed: Any) -> dict
         cell="c", target="x86_64", vendor=claimed.pop("vendor", "cpu"), device=device, smoke=entries
     )
     told: list[tuple[str, stack_checks.ImportReport]] = []
-    checks = [one for entry in entries for one in stack_checks.checks_of(entry, claims, told)]
-    results = {one.name: one.find() for one in checks}
+    results: dict[str, CheckFinding] = {}
+    for entry in entries:
+        checks = stack_checks.checks_of(entry, claims, told)
+        results |= {name: find() for name, find in checks.items() if not isinstance(find, str)}
     results["devices"] = stack_checks.same_devices(told)
     results["torch"] = stack_checks.same_torch(claims, told)
     return results

@@ -40,7 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.results import Check, CheckFinding, errored
+from warpfront_checks.results import CheckFinding, Checks, errored
 
 # Keys of a child's pipes in its job, and the outcomes of an item.
 _PIPES = ("places", "answers")
@@ -287,7 +287,7 @@ def memory_of_gpu() -> int:
 
 def begin_checks(
     find: str, calls: Mapping[str, Mapping[str, object]], effort: CheckOptions, *, lanes: int
-) -> list[Check]:
+) -> Checks:
     """Begin a check for each name, in order. `find` is `module:function` below this package,
     called with the arguments of the name and the effort.
     """
@@ -302,7 +302,7 @@ def begin_parts(
     *,
     lanes: int,
     joined: Callable[[Sequence[CheckFinding]], CheckFinding],
-) -> list[Check]:
+) -> Checks:
     """Begin a check in parts for each name; its finding is what `joined` makes of theirs. Without
     lanes each is found out by this process.
     """
@@ -316,10 +316,10 @@ def begin_parts(
             return joined([answer.result().finding() for answer in mine])
         return joined([_found(*item) for item in parts])
 
-    return [
-        Check(name=name, find=partial(find_parts, parts, [*islice(answers, len(parts))]))
+    return {
+        name: partial(find_parts, parts, [*islice(answers, len(parts))])
         for name, parts in items.items()
-    ]
+    }
 
 
 def _found(find: str, arguments: Mapping[str, Any], effort: CheckOptions) -> CheckFinding:

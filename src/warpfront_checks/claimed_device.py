@@ -31,7 +31,6 @@ from warpfront_checks.results import (
     EMULATED,
     PASSED,
     UNDETERMINED,
-    Check,
     CheckFinding,
     Recorder,
     failed,
@@ -179,7 +178,7 @@ def find_device(claims: Claims, recorder: Recorder, torch: Any, hardware: Hardwa
         first = f"{facts.devices[0].name} ({facts.devices[0].arch})" if facts.devices else ""
         name = first if BUILDS.get(claims.vendor) else "the CPU"
         check_finding = passed(name, **facts.evidence())
-    recorder.run([Check(name="device", find=lambda: check_finding)])
+    recorder.run({"device": lambda: check_finding})
     return computes(check_finding)
 
 

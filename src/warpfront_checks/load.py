@@ -11,7 +11,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,8 +35,8 @@ from warpfront_checks.guard.policy import normalized, read_policy
 from warpfront_checks.guarded import check_guard
 from warpfront_checks.image_contents import read_contents
 from warpfront_checks.results import (
-    Check,
     CheckFinding,
+    Checks,
     Recorder,
     failed,
     judged,
@@ -56,8 +56,6 @@ _ALL_CANDIDATES = (10, 1)
 _OTHER_NUMBERS = (7, 15)
 """From this HIP on, ROCm's own number is another: HIP 7.15 is ROCm 10.0's."""
 _TORCH = ("torch", *IMPORT_NAMES)
-# A check's name, why it is not claimed ("" if it is), and the function that finds out.
-Row = tuple[str, str, Callable[[], CheckFinding]]
 
 
 def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUAL) -> None:
@@ -68,20 +66,15 @@ def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUA
     # The claimed ones of the stack; in the current Python, those that are installed.
     names = [*claims.stack, *claims.versions] if claims.image else [*installed.versions]
     companions = [name for name in IMPORT_NAMES if name in map(normalized, names)]
-    rows: list[Row] = [
-        ("torch imports", "", partial(import_torch, environment)),
-        *_claimed_checks(claims, installed),
-        *((f"{name} works", "", partial(use_companion, name)) for name in companions),
-        *((f"{name} imports", "", partial(extension, name)) for name in claims.extensions),
-        ("facts", "", partial(record_facts, installed, environment)),
-        *([("contents", "", partial(record_contents, environment))] if claims.image else []),
-    ]
-    checks = []
-    for name, unclaimed, find in rows:
-        if unclaimed:
-            recorder.note_unclaimed(name, unclaimed)
-        else:
-            checks.append(Check(name=name, find=find))
+    contents = {"contents": partial(record_contents, environment)} if claims.image else {}
+    checks: Checks = {
+        "torch imports": partial(import_torch, environment),
+        **_claimed_checks(claims, installed),
+        **{f"{name} works": partial(use_companion, name) for name in companions},
+        **{f"{name} imports": partial(extension, name) for name in claims.extensions},
+        "facts": partial(record_facts, installed, environment),
+        **contents,
+    }
     recorder.run(checks)
 
 
@@ -138,30 +131,32 @@ def record_contents(environment: dict[str, object]) -> CheckFinding:
     return judged(wrong, f"{count} distributions, {packages} Debian packages")
 
 
-def _claimed_checks(claims: Claims, installed: Installed) -> list[Row]:
+def _claimed_checks(claims: Claims, installed: Installed) -> Checks:
     no_lock = "" if claims.versions else "no lock: versions are not known"
     no_guard = "" if claims.guard is not None else "no guard is claimed"
     python = "" if claims.python else "no Python version is claimed"
     distributions = added_to(installed, claims.stack, claims.versions)
-    numpy = "numpy" in installed.versions
     archs = "" if claims.archs else "the target needs no device code"
-    is_amd, image = claims.vendor == "amd", (claims.vendor, claims.smoke)
-    return [
-        ("python version", python, lambda: match_python(claims)),
-        ("machine type", "", lambda: match_machine(claims)),
-        ("torch build", "", lambda: match_build(claims)),
-        ("versions", no_lock, lambda: match_versions(claims, installed)),
-        ("installed once", "", lambda: find_duplicates(claims, installed)),
-        ("one toolkit", "", lambda: find_foreign_toolkit(claims, installed)),
-        ("arch list", archs, lambda: cover_target(claims)),
-        *([("device code", archs, lambda: find_device_code(claims, installed))] if is_amd else []),
-        ("dependencies", "", lambda: check_dependencies(claims, installed)),
-        ("libraries", no_lock, partial(find_lacking_libraries, distributions, *image)),
-        *([("numpy", no_lock, lambda: find_other_numpy(distributions))] if numpy else []),
-        ("guard", no_guard, lambda: check_guard(claims.guard)),
-        ("user", no_guard, check_user),
-        *([("policies", "", lambda: match_policies(claims))] if claims.policies else []),
-    ]
+    image = claims.vendor, claims.smoke
+    code: Checks = {"device code": archs or partial(find_device_code, claims, installed)}
+    numpy: Checks = {"numpy": no_lock or partial(find_other_numpy, distributions)}
+    policies: Checks = {"policies": partial(match_policies, claims)}
+    return {
+        "python version": python or partial(match_python, claims),
+        "machine type": partial(match_machine, claims),
+        "torch build": partial(match_build, claims),
+        "versions": no_lock or partial(match_versions, claims, installed),
+        "installed once": partial(find_duplicates, claims, installed),
+        "one toolkit": partial(find_foreign_toolkit, claims, installed),
+        "arch list": archs or partial(cover_target, claims),
+        **(code if claims.vendor == "amd" else {}),
+        "dependencies": partial(check_dependencies, claims, installed),
+        "libraries": no_lock or partial(find_lacking_libraries, distributions, *image),
+        **(numpy if "numpy" in installed.versions else {}),
+        "guard": no_guard or partial(check_guard, claims.guard),
+        "user": no_guard or check_user,
+        **(policies if claims.policies else {}),
+    }
 
 
 def match_policies(claims: Claims) -> CheckFinding:

@@ -71,12 +71,9 @@ class CheckFinding:
     details: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """A name and a function that finds out. What it raises is an `error`; the others go on."""
-
-    name: str
-    find: Callable[[], CheckFinding]
+Find = Callable[[], CheckFinding]
+# By the name of a check, the function that finds out; or the reason why nothing is claimed of it.
+Checks = Mapping[str, Find | str]
 
 
 def _finding(outcome: str, reason: str = "", /, **details: object) -> CheckFinding:
@@ -146,19 +143,24 @@ class Recorder:
         """Record that nothing is claimed, so nothing is checked: neither skipped nor passed."""
         self._unclaimed.append({"name": name, "reason": reason})
 
-    def run(self, checks: Sequence[Check]) -> None:
-        self.plan([check.name for check in checks])
-        for check in checks:
+    def run(self, checks: Checks) -> None:
+        """Run all checks that are claimed. What one raises is an `error`; the others go on."""
+        for name, reason in checks.items():
+            if isinstance(reason, str):
+                self.note_unclaimed(name, reason)
+        claimed = {name: find for name, find in checks.items() if not isinstance(find, str)}
+        self.plan([*claimed])
+        for name, find in claimed.items():
             before = time.monotonic()
             try:
-                finding = check.find()
+                finding = find()
             except Exception as error:  # noqa: BLE001 - what a check raises is a result; others go on
                 finding = finding_from(error)
             seconds = time.monotonic() - before
-            record = CheckRecord(name=check.name, seconds=round(seconds, 4), **vars(finding))
+            record = CheckRecord(name=name, seconds=round(seconds, 4), **vars(finding))
             self._checks.append(record)
             self._write(finished=False)
-            line = f"{self._session}: {check.name}: {finding.outcome} ({seconds:.2f} s)"
+            line = f"{self._session}: {name}: {finding.outcome} ({seconds:.2f} s)"
             sys.stdout.write(line + (f": {finding.reason}\n" if finding.reason else "\n"))
             sys.stdout.flush()
 

@@ -38,8 +38,8 @@ from warpfront_checks.models.passes import (  # noqa: E402
     run_plainly,
 )
 from warpfront_checks.results import (  # noqa: E402
-    Check,
     CheckFinding,
+    Checks,
     Recorder,
     passed,
 )
@@ -253,13 +253,13 @@ def test_types_are_run_beside_the_families_but_on_a_gaudi_before_them(
 ) -> None:
     seen: list[str] = []
 
-    def begin(*_: object) -> tuple[list[Check], Callable[[], None]]:
+    def begin(*_: object) -> tuple[Checks, Callable[[], None]]:
         def find() -> CheckFinding:
             seen.append("a type")
             return passed("it runs")
 
         seen.append("begun")
-        return [Check(name="architecture a", find=find)], lambda: seen.append("ended")
+        return {"architecture a": find}, lambda: seen.append("ended")
 
     def families(_: object, recorder: Recorder, *__: object, **___: object) -> None:
         assert recorder.planned == ("architecture a",)

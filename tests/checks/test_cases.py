@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,6 @@ from warpfront_checks.cases.run import (  # noqa: E402
 )
 from warpfront_checks.cases.session import (  # noqa: E402
     SEEN_ON,
-    case_checks,
     claimed_operations,
     find_operation,
     finding_of,
@@ -476,7 +476,7 @@ def test_a_failure_is_made_small_and_described_and_explained(tmp_path: Path) -> 
     fault = WrongKernel("one too large", ("mm", "mm.out"), off_by_one)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     with seeded(fault, "cpu"):
-        recorder.run(case_checks(["mm"], "cpu", QUICK))
+        recorder.run({"mm, cases": partial(find_operation, "mm", "cpu", QUICK)})
     recorder.finish()
     document = json.loads((tmp_path / "operators.json").read_text(encoding="utf-8"))
     (check,) = document["checks"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,8 @@ def written(folder: Path, session: str, check: str, fault: str, outcome: str = "
 def test_a_case_is_a_frame_and_a_script_of_torch_alone(tmp_path: Path) -> None:
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     with seeded(LARGER, CPU.device):
-        recorder.run(session.case_checks(["tanh"], "cpu", EFFORT))
+        find = partial(session.find_operation, "tanh", CPU.device, EFFORT)
+        recorder.run({"tanh, cases": find})
     recorder.finish()
     script = explained(recorder.path, "tanh, cases")
     frame = [line for line in script.splitlines() if line.startswith("# ")]

@@ -33,7 +33,7 @@ from warpfront_checks.models.families import FAMILIES  # noqa: E402
 from warpfront_checks.models.judging import first_over  # noqa: E402
 from warpfront_checks.models.modes import Proving  # noqa: E402
 from warpfront_checks.precision import COMPUTED, probe_dtypes  # noqa: E402
-from warpfront_checks.results import Check, Recorder, passed, write_json  # noqa: E402
+from warpfront_checks.results import Checks, Recorder, passed, write_json  # noqa: E402
 
 RECORDINGS = Path(__file__).parents[1] / "detect"
 
@@ -158,7 +158,7 @@ def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
     few = tuple(one for one in PATTERNS if one.name == "add + relu")
     monkeypatch.setattr(compiled, "COMPILED", few)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    recorder.run(compiled.compiled_checks("cpu", CheckOptions(), recorder))
+    recorder.run(compiled.compiled_checks("cpu", CheckOptions()))
     right = compiled.compiled_function
 
     def larger(*arguments: Any) -> Any:
@@ -166,7 +166,7 @@ def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
         return lambda *tensors: function(*tensors) * 1.01
 
     monkeypatch.setattr(compiled, "compiled_function", larger)
-    recorder.run(compiled.compiled_checks("cpu", CheckOptions(), recorder))
+    recorder.run(compiled.compiled_checks("cpu", CheckOptions()))
     assert recorder.outcomes == ("passed", "failed")
 
 
@@ -262,11 +262,11 @@ def test_compiled_models_begin_where_there_are_cores(
 ) -> None:
     told: list[int] = []
 
-    def begin(find: str, asked: Any, _: CheckOptions, *, lanes: int) -> list[Check]:
+    def begin(find: str, asked: Any, _: CheckOptions, *, lanes: int) -> Checks:
         assert find == "models.modes:find_compiled"
         assert asked == {"gpt compiled": {"name": "gpt", "device": "cpu"}}
         told.append(lanes)
-        return [Check(name=name, find=passed) for name in asked]
+        return dict.fromkeys(asked, passed)
 
     monkeypatch.setattr(modes, "lanes_for", lambda _: lanes)
     monkeypatch.setattr(modes, "begin_checks", begin)
@@ -285,7 +285,7 @@ def test_without_a_compiler_nothing_is_recorded_of_compiled_models(
 ) -> None:
     monkeypatch.setattr(modes, "missing_compiler", lambda _: "no C++ compiler in this image")
     recorder = Recorder(session="models", target="cpu", folder=tmp_path)
-    assert modes.compiled_checks(CPU, CheckOptions(), recorder) == []
+    recorder.run(modes.compiled_checks(CPU, CheckOptions()))
     recorder.finish()
     document = json.loads((tmp_path / "models.json").read_text())
     assert document["checks"] == []
@@ -298,7 +298,7 @@ def test_a_device_that_torch_says_is_full_is_out_of_memory(tmp_path: Path) -> No
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")
 
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    recorder.run([Check(name="full", find=full)])
+    recorder.run({"full": full})
     recorder.finish()
     (check,) = json.loads((tmp_path / "operators.json").read_text())["checks"]
     assert check["outcome"] == "error"

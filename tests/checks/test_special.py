@@ -19,6 +19,7 @@ from kernels.seeding.mutations import MutationTally  # noqa: E402
 
 from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
 from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
+from warpfront_checks.cases.session import FIND_CASES  # noqa: E402
 from warpfront_checks.cases.special import session  # noqa: E402
 from warpfront_checks.cases.special.autocast import check_autocast  # noqa: E402
 from warpfront_checks.cases.special.properties import (  # noqa: E402
@@ -32,7 +33,7 @@ from warpfront_checks.cases.special.properties import (  # noqa: E402
 )
 from warpfront_checks.cases.special.tables import FIND_TABLE, TABLES  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.results import Check, CheckFinding, Recorder, passed  # noqa: E402
+from warpfront_checks.results import CheckFinding, Checks, Recorder, passed  # noqa: E402
 
 QUICK = CheckOptions(quick=True, seeds=(0,))
 EVERY = list(CATALOGUE.values())
@@ -167,14 +168,14 @@ def test_where_there_are_cores_tables_begin_before_the_properties_and_end_after_
 ) -> None:
     told: list[str] = []
 
-    def begin(find: str, asked: Any, effort: CheckOptions, *, lanes: int) -> list[Check]:
+    def begin(find: str, asked: Any, effort: CheckOptions, *, lanes: int) -> Checks:
         told.append(f"{lanes} lanes")
         assert effort is QUICK
-        if find == session.FIND_CASES:
+        if find == FIND_CASES:
             assert asked["mm, cases"] == {"name": "mm", "device": "cpu"}
         else:
             assert find == FIND_TABLE
-        return [Check(name=name, find=noting("table")) for name in asked]
+        return dict.fromkeys(asked, noting("table"))
 
     def noting(word: str) -> Callable[[], CheckFinding]:
         def find() -> CheckFinding:
@@ -185,7 +186,7 @@ def test_where_there_are_cores_tables_begin_before_the_properties_and_end_after_
 
     monkeypatch.setattr(session, "lanes_for", lambda _: 3)
     monkeypatch.setattr(session, "begin_checks", begin)
-    special = [Check(name="memory", find=noting("memory"))]
+    special = {"memory": noting("memory")}
     monkeypatch.setattr(session, "property_checks", lambda *_: special)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
     session.record_operators(CPU, recorder, QUICK)

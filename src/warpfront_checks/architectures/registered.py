@@ -35,7 +35,15 @@ from warpfront_checks.children import Begun, begin_beside
 from warpfront_checks.claimed_device import find_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.hardware import Machine, read_hardware
-from warpfront_checks.results import PASSED, Check, CheckFinding, Recorder, judged, unavailable
+from warpfront_checks.results import (
+    PASSED,
+    CheckFinding,
+    Checks,
+    Find,
+    Recorder,
+    judged,
+    unavailable,
+)
 
 WORKER = "warpfront_checks.architectures.runs:try_item"
 _MOST_WORKERS = 4
@@ -67,13 +75,13 @@ def main(arguments: list[str]) -> int:
 
 def begin_usual(
     claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL
-) -> tuple[list[Check], Callable[[], None]]:
+) -> tuple[Checks, Callable[[], None]]:
     """Start the most used types in `verify`, if the image has the library. Children run
     them from now on; each check waits for its own. Return a function that waits for the
     end of the children.
     """
     if find_spec("transformers") is None:
-        return [], lambda: None
+        return {}, lambda: None
     usual = tuple(exceptions()["usual"])
     names = usual[:2] if effort.quick else usual
     # In 16 bits a type that chooses by number, or sums long, may be off by more than its CPU twin.
@@ -98,17 +106,12 @@ def record_architectures(claims: Claims, recorder: Recorder, library: Library) -
     recorder.environment["processor_seconds"] = round(children_seconds() - before, 1)
 
 
-def _begin(
-    claims: Claims, recorder: Recorder, library: Library, seed: int
-) -> tuple[list[Check], Begun]:
+def _begin(claims: Claims, recorder: Recorder, library: Library, seed: int) -> tuple[Checks, Begun]:
     architectures_chosen, missing = chosen(architectures(), library.architectures, library.kinds)
     version, every = library_version(), library.architectures == ("all",)
     recorder.environment[library.library] = version
     excluded = exceptions()["excluded"] if every else ()
     reasons = {f"{e['kind']} {e['name']}": f"{e['reason']} ({e['dated']})" for e in excluded}
-    for each in architectures_chosen:
-        if each.title in reasons:
-            recorder.note_unclaimed(each.title, reasons[each.title])
     run = [each for each in architectures_chosen if each.title not in reasons]
     common: dict[str, Any] = {"device": claims.device, "modes": list(library.modes), "seed": seed}
     common["patience"] = library.limit_seconds * _SHARE_OF_PATIENCE
@@ -130,13 +133,15 @@ def _begin(
         lost = [f"{of}; with {since} it was {least}"] if ran < least else []
         return judged(lost, f"{of} and are right", **details)
 
-    finds: dict[str, Callable[[], CheckFinding]] = {
+    unclaimed = {each.title: reasons.get(each.title, "") for each in architectures_chosen}
+    checks: dict[str, Find | str] = {name: why for name, why in unclaimed.items() if why}
+    checks |= {
         f"architecture {each.title}": lambda mine=answer: mine.result().finding()  # type: ignore[misc]
         for each, answer in zip(run, workers.answers, strict=True)
     }
-    finds |= {f"architecture {n}": partial(unavailable, f"{none} {n!r}") for n in missing}
-    finds |= {f"count of {each.kind}": partial(counted, each.kind) for each in run if every}
-    return [Check(name=name, find=find) for name, find in finds.items()], workers
+    checks |= {f"architecture {n}": partial(unavailable, f"{none} {n!r}") for n in missing}
+    checks |= {f"count of {each.kind}": partial(counted, each.kind) for each in run if every}
+    return checks, workers
 
 
 def floor_of(kind: str, version: str) -> tuple[int, str]:

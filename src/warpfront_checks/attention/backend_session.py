@@ -28,8 +28,8 @@ from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import Returned, begin_beside, each_in_a_child, lanes_for
 from warpfront_checks.claims import Claims
 from warpfront_checks.results import (
-    Check,
     CheckFinding,
+    Find,
     Recorder,
     failed,
     judged,
@@ -96,20 +96,15 @@ def record_attention(
     attention: Any = torch.nn.attention
     listed: list[object] = getattr(attention, "list_flash_attention_impls", list)()
     recorder.environment["flash implementations"] = [str(name) for name in listed]
-    device, present = claims.device, []
-    for tier in tiers:
-        if absent := tier.absence(device):
-            recorder.note_unclaimed(f"tier {tier.name}", absent)
-        else:
-            present.append(tier)
+    device = claims.device
+    checks: dict[str, Find | str] = {f"tier {each.name}": each.absence(device) for each in tiers}
+    present = [tier for tier in tiers if not tier.absence(device)]
     runs_by_tier: Runs = {}
-    checks = []
     for tier in present:
         items = list(cases_of(tier, device, effort))
         seconds = COMPILED_SECONDS if tier.compiled else CASE_SECONDS
         returned = _children(device, items, seconds, 1 if effort.quick else tier.lanes)
-        find = partial(find_tier, tier, returned, runs_by_tier)
-        checks.append(Check(name=f"tier {tier.name}", find=find))
+        checks[f"tier {tier.name}"] = partial(find_tier, tier, returned, runs_by_tier)
     folder = recorder.path.parent
     parameters = {**_TIMED, "dtype": DTYPES_OF[device][0], "length": TIMED_LENGTHS[device]}
 
@@ -122,7 +117,7 @@ def record_attention(
     early = timings(present) if effort.quick else None
     times = (lambda _: early) if early else timings
     order = partial(_find_order, present, claims, times, runs_by_tier, folder)
-    recorder.run([*checks, Check(name="order", find=order)])
+    recorder.run({**checks, "order": order})
     # Every case of every backend, for readers who need more than the checks.
     table = [
         {"tier": name, "case": run.title, "outcome": run.outcome, "reason": run.reason}

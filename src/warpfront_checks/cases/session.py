@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -34,36 +34,25 @@ from warpfront_checks.precision import (
     require_full_precision,
     tested_dtypes,
 )
-from warpfront_checks.results import UNDETERMINED, Check, CheckFinding, Recorder, failed, judged
+from warpfront_checks.results import UNDETERMINED, CheckFinding, Recorder, failed, judged
 
 # The kinds of device on which right kernels passed a topic's cases with fresh seeds. The others
 # are not claimed: a bound that no right device has confirmed could refuse right ones.
+_ON_BOTH = (
+    "elementwise, reductions, moves, losses, norms, images, patterns, matrices, convolutions,"
+    " grouped convolutions, attention, recurrent, bidirectional, sparse, lists, optimizers"
+)
 SEEN_ON: Mapping[str, tuple[str, ...]] = {
-    "elementwise": ("cpu", "cuda"),
-    "reductions": ("cpu", "cuda"),
-    "moves": ("cpu", "cuda"),
-    "losses": ("cpu", "cuda"),
-    "norms": ("cpu", "cuda"),
-    "images": ("cpu", "cuda"),
+    **dict.fromkeys(_ON_BOTH.split(", "), ("cpu", "cuda")),
     # On the CPU MKL's solve by several threads may not end, and its transforms write past their
     # memory in one process of four.
-    "systems": ("cuda",),
-    "transforms": ("cuda",),
-    "patterns": ("cpu", "cuda"),
-    "matrices": ("cpu", "cuda"),
-    "convolutions": ("cpu", "cuda"),
-    "attention": ("cpu", "cuda"),
-    "recurrent": ("cpu", "cuda"),
-    "sparse": ("cpu", "cuda"),
-    "lists": ("cpu", "cuda"),
-    "grouped convolutions": ("cpu", "cuda"),
-    "optimizers": ("cpu", "cuda"),
-    "bidirectional": ("cpu", "cuda"),
+    **dict.fromkeys(("systems", "transforms"), ("cuda",)),
 }
 # Kinds of device on which right kernels passed cases without elements.
 EMPTY_ON = ("cpu",)
 QUICK_DTYPES = ("float32", "bfloat16")
 SUFFIX = ", cases"
+FIND_CASES = "cases.session:find_operation"
 SHOWN = 5
 
 
@@ -89,14 +78,6 @@ def claimed_operations(device: str, recorder: Recorder) -> list[str]:
             else:
                 claimed.append(operation.name)
     return claimed
-
-
-def case_checks(names: Sequence[str], device: str, effort: CheckOptions) -> list[Check]:
-    """Return one check for each operation."""
-    return [
-        Check(name=check_name(name), find=partial(find_operation, name, device, effort))
-        for name in names
-    ]
 
 
 @cache

@@ -21,15 +21,7 @@ from warpfront_checks.compiling.job import (
     hipify_copy,
 )
 from warpfront_checks.compiling.programs import Ended, ran
-from warpfront_checks.results import (
-    Check,
-    CheckFinding,
-    Recorder,
-    errored,
-    judged,
-    passed,
-    unavailable,
-)
+from warpfront_checks.results import CheckFinding, Recorder, errored, judged, passed, unavailable
 
 COMPILER = "compiler"
 HIPIFY = "hipify"
@@ -83,13 +75,13 @@ class CompileJobRun:
             options = [word for folder in facts.pop("include") for word in ("-isystem", folder)]
             self.torch = (facts["standard"], *self.job.torch_defines, *options)
         recorder.environment.update(self.facts)
-        recorder.run([Check(name=COMPILER, find=self._find_compiler)])
+        recorder.run({COMPILER: self._find_compiler})
         recorder.environment.update(self.facts)
-        recorder.run([Check(name=name, find=self._find_hipified) for name in hipify])
+        recorder.run(dict.fromkeys(hipify, self._find_hipified))
         with ThreadPoolExecutor(self.job.jobs) as pool:
             futures = [pool.submit(self._find_compiled, i, unit) for i, unit in enumerate(units)]
             pairs = zip(units, futures, strict=True)
-            recorder.run([Check(name=unit.path, find=future.result) for unit, future in pairs])
+            recorder.run({unit.path: future.result for unit, future in pairs})
 
     def _find_compiler(self) -> CheckFinding:
         """Return the compiler's version, and whether it compiles a line for the target at all."""

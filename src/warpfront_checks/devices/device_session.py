@@ -28,7 +28,16 @@ from warpfront_checks.detection import disagreements
 from warpfront_checks.golden.files import CASES, compute
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.precision import DTYPES, probe, probe_dtypes, require_full_precision
-from warpfront_checks.results import Check, CheckFinding, Recorder, errored, failed, judged, passed
+from warpfront_checks.results import (
+    CheckFinding,
+    Checks,
+    Find,
+    Recorder,
+    errored,
+    failed,
+    judged,
+    passed,
+)
 from warpfront_checks.selftest import faults_folder, load_faults
 from warpfront_checks.torch_devices import TorchFacts, read_facts
 
@@ -50,10 +59,13 @@ def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions = US
     facts, hardware = read_facts(torch), read_hardware(Machine())
     recorder.environment["hardware"] = hardware.document()
     places = places_of(claims.device, facts)
+    collectives = functools.partial(collective_checks, claims.device, len(places), effort)
     # A Gaudi belongs to the process that used it first, until that ends: theirs is the first turn.
-    if claims.device == "hpu":
-        _record_collectives(claims, recorder, len(places))
-    usable = [place for place in places if not _withheld(place, recorder)]
+    first = claims.device == "hpu"
+    if first:
+        recorder.run(collectives())
+    withheld = {place: _withheld(place) for place in places}
+    usable = [place for place in places if not withheld[place]]
 
     def probed() -> CheckFinding:
         """Record what the device computes; what it must is judged where it is used."""
@@ -62,29 +74,25 @@ def record_devices(claims: Claims, recorder: Recorder, effort: CheckOptions = US
         return passed(", ".join(able), probes=answers)
 
     pairs = [(a, b) for a, b in zip(usable, usable[1:] + usable[:1], strict=True) if a != b]
-    finds: dict[str, Callable[[], CheckFinding]] = {
+    checks: Checks = {
         "all devices": functools.partial(every_device, facts, hardware, places),
         "dtypes": probed,
-        **{f"device {place}": functools.partial(use_device, place) for place in usable},
+        **{f"device {n}": withheld[n] or functools.partial(use_device, n) for n in places},
         **{f"copy {a} to {b}": functools.partial(copy_across, a, b) for a, b in pairs},
     }
-    recorder.run([Check(name=name, find=find) for name, find in finds.items()])
-    if effort.quick and claims.device == "cpu":
-        recorder.note_unclaimed("collectives", "a quick run leaves out gloo on the CPU")
-    elif claims.device != "hpu":
-        _record_collectives(claims, recorder, len(places))
+    recorder.run(checks)
+    if not first:
+        recorder.run(collectives())
 
 
-def _withheld(place: str, recorder: Recorder) -> bool:
-    """Return true for a second Gaudi, which is another process's: this one's first is in use."""
+def _withheld(place: str) -> str:
+    """Return why a second Gaudi is another process's, where this one's first is in use."""
     try:
         if place.startswith("hpu:") and place != "hpu:0":
             torch.ones(1, device=place)
     except RuntimeError as error:
-        reason = f"a process has one Gaudi: {str(error).splitlines()[0]}"
-        recorder.note_unclaimed(f"device {place}", reason)
-        return True
-    return False
+        return f"a process has one Gaudi: {str(error).splitlines()[0]}"
+    return ""
 
 
 def places_of(device: str, facts: TorchFacts) -> list[str]:
@@ -134,36 +142,27 @@ def copy_across(source: str, target: str) -> CheckFinding:
     return passed()
 
 
-def _record_collectives(claims: Claims, recorder: Recorder, count: int) -> None:
-    backend = BACKENDS[claims.device]
-    stand_in = claims.device == "cpu"
+def collective_checks(device: str, count: int, effort: CheckOptions) -> Checks:
+    """Return a check for each collective; a quick run leaves out the stand-in on the CPU."""
+    backend, stand_in = BACKENDS[device], device == "cpu"
     world = CPU_RANKS if stand_in else count
-    label = f"{backend} on the CPU, a stand-in" if stand_in else backend
+    if effort.quick and stand_in:
+        return {"collectives": "a quick run leaves out gloo on the CPU"}
     if world < 2:
-        recorder.note_unclaimed("collectives", "one device is visible, and they need two")
-        return
-    present: Any = getattr(torch.distributed, f"is_{backend}_available", lambda: True)
-    if not torch.distributed.is_available() or not present():
+        return {"collectives": "one device is visible, and they need two"}
+    present: Any = getattr(distributed, f"is_{backend}_available", lambda: True)
+    if not distributed.is_available() or not present():
         reason = f"this torch has no {backend}"
-        if stand_in:
-            recorder.note_unclaimed("collectives", reason)
-        else:
-            recorder.run([Check(name="collectives", find=lambda: failed(reason))])
-        return
-    recorder.plan([f"{name} ({label})" for name in OPERATIONS] if not stand_in else [])
-    checks = []
-    for name in OPERATIONS:
-        lacking = exchange(claims.device, world).unsupported(name) if stand_in else ""
+        return {"collectives": reason if stand_in else lambda: failed(reason)}
+
+    def check(name: str) -> Find | str:
+        lacking = exchange(device, world).unsupported(name) if stand_in else ""
         if lacking:
-            recorder.note_unclaimed(f"{name} ({label})", f"gloo has none: {lacking}")
-            continue
-        checks.append(
-            Check(
-                name=f"{name} ({label})",
-                find=lambda mine=name: exchange(claims.device, world).finding(mine, backend),  # type: ignore[misc]
-            )
-        )
-    recorder.run(checks)
+            return f"gloo has none: {lacking}"
+        return lambda: exchange(device, world).finding(name, backend)
+
+    label = f"{backend} on the CPU, a stand-in" if stand_in else backend
+    return {f"{name} ({label})": check(name) for name in OPERATIONS}
 
 
 @dataclass(frozen=True)

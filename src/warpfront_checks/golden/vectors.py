@@ -38,8 +38,9 @@ from warpfront_checks.precision import (
 )
 from warpfront_checks.results import (
     PASSED,
-    Check,
     CheckFinding,
+    Checks,
+    Find,
     Recorder,
     failed,
     finding_from,
@@ -66,31 +67,27 @@ def record_golden(
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
     if not paths:
-        recorder.run([Check(name="golden files", find=lambda: failed("there are none"))])
+        recorder.run({"golden files": lambda: failed("there are none")})
     obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
     for path in paths:
-        recorder.run(_checks(path, claims, recorder, obstacles, run))
+        recorder.run(_checks(path, claims, obstacles, run))
 
 
-def _checks(
-    path: Path, claims: Claims, recorder: Recorder, obstacles: dict[str, str], run: Compute
-) -> list[Check]:
-    name = f"file {path.stem}"
+def _checks(path: Path, claims: Claims, obstacles: dict[str, str], run: Compute) -> Checks:
     try:
         golden = read_golden(path)
     except GoldenError as error:
         broken = finding_from(error)
-        return [Check(name=name, find=lambda: broken)]
-    checks = [Check(name=name, find=partial(complete, golden, claims.device))]
-    for case, dtype in golden.entries():
-        label = f"{path.stem}: {case} {dtype}"
+        return {f"file {path.stem}": lambda: broken}
+
+    def check(case: str, dtype: str) -> Find | str:
         obstacle = obstacles.get(dtype, f"{dtype} is not known")
         if obstacle and dtype not in REQUIRED[claims.device]:
-            recorder.note_unclaimed(label, f"{dtype} is not computed here: {obstacle}")
-        else:
-            find = partial(check_case, golden, case, dtype, claims.device, run)
-            checks.append(Check(name=label, find=find))
-    return checks
+            return f"{dtype} is not computed here: {obstacle}"
+        return partial(check_case, golden, case, dtype, claims.device, run)
+
+    cases = {f"{path.stem}: {case} {dtype}": check(case, dtype) for case, dtype in golden.entries()}
+    return {f"file {path.stem}": partial(complete, golden, claims.device), **cases}
 
 
 def complete(golden: Golden, device: str) -> CheckFinding:

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ from warpfront_checks.precision import (
     probe,
     require_full_precision,
 )
-from warpfront_checks.results import Check, CheckFinding, Recorder, judged
+from warpfront_checks.results import CheckFinding, Checks, Recorder, judged
 from warpfront_checks.tolerance_profiles import counted
 
 # torch.compile takes seconds for every model on a GPU, and half a minute where it writes C++.
@@ -89,10 +90,9 @@ def record_numerics(
     probes = ", ".join(f"{name} {problem or 'computed'}" for name, problem in obstacles.items())
     broken = [f"{n} is required here: {obstacles[n]}" for n in required if obstacles[n]][:1]
     details = {"probes": probes} if broken else {}
-    checks = [Check(name="dtypes", find=lambda: judged(broken, probes, **details))]
-    recorder.run(
-        checks + [_check(n, dtype, claims, effort, tamper) for dtype in tested for n in NETWORKS]
-    )
+    pairs = [(network, dtype) for dtype in tested for network in NETWORKS]
+    networks = _checks(pairs, claims, effort, tamper)
+    recorder.run({"dtypes": lambda: judged(broken, probes, **details), **networks})
 
 
 def record_models(
@@ -103,14 +103,14 @@ def record_models(
     tamper: Tamper = leave_alone,
 ) -> None:
     """Judge every family in every mode that the device computes."""
-    compiled = compiled_checks(claims, effort, recorder)
+    compiled = compiled_checks(claims, effort)
     required = REQUIRED[claims.device]
     planned = QUICK if effort.quick else _planned(required)
     recorder.plan([f"{family} {mode}" for family, modes in planned.items() for mode in modes])
     tested = [name for name, problem in _obstacles(claims, recorder).items() if not problem]
     planned = QUICK if effort.quick else _planned((*required, *tested))
     pairs = [(_BY_NAME[name], mode) for name, modes in planned.items() for mode in modes]
-    recorder.run([*(_check(*pair, claims, effort, tamper) for pair in pairs), *compiled])
+    recorder.run({**_checks(pairs, claims, effort, tamper), **compiled})
 
 
 def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
@@ -180,17 +180,16 @@ def _planned(dtypes: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {family.name: modes for family in FAMILIES}
 
 
-def compiled_checks(claims: Claims, effort: CheckOptions, recorder: Recorder) -> list[Check]:
+def compiled_checks(claims: Claims, effort: CheckOptions) -> Checks:
     """Return the checks of compiled models; children begin them now, where there are cores for
     them. Without a compiler, as in a runtime image, nothing is claimed.
     """
+    if effort.quick:
+        return {}
     device = claims.device
     calls = {f"{name} compiled": {"name": name, "device": device} for name in COMPILED[device]}
-    obstacle = "" if effort.quick else missing_compiler(device)
-    for name in calls if obstacle else ():
-        recorder.note_unclaimed(name, f"torch.compile cannot work: {obstacle}")
-    if effort.quick or obstacle:
-        return []
+    if obstacle := missing_compiler(device):
+        return dict.fromkeys(calls, f"torch.compile cannot work: {obstacle}")
     lanes = min(lanes_for(device), _COMPILING_LANES)
     return begin_checks("models.modes:find_compiled", calls, effort, lanes=lanes)
 
@@ -202,17 +201,18 @@ def find_compiled(*, name: str, device: str, effort: CheckOptions) -> CheckFindi
     return finding_of({effort.seeds[0]: rows}, f"{name} compiled on {device}", effort.profile)
 
 
-def _check(
-    family: Family, mode: str, claims: Claims, effort: CheckOptions, tamper: Tamper
-) -> Check:
-    name, device = f"{family.name} {mode}", claims.device
+def _checks(
+    pairs: Iterable[tuple[Family, str]], claims: Claims, effort: CheckOptions, tamper: Tamper
+) -> Checks:
+    """Return a check for each family and mode."""
+    device = claims.device
+    benches = [Proving(device=device, seed=seed, tamper=tamper) for seed in effort.seeds]
 
-    def find() -> CheckFinding:
-        benches = [Proving(device=device, seed=seed, tamper=tamper) for seed in effort.seeds]
+    def find(family: Family, mode: str) -> CheckFinding:
         tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
-        return finding_of(tables, f"{name} on {device}", effort.profile)
+        return finding_of(tables, f"{family.name} {mode} on {device}", effort.profile)
 
-    return Check(name=name, find=find)
+    return {f"{family.name} {mode}": partial(find, family, mode) for family, mode in pairs}
 
 
 def finding_of(tables: dict[int, list[Verdict]], label: str, profile: str = STRICT) -> CheckFinding:
@@ -241,7 +241,7 @@ def record_model_session(claims: Claims, recorder: Recorder, effort: CheckOption
     that used it first, until that ends: there the children come before.
     """
     checks, wait = begin_usual(claims, recorder, effort)
-    recorder.plan([check.name for check in checks])
+    recorder.plan([*checks])
     first = claims.device == "hpu"
     if not first:
         record_models(claims, recorder, effort)

@@ -36,7 +36,6 @@ from warpfront_checks.precision import (
 )
 from warpfront_checks.results import (
     PASSED,
-    Check,
     CheckFinding,
     Recorder,
     failed,
@@ -106,7 +105,7 @@ def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions | Non
     jobs = {sweep.name: [{"name": sweep.name, **part} for part in parts] for sweep in sweeps}
     find = "opinfo.sweep:find_part"
     checks = begin_parts(find, jobs, effort, lanes=lanes, joined=finding_of_parts)
-    recorder.run([Check(name="database", find=_database), *checks])
+    recorder.run({"database": _database, **checks})
 
 
 def find_part(

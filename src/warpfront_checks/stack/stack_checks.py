@@ -19,7 +19,7 @@ import secrets
 import site
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,9 @@ from warpfront_checks.guard.places import places_of_this_python
 from warpfront_checks.guarded import check_guard
 from warpfront_checks.results import (
     PASSED,
-    Check,
     CheckFinding,
+    Checks,
+    Find,
     Recorder,
     errored,
     failed,
@@ -93,15 +94,15 @@ def record_stack(claims: Claims, recorder: Recorder, _effort: CheckOptions = USU
     before, folder = _others(recorder), [Path(path) for path in site.getsitepackages()]
     meant = tuple(str(name) for entry in claims.smoke for name in entry.get("starts", ()))
     reports: Reports = []
-    checks: list[Check] = []
+    checks: dict[str, Find | str] = {}
     for entry in claims.smoke:
-        checks += checks_of(entry, claims, reports)
-    checks += [
-        Check(name="devices", find=lambda: same_devices(reports)),
-        Check(name="torch is still sealed", find=lambda: same_torch(claims, reports)),
-        Check(name="what begins with Python", find=lambda: nothing_starts(folder, meant)),
-        Check(name="results are ours", find=lambda: same_results(recorder, before)),
-    ]
+        checks |= checks_of(entry, claims, reports)
+    checks |= {
+        "devices": lambda: same_devices(reports),
+        "torch is still sealed": lambda: same_torch(claims, reports),
+        "what begins with Python": lambda: nothing_starts(folder, meant),
+        "results are ours": lambda: same_results(recorder, before),
+    }
     recorder.run(checks)
 
 
@@ -125,47 +126,47 @@ def same_results(recorder: Recorder, before: Mapping[Path, bytes]) -> CheckFindi
     return judged(wrong, f"{len(before)} files beside it as they were")
 
 
-def checks_of(entry: Mapping[str, Any], claims: Claims, reports: Reports) -> Iterator[Check]:
+def checks_of(entry: Mapping[str, Any], claims: Claims, reports: Reports) -> Checks:
     """Return the checks of one entry; each adds its process's report to `reports`."""
     name = str(entry["name"])
     if entry.get("needs") == "device" and claims.device == "cpu":
         reason = "needs a device, and this image is for the CPU"
-        yield Check(name=name, find=lambda: unavailable(reason))
-        return
+        return {name: lambda: unavailable(reason)}
+    checks: dict[str, Find | str] = {}
     if entry.get("uses"):
-        yield from _described(str(entry["uses"]), claims, reports)
+        checks |= _described(str(entry["uses"]), claims, reports)
     if entry.get("imports"):
         modules = tuple(map(str, entry["imports"]))
         say = _once(name, reports, lambda: imported(modules, diagnose=claims))
-        yield Check(name=f"{name}: imports", find=lambda: all_imported(say()))
-        yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
+        checks[f"{name}: imports"] = lambda: all_imported(say())
+        checks[f"{name}: extensions load"] = lambda: extensions_load(say())
     if entry.get("run"):
-        yield Check(name=f"{name}: runs", find=lambda: command(entry))
+        checks[f"{name}: runs"] = lambda: command(entry)
+    return checks
 
 
-def _described(name: str, claims: Claims, reports: Reports) -> Iterator[Check]:
+def _described(name: str, claims: Claims, reports: Reports) -> Checks:
     version = ""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         version = importlib.metadata.version(name)
     package = description(name, vendor=claims.vendor, version=version)
     if package.not_for:
-        yield Check(name=name, find=lambda: unavailable(package.not_for))
-        return
+        return {name: lambda: unavailable(package.not_for)}
     attributes = tuple(sign.attribute for sign in package.signs if sign.attribute)
     # This version has no description for this vendor's devices: only the import is judged.
     nothing = not (package.compiled or package.signs or package.computes)
     options: dict[str, Any] = {"compiled": package.compiled, "attributes": attributes}
     options["diagnose"] = claims if nothing else None
     say = _once(name, reports, lambda: imported(package.imports, **options))
-    yield Check(name=f"{name}: imports", find=lambda: all_imported(say(), package))
+    checks: dict[str, Find | str] = {f"{name}: imports": lambda: all_imported(say(), package)}
     if nothing:
-        yield Check(name=f"{name}: extensions load", find=lambda: extensions_load(say()))
-        return
+        return {**checks, f"{name}: extensions load": lambda: extensions_load(say())}
     if package.compiled:
-        yield Check(name=f"{name}: compiled", find=lambda: all_compiled(say()))
-    yield Check(name=f"{name}: no fallback", find=lambda: no_fallback(say(), package))
+        checks[f"{name}: compiled"] = lambda: all_compiled(say())
+    checks[f"{name}: no fallback"] = lambda: no_fallback(say(), package)
     if package.computes:
-        yield Check(name=f"{name}: computes", find=lambda: computed(package))
+        checks[f"{name}: computes"] = lambda: computed(package)
+    return checks
 
 
 def _once(

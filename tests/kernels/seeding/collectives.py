@@ -11,7 +11,7 @@ from torch import Tensor
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.claims import Claims
 from warpfront_checks.devices.device_session import BACKENDS, CPU_RANKS, OPERATIONS, Group, exchange
-from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront_checks.results import CheckFinding, Recorder, failed, passed
 from warpfront_checks.torch_devices import read_facts
 
 
@@ -73,12 +73,7 @@ def record_device_faults(
     if world < 2:
         recorder.note_unclaimed("faults of collectives", f"{world} devices, and they need two")
         return
-    recorder.run(
-        [
-            Check(name=f"collectives: {name}", find=partial(_caught, claims, world, name))
-            for name in FAULTS
-        ]
-    )
+    recorder.run({f"collectives: {n}": partial(_caught, claims, world, n) for n in FAULTS})
 
 
 def _caught(claims: Claims, world: int, fault: str) -> CheckFinding:

@@ -33,7 +33,7 @@ from warpfront_checks.models.modes import (
 )
 from warpfront_checks.models.passes import Pass, Precision, Specimen, layers_of, make_specimen
 from warpfront_checks.precision import DTYPES
-from warpfront_checks.results import Check, CheckFinding, Recorder, failed, passed
+from warpfront_checks.results import CheckFinding, Recorder, failed, passed
 from warpfront_checks.tolerance_profiles import counted
 
 from .mutations import ON_TENSORS, Mutate, MutationTally, Seeded, mutated, stale_lanes, tf32
@@ -137,9 +137,7 @@ def record_model_faults(
             return failed(reason, missed=missed, seeded=count)
         return passed(f"{count} seeded faults caught and named by layer", seeded=count)
 
-    recorder.run(
-        [Check(name=f"model {name}", find=functools.partial(find, name)) for name in names]
-    )
+    recorder.run({f"model {name}": functools.partial(find, name) for name in names})
 
 
 def seed_pass_faults(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -16,7 +16,7 @@ from warpfront_checks.models.families import NETWORKS
 from warpfront_checks.opinfo.adapter import DatabaseMoved, load_database
 from warpfront_checks.opinfo.sweep import BACKWARD, Sweep
 from warpfront_checks.precision import kind_of, require_full_precision, tested_dtypes
-from warpfront_checks.results import Check, CheckFinding, Recorder, unavailable
+from warpfront_checks.results import CheckFinding, Checks, Find, Recorder, unavailable
 
 from .. import KERNELS, topic_of
 from ..kernel import KEYS
@@ -44,16 +44,16 @@ def record(claims: Claims, recorder: Recorder, effort: CheckOptions) -> None:
 
 def record_opinfo_faults(claims: Claims, recorder: Recorder, effort: CheckOptions) -> None:
     """Record one check for each dtype and direction of the operator database."""
-    recorder.run(list(_opinfo_checks(tested_dtypes(claims.device), claims.device, effort)))
+    recorder.run(_opinfo_checks(tested_dtypes(claims.device), claims.device, effort))
 
 
 def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions) -> None:
     """Record one check for each network and dtype, each topic of cases, and the properties."""
-    device, checks = claims.device, []
+    device, checks = claims.device, dict[str, Find]()
     for dtype in tested_dtypes(device):
         for network in NETWORKS:
             seed_in = partial(seed_pass_faults, network, dtype, device)
-            checks.append(_seeded_check(f"{network.name} {dtype}", seed_in, effort))
+            checks[f"{network.name} {dtype}"] = _seeded_check(seed_in, effort)
     for topic, operations in TOPICS.items():
         if kind_of(device) not in SEEN_ON.get(topic, ()):
             continue
@@ -61,12 +61,12 @@ def record_selftest(claims: Claims, recorder: Recorder, effort: CheckOptions) ->
         def seed_in_cases(_seed: int, ledger: MutationTally, chosen: object = operations) -> None:
             seed_case_faults(chosen, "float32", device, ledger)  # type: ignore[arg-type]
 
-        checks.append(_seeded_check(f"cases of {topic}", seed_in_cases, CheckOptions()))
+        checks[f"cases of {topic}"] = _seeded_check(seed_in_cases, CheckOptions())
 
     def seed_in_properties(seed: int, ledger: MutationTally) -> None:
         seed_property_faults(sampled(seed), device, ledger)
 
-    checks.append(_seeded_check("properties", seed_in_properties, CheckOptions()))
+    checks["properties"] = _seeded_check(seed_in_properties, CheckOptions())
     recorder.run(checks)
 
 
@@ -80,12 +80,13 @@ def record_kernel_faults(claims: Claims, recorder: Recorder) -> None:
         return
     faults = [fault for fault in KERNELS.values() if checks_of(fault, claims.device)]
     topics = dict.fromkeys(topic_of(fault) for fault in faults)
-    checks = []
-    for topic in topics:
-        mine = [fault for fault in faults if topic_of(fault) == topic]
-        find = partial(_kernel_finding, mine, claims.device)
-        checks.append(Check(name=f"wrong kernels, {topic}", find=find))
-    recorder.run(checks)
+    groups = {topic: [each for each in faults if topic_of(each) == topic] for topic in topics}
+    recorder.run(
+        {
+            f"wrong kernels, {topic}": partial(_kernel_finding, mine, claims.device)
+            for topic, mine in groups.items()
+        }
+    )
 
 
 def _kernel_finding(faults: Sequence[object], device: str) -> CheckFinding:
@@ -94,15 +95,15 @@ def _kernel_finding(faults: Sequence[object], device: str) -> CheckFinding:
     return finding_of_faults(ledger)
 
 
-def _opinfo_checks(floating: Sequence[str], device: str, effort: CheckOptions) -> Iterator[Check]:
+def _opinfo_checks(floating: Sequence[str], device: str, effort: CheckOptions) -> Checks:
     """Both directions in float32, and forward in bfloat16, whose rounding is the coarsest."""
-    for dtype, pass_name in (("float32", ""), ("float32", BACKWARD), ("bfloat16", "")):
-        if dtype in floating:
-            sweep = Sweep(dtype=dtype, mode=pass_name, device=device, effort=effort)
-            yield Check(
-                name=f"opinfo {sweep.name}",
-                find=partial(_opinfo_finding, sweep, drawn_seeds(DEVELOPMENT, 1)),
-            )
+    sweeps = [
+        Sweep(dtype=dtype, mode=pass_name, device=device, effort=effort)
+        for dtype, pass_name in (("float32", ""), ("float32", BACKWARD), ("bfloat16", ""))
+        if dtype in floating
+    ]
+    seeds = drawn_seeds(DEVELOPMENT, 1)
+    return {f"opinfo {each.name}": partial(_opinfo_finding, each, seeds) for each in sweeps}
 
 
 def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckFinding:
@@ -116,11 +117,11 @@ def _opinfo_finding(sweep: Sweep, seeds: tuple[int, ...]) -> CheckFinding:
     return finding_of_faults(ledger)
 
 
-def _seeded_check(name: str, seed_in: Seed, effort: CheckOptions) -> Check:
+def _seeded_check(seed_in: Seed, effort: CheckOptions) -> Find:
     def find() -> CheckFinding:
         ledger = MutationTally()
         for seed in drawn_seeds(DEVELOPMENT, len(effort.seeds)):
             seed_in(seed, ledger)
         return finding_of_faults(ledger)
 
-    return Check(name=name, find=find)
+    return find

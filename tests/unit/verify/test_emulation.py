@@ -79,7 +79,7 @@ from pathlib import Path
 from types import SimpleNamespace as N
 sys.path.append(os.environ["STAND_IN_SOURCE"])
 import torch as hip
-from warpfront_checks.results import Recorder, CheckFinding, Check
+from warpfront_checks.results import Recorder, CheckFinding
 session, results = sys.argv[1], Path(os.environ["STAND_IN_RESULTS"])
 fault = os.environ.get("STAND_IN_FAULT", "")
 recorder = Recorder(session=session, target="gfx942", folder=results)
@@ -100,7 +100,7 @@ else:
     if fault != "idle":
         hip.hip.hipLaunched(b"Cijk_gemm")
 outcome = "failed" if fault == "finding" else "passed"
-recorder.run([Check(name="one", find=lambda: CheckFinding(outcome=outcome, reason="inf for 3"))])
+recorder.run({"one": lambda: CheckFinding(outcome=outcome, reason="inf for 3")})
 passed = recorder.finish()
 word = "success" if passed else "failed"
 (results / "nox.json").write_text(json.dumps({"sessions": [{"name": session, "result": word}]}))

@@ -18,7 +18,7 @@ from warpfront.verify.verdict import (
     verification_document,
     worst_of,
 )
-from warpfront_checks.results import OUTCOMES, Check, Recorder, failed
+from warpfront_checks.results import OUTCOMES, Recorder, failed
 
 
 def check(name: str = "torch imports", outcome: str = "passed") -> dict[str, Any]:
@@ -213,7 +213,7 @@ def test_any_json_is_read_or_refused_but_never_passes(value: object) -> None:
 def test_what_a_session_writes_inside_is_read_here_as_it_was_meant(tmp_path: Path) -> None:
     recorder = Recorder(session="load", target="sm_90", folder=tmp_path)
     found = failed("another torch", found="2.13.0")
-    recorder.run([Check(name="torch is the claimed one", find=lambda: found)])
+    recorder.run({"torch is the claimed one": lambda: found})
     recorder.finish()
     document = json.loads(recorder.path.read_text())
     (check,) = read_session(document, session="load", target="sm_90")

@@ -19,7 +19,6 @@ from warpfront_checks.results import (
     ERROR,
     FAILED,
     PASSED,
-    Check,
     CheckFinding,
     Recorder,
     failed,
@@ -223,7 +222,7 @@ def raising() -> CheckFinding:
 
 def test_a_check_that_raises_is_an_error_and_the_rest_go_on(tmp_path: Path) -> None:
     recorder = Recorder(session="load", target="cpu", folder=tmp_path)
-    recorder.run([Check(name="bad", find=raising), Check(name="good", find=passed)])
+    recorder.run({"bad": raising, "good": passed})
     assert not recorder.finish()
     bad, good = json.loads((tmp_path / "load.json").read_text())["checks"]
     assert (bad["outcome"], good["outcome"]) == (ERROR, PASSED)
@@ -237,7 +236,7 @@ def test_a_session_that_dies_leaves_what_it_planned(tmp_path: Path) -> None:
 
     recorder = Recorder(session="numerics", target="cpu", folder=tmp_path)
     with pytest.raises(SystemExit):
-        recorder.run([Check(name="first", find=passed), Check(name="second", find=die)])
+        recorder.run({"first": passed, "second": die})
     document = json.loads((tmp_path / "numerics.json").read_text())
     assert document["planned"] == ["first", "second"]
     assert [check["name"] for check in document["checks"]] == ["first"]
@@ -247,11 +246,11 @@ def test_a_session_that_dies_leaves_what_it_planned(tmp_path: Path) -> None:
 def test_a_session_passes_only_if_everything_planned_passed(tmp_path: Path) -> None:
     recorder = Recorder(session="s", target="cpu", folder=tmp_path)
     assert not recorder.finish()
-    recorder.run([Check(name="a", find=passed)])
+    recorder.run({"a": passed})
     assert recorder.finish()
     recorder.plan(["b"])
     assert not recorder.finish()
-    recorder.run([Check(name="b", find=lambda: failed("wrong"))])
+    recorder.run({"b": lambda: failed("wrong")})
     assert not recorder.finish()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 

@@ -14,8 +14,8 @@ import pytest
 
 from warpfront_checks import results
 from warpfront_checks.results import (
-    Check,
     CheckFinding,
+    Checks,
     Recorder,
     failed,
     finding_from,
@@ -90,11 +90,11 @@ def test_the_file_is_true_after_every_check_and_each_has_its_line(
         return passed(values=2)
 
     recorder.environment["torch"] = "2.13.0"
-    checks = [
-        Check(name="wrong", find=lambda: failed("two is not one")),
-        Check(name="raises", find=lambda: raising(ValueError("no"))),
-        Check(name="looks", find=look),
-    ]
+    checks: Checks = {
+        "wrong": lambda: failed("two is not one"),
+        "raises": lambda: raising(ValueError("no")),
+        "looks": look,
+    }
     recorder.run(checks)
     (before,) = seen
     assert [one["name"] for one in before["checks"]] == ["wrong", "raises"]
@@ -121,11 +121,11 @@ def test_the_file_is_true_after_every_check_and_each_has_its_line(
 
 def test_only_all_that_was_planned_and_passed_is_a_pass(recorder: Recorder) -> None:
     assert recorder.finish() is False
-    recorder.run([Check(name="one", find=passed)])
+    recorder.run({"one": passed})
     assert recorder.finish() is True
     recorder.plan(["another"])
     assert recorder.finish() is False
-    recorder.run([Check(name="another", find=lambda: unavailable("no device"))])
+    recorder.run({"another": lambda: unavailable("no device")})
     assert recorder.finish() is False
 
 
@@ -134,7 +134,7 @@ def test_a_file_that_was_not_as_it_was_left_is_no_pass_even_when_it_is_again(
     recorder: Recorder, tamper: Callable[[Path], object]
 ) -> None:
     assert recorder.is_ours()
-    recorder.run([Check(name="one", find=passed)])
+    recorder.run({"one": passed})
     left = recorder.path.read_bytes()
     assert recorder.is_ours()
     tamper(recorder.path)

@@ -14,7 +14,7 @@ from warpfront_checks.cases.run import execute, names_of, run_case
 from warpfront_checks.cases.special.properties import plain_case
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.models.modes import BACKENDS, missing_compiler
-from warpfront_checks.results import Check, CheckFinding, Recorder, judged
+from warpfront_checks.results import CheckFinding, Checks, judged
 from warpfront_checks.torch_devices import build_of
 
 # reduce-overhead captures graphs, and on ROCm it is refused outright (seed of the porting rules).
@@ -22,25 +22,17 @@ GRAPH_MODE, PLAIN_MODE = "reduce-overhead", "default"
 NO_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False, "memory_planning": False}
 
 
-def compiled_checks(device: str, effort: CheckOptions, recorder: Recorder) -> list[Check]:
-    """Return a check for each pattern and mode, or none where the image cannot compile; the
-    recorder gets the reason.
-    """
+def compiled_checks(device: str, effort: CheckOptions) -> Checks:
+    """Return a check for each pattern and mode, unclaimed where the image cannot compile."""
     build = build_of(torch)
-    checks = [
-        Check(
-            name=f"{operation.name}, compiled ({mode})",
-            find=partial(_find, operation.name, device, mode, build),
-        )
-        for operation in COMPILED
-        for mode in compile_modes(build)
-    ]
     reason = "a quick run does not compile" if effort.quick else missing_compiler(device)
     if not reason and device in BACKENDS:
         reason = f"modes and patterns are Inductor's, and {device} has {BACKENDS[device]}"
-    for check in checks if reason else ():
-        recorder.note_unclaimed(check.name, reason)
-    return [] if reason else checks
+    return {
+        f"{each.name}, compiled ({mode})": reason or partial(_find, each.name, device, mode, build)
+        for each in COMPILED
+        for mode in compile_modes(build)
+    }
 
 
 def compile_modes(build: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from warpfront_checks.cases.session import case_checks, check_name, claimed_operations
+from warpfront_checks.cases.session import FIND_CASES, check_name, claimed_operations
 from warpfront_checks.cases.special.autocast import check_autocast
 from warpfront_checks.cases.special.compiled import compiled_checks
 from warpfront_checks.cases.special.properties import (
@@ -16,16 +16,15 @@ from warpfront_checks.cases.special.properties import (
     check_repeats,
     sampled,
 )
-from warpfront_checks.cases.special.tables import FIND_TABLE, claimed_tables, find_table
+from warpfront_checks.cases.special.tables import FIND_TABLE, claimed_tables
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
 from warpfront_checks.precision import computes_float64, precision_settings, require_full_precision
-from warpfront_checks.results import Check, CheckFinding, Recorder, judged
+from warpfront_checks.results import CheckFinding, Checks, Recorder, judged
 
 # cuBLAS has deterministic algorithms only with one of two workspace sizes, set before its start.
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-FIND_CASES = "cases.session:find_operation"
 
 
 def record_operators(
@@ -36,24 +35,19 @@ def record_operators(
     require_full_precision()
     recorder.environment["precision"] = precision_settings()
     effort, device = effort or CheckOptions(), claims.device
-    special = [*property_checks(device, effort), *compiled_checks(device, effort, recorder)]
-    operations = claimed_operations(device, recorder)
-    tables = [table.name for table in claimed_tables(device, recorder)]
-    recorder.plan([*(check.name for check in special), *tables, *map(check_name, operations)])
-    if lanes := lanes_for(device):
-        rows = {name: {"name": name, "device": device} for name in tables}
-        cases = {check_name(name): {"name": name, "device": device} for name in operations}
-        checks = begin_checks(FIND_TABLE, rows, effort, lanes=lanes)
-        checks += begin_checks(FIND_CASES, cases, effort, lanes=lanes)
-    else:
-        checks = [
-            Check(name=name, find=partial(find_table, name, device, effort)) for name in tables
-        ]
-        checks += case_checks(operations, device, effort)
-    recorder.run([*special, *checks])
+    special = {**property_checks(device, effort), **compiled_checks(device, effort)}
+    cases = {check_name(name): name for name in claimed_operations(device, recorder)}
+    tables = {table.name: table.name for table in claimed_tables(device, recorder)}
+    planned = [name for name, find in special.items() if not isinstance(find, str)]
+    recorder.plan([*planned, *tables, *cases])
+    lanes = lanes_for(device)
+    for find, names in ((FIND_TABLE, tables), (FIND_CASES, cases)):
+        calls = {check: {"name": name, "device": device} for check, name in names.items()}
+        special |= begin_checks(find, calls, effort, lanes=lanes)
+    recorder.run(special)
 
 
-def property_checks(device: str, effort: CheckOptions) -> list[Check]:
+def property_checks(device: str, effort: CheckOptions) -> Checks:
     """Return the checks of derivatives, repeats, memory and autocast. gradcheck needs float64."""
     chosen = sampled(effort.seeds[0])
     reports: dict[str, Callable[[], PropertyReport]] = {
@@ -63,7 +57,7 @@ def property_checks(device: str, effort: CheckOptions) -> list[Check]:
     }
     if computes_float64(device):
         reports["derivatives"] = partial(check_gradients, chosen, device)
-    return [Check(name=name, find=partial(_find, report)) for name, report in reports.items()]
+    return {name: partial(_find, report) for name, report in reports.items()}
 
 
 def _find(report: Callable[[], PropertyReport]) -> CheckFinding:
