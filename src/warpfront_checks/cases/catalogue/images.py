@@ -68,7 +68,6 @@ POOLS = (
             stride=steps(dims, 1, 2),
             padding=steps(dims, 0, 1),
             dilation=steps(dims, 1, 2),
-            ceil=(False, True),
             least_size=6,
             values=("distinct", "non-finite"),
             defects=MAXIMA[1:] if dims < 3 else (),
@@ -115,8 +114,6 @@ POOLS = (
         kernel=(2, 3),
         stride=(1, 2),
         padding=(0, 1),
-        ceil=(False, True),
-        counted=(False, True),
         defects=(PADDED_MEANS,),
         least_size=2,
     ),
@@ -155,7 +152,6 @@ POOLS = (
         SHAPE[2],
         p=(1, 2),
         kernel=steps(2, 2, 3),
-        ceil=(False, True),
         fit="{x}.abs() + 0.5",
         least_size=3,
     ),
@@ -181,7 +177,6 @@ RESIZED = (
             SHAPE[dims],
             long=(1, 2, 41, 97),
             wide=(3, 31),
-            corners=(False, True),
         )
         for mode, dims, size in (
             ("linear", 1, "({long},)"),
@@ -212,7 +207,6 @@ RESIZED = (
             SHAPE[2],
             long=(2, 41, 97),
             wide=(3, 31),
-            corners=(False, True),
         )
         for mode in ("bilinear", "bicubic")
     ),
@@ -254,7 +248,6 @@ RESIZED = (
             " align_corners={corners})",
             SHAPE[2],
             tall=(1, 2),
-            corners=(False, True),
         )
         for mode in ("bilinear", "bicubic")
     ),
@@ -345,7 +338,6 @@ SAMPLED = (
             shapes,
             padding=("zeros", "border", "reflection")[: 2 if mode == "nearest" else 3],
             corners=(False, True),
-            edge=(False, True),
             backward=mode != "nearest",
             values=("quarters",),
             # A bicubic gradient moves with its place, which is rounded at up to 259 pixels.

@@ -94,9 +94,7 @@ INDEXED: tuple[Operation, ...] = (
     moved("scatter of a number", "torch.scatter(a, {dim}, b, 7)", "m n, %m n | n, %n", dim=(-1,)),
     moved("index_copy", "torch.index_copy(a, -1, b, c)", "m n, %n, m n | n, %n, n"),
     moved("index_copy of rows", "torch.index_copy(a, 0, b, c)", "n m, %n, n m | n a b, %n, n a b"),
-    moved(
-        "index_fill", "torch.index_fill(a, {dim}, b, 7)", "n n, @n m | n, @n m", dim=DIM, n=(9, 600)
-    ),
+    moved("index_fill", "torch.index_fill(a, {dim}, b, 7)", "n n, @n m | n, @n m", n=(9, 600)),
     moved("index_put", "a.index_put((b,), c)", "n m, %n, n m | n, %n, n | n a b, %n, n a b"),
     moved("put", "torch.put(a, b, c)", "n, %n, n | 1 n, %n, n"),
     moved("masked_scatter", "torch.masked_scatter(a, b, c)", "m n, ?m n, m n | m n, ?n, m n"),
@@ -105,7 +103,6 @@ INDEXED: tuple[Operation, ...] = (
         "F.embedding(b, a, padding_idx={padding}, scale_grad_by_freq={scaled})",
         "k d, &k n | k d, &k n m",
         padding=PLACES,
-        scaled=(False, True),
         k=(5, 8191),
         values=("small", "few"),
         least_size=2,
@@ -171,11 +168,10 @@ JOINED: tuple[Operation, ...] = (
         "cat",
         "torch.cat([a, b, a], {dim})",
         "m n, m n | n, n | a k b, a k b | b c y x, b c y x",
-        dim=DIM,
         promotes=True,
     ),
     moved("cat of other lengths", "torch.cat([a, b], 1)", "m n, m k | a n b, a k b"),
-    moved("cat of many", "torch.cat(a.unbind(0), {dim})", "n a b | n b", dim=DIM, n=(9, 1031)),
+    moved("cat of many", "torch.cat(a.unbind(0), {dim})", "n a b | n b", n=(9, 1031)),
     moved(
         "stack", "torch.stack([a, b, a], {dim})", "m n, m n | n, n | a k b, a k b", dim=(0, 1, -1)
     ),
@@ -227,7 +223,7 @@ JOINED: tuple[Operation, ...] = (
     moved(
         "permute", "a.permute(*range(a.dim())[::-1]).contiguous() * 2", "a k b | m n | a b c d e"
     ),
-    moved("movedim", "a.movedim({dim}, 0).contiguous() * 2", LINES, dim=DIM),
+    moved("movedim", "a.movedim({dim}, 0).contiguous() * 2", LINES),
     moved("transposed copy", "a.mT.contiguous() * 2", "m n | a k b | a b c d e"),
     moved("reshape", "a.mT.reshape(-1) * 2", "m n | a k b"),
     moved(

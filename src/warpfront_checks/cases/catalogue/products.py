@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from warpfront_checks.cases.case import COMPLEX
 from warpfront_checks.cases.catalogue.record import exact, rounded, steps
@@ -301,60 +302,52 @@ _heads = partial(
     strided=False,
 )
 _QKV = "b h q d, b h k d, b h k d"
-_ATTENTION = "F.scaled_dot_product_attention({}).transpose(1, 2)"
 # Every query has a key, unless a record is about those without.
 _SEEN = "d | (torch.arange({k}, device=d.device) == 0)"
 _MASKS = " | ".join(f"{_QKV}, {mask}" for mask in ("{}q k", "{}b h q k", "{}b 1 q k", "{}1 h 1 k"))
-SCALE = (None, 0.5)
-# The output is transposed, so that its gradient is.
-ATTENTION: tuple[Operation, ...] = tuple(
-    _heads(name, _ATTENTION.format(f"{call}, scale={{scale}}"), shapes, scale=SCALE, **options)
-    for name, call, shapes, options in (
-        ("attention", "a, b, c", _QKV, {}),
-        (
-            "attention of transposed heads",
-            "a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2), is_causal={causal}",
-            "b q h d, b k h d, b k h d",
-            {"causal": (False, True)},
-        ),
-        ("attention of other values", "a, b, c", "b h q d, b h k d, b h k e", {}),
-        (
-            "causal attention",
-            "a, b, c, is_causal=True",
-            "b h q d, b h q d, b h q d",
-            {"q": (5, 1031)},
-        ),
-        ("causal attention of other lengths", "a, b, c, is_causal=True", _QKV, {}),
-        ("attention with an added mask", "a, b, c, attn_mask=d", _MASKS.replace("{}", "!"), {}),
-        (
-            "attention with hidden keys",
-            f"a, b, c, attn_mask={_SEEN}",
-            _MASKS.replace("{}", "?"),
-            {},
-        ),
-        (
-            "attention with infinite masks",
-            (
-                "a, b, c, attn_mask=torch.zeros((), dtype=a.dtype, device=a.device).where("
-                f"{_SEEN}, torch.tensor(-math.inf, dtype=a.dtype, device=a.device))"
-            ),
-            _MASKS.replace("{}", "?"),
-            {},
-        ),
-        (
-            "attention of queries without keys",
-            "a, b, c, attn_mask=d & (torch.arange({q}, device=d.device) % 3 > 0)[:, None]",
-            f"{_QKV}, ?q k | {_QKV}, ?b h q k",
-            # CUDA's kernels for 16 bits return means for such a query (2.11, H200).
-            {"halves": "cpu"},
-        ),
-        (
-            "grouped attention",
-            "a.flatten(1, 2), b, c, enable_gqa=True, is_causal={causal}",
-            "b h g q d, b h k d, b h k d",
-            {"g": 2, "causal": (False, True)},
-        ),
-    )
+
+
+def _attention(name: str, call: str, shapes: str = _QKV, **options: Any) -> Operation:
+    """Return a record whose output is transposed, so that its gradient is."""
+    code = f"F.scaled_dot_product_attention({call}, scale={{scale}}).transpose(1, 2)"
+    return _heads(name, code, shapes, **{"scale": (None, 0.5), **options})
+
+
+ATTENTION: tuple[Operation, ...] = (
+    _attention("attention", "a, b, c"),
+    _attention(
+        "attention of transposed heads",
+        "a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2), is_causal={causal}",
+        "b q h d, b k h d, b k h d",
+    ),
+    _attention("attention of other values", "a, b, c", "b h q d, b h k d, b h k e"),
+    _attention(
+        "causal attention", "a, b, c, is_causal=True", "b h q d, b h q d, b h q d", q=(5, 1031)
+    ),
+    _attention("causal attention of other lengths", "a, b, c, is_causal=True"),
+    _attention("attention with an added mask", "a, b, c, attn_mask=d", _MASKS.replace("{}", "!")),
+    _attention(
+        "attention with hidden keys", f"a, b, c, attn_mask={_SEEN}", _MASKS.replace("{}", "?")
+    ),
+    _attention(
+        "attention with infinite masks",
+        "a, b, c, attn_mask=torch.zeros((), dtype=a.dtype, device=a.device).where("
+        f"{_SEEN}, torch.tensor(-math.inf, dtype=a.dtype, device=a.device))",
+        _MASKS.replace("{}", "?"),
+    ),
+    _attention(
+        "attention of queries without keys",
+        "a, b, c, attn_mask=d & (torch.arange({q}, device=d.device) % 3 > 0)[:, None]",
+        f"{_QKV}, ?q k | {_QKV}, ?b h q k",
+        # CUDA's kernels for 16 bits return means for such a query (2.11, H200).
+        halves="cpu",
+    ),
+    _attention(
+        "grouped attention",
+        "a.flatten(1, 2), b, c, enable_gqa=True, is_causal={causal}",
+        "b h g q d, b h k d, b h k d",
+        g=2,
+    ),
 )
 
 

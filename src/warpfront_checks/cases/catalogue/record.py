@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -18,6 +19,10 @@ FIELDS = {field.name for field in fields(Operation)}
 # An axis from both ends, and an index that an option names, or none.
 DIM = (0, -1, 1, -2)
 PLACES = (None, 0, 1, -1)
+# The values of an option that the code names and a row does not give: those of its name, or both
+# of a flag.
+USUAL: Mapping[str, Sequence[Any]] = {"dim": DIM, "reduction": ("none", "mean", "sum")}
+FLAG = (False, True)
 
 
 def steps(dims: int, *values: float) -> tuple[Any, ...]:
@@ -30,7 +35,8 @@ def exact(name: str, code: str, *shapes: str, **options: Any) -> Operation:
     """Return a record whose results are exact.
 
     A keyword that is an axis of `shapes` is a size: the one it has while another varies, or that
-    and its largest. A keyword that is no field of a record either is an option.
+    and its largest. A keyword that is no field of a record either is an option. Options
+    without a keyword come after the others, in the order of the code.
     """
     fields = {key: options.pop(key) for key in tuple(options) if key in FIELDS}
     shape = [*shapes, fields.pop("shapes", "m n")][0]
@@ -40,6 +46,8 @@ def exact(name: str, code: str, *shapes: str, **options: Any) -> Operation:
     sizes = {key: options.pop(key) for key in tuple(options) if key in words | shared}
     usual = {key: size[0] if isinstance(size, tuple) else size for key, size in sizes.items()}
     most = {key: size[1] for key, size in sizes.items() if isinstance(size, tuple)}
+    missing = [name for name in re.findall(r"\{(\w+)\}", code) if name not in words]
+    options |= {name: USUAL.get(name, FLAG) for name in missing if name not in options}
     return Operation(
         name=name, code=code, shapes=shape, options=options, usual=usual, most=most, **fields
     )

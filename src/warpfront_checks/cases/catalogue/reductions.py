@@ -13,7 +13,7 @@ from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import ROUNDED, Operation
 
 LINES = "a k b | m n | n | a b c d e"
-KEPT = {"dim": DIM, "keepdim": (False, True)}
+KEPT = {}
 _sum = partial(
     exact,
     shapes=LINES,
@@ -69,27 +69,21 @@ _multiplied = partial(
 )
 _distance = partial(rounded, halves="cpu", d=(3, 67))
 REDUCTIONS: tuple[Operation, ...] = (
-    _sum("sum", "torch.sum(a, {dim}, keepdim={keepdim})", **KEPT),
+    _sum("sum", "torch.sum(a, {dim}, keepdim={keepdim})"),
     _sum("sum of all", "torch.sum(a)"),
     _sum("sum of two axes", "torch.sum(a, (0, -1))", "a k b | m n | a b c d e"),
-    _sum(
-        "sum in float32",
-        "torch.sum(a, {dim}, dtype=torch.float64)",
-        dim=DIM,
-        halves="cpu",
-        kinds=(),
-    ),
-    _sum("nansum", "torch.nansum(a, {dim})", dim=DIM, kinds=INTEGERS),
+    _sum("sum in float32", "torch.sum(a, {dim}, dtype=torch.float64)", halves="cpu", kinds=()),
+    _sum("nansum", "torch.nansum(a, {dim})", kinds=INTEGERS),
     # CUDA keeps running sums of 16 bits in them.
-    _sum("cumsum", "torch.cumsum(a, {dim})", dim=DIM, halves="cpu"),
-    _sum("count_nonzero", "torch.count_nonzero(a, {dim})", dim=DIM, backward=False),
+    _sum("cumsum", "torch.cumsum(a, {dim})", halves="cpu"),
+    _sum("count_nonzero", "torch.count_nonzero(a, {dim})", backward=False),
     _sum("trace", "torch.trace(a)", "m n", defects=PAST_DIAGONAL),
     # Partial sums of n numbers about 1 reach the root of n: the mean is off by an eps of 1.
-    _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", values=HIGH, least=1 / 64, **KEPT),
+    _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", values=HIGH, least=1 / 64),
     _nearly("mean of all", "torch.mean(a)", values=HIGH, least=1 / 64),
-    _multiplied("prod", "torch.prod(a, {dim}, keepdim={keepdim})", **KEPT),
+    _multiplied("prod", "torch.prod(a, {dim}, keepdim={keepdim})"),
     _multiplied("prod of all", "torch.prod(a)"),
-    _multiplied("cumprod", "torch.cumprod(a, {dim})", dim=DIM),
+    _multiplied("cumprod", "torch.cumprod(a, {dim})"),
     *(
         moved(
             f"{n} of integers",
@@ -97,7 +91,6 @@ REDUCTIONS: tuple[Operation, ...] = (
             LINES,
             values=("signs",),
             kinds=INTEGERS,
-            dim=DIM,
             ulps=1.0,
             # Where a factor is 0, the gradient takes as many steps as the square of the length.
             backward=False,
@@ -163,7 +156,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         "torch.renorm(a, {p}, {dim}, 1.5)",
         "m n | a k b",
         p=(1, 2),
-        dim=DIM,
         fit=_square,
         backward=False,
     ),
@@ -171,31 +163,24 @@ REDUCTIONS: tuple[Operation, ...] = (
         "logsumexp",
         "torch.logsumexp(a, {dim}, keepdim={keepdim})",
         values=("quarters", "normal", "equal", "masked", "peak"),
-        **KEPT,
     ),
     _nearly(
-        "logsumexp far from 0",
-        "torch.logsumexp(a, {dim})",
-        dim=DIM,
-        backward=False,
-        values=("shifted",),
+        "logsumexp far from 0", "torch.logsumexp(a, {dim})", backward=False, values=("shifted",)
     ),
     _nearly(
         "logcumsumexp",
         "torch.logcumsumexp(a, {dim})",
-        dim=DIM,
         values=("quarters", "normal", "equal", "masked"),
     ),
-    *(_nearly(n, f"F.{n}(a, {{dim}})", dim=DIM, values=LOGITS) for n in ("softmax", "softmin")),
+    *(_nearly(n, f"F.{n}(a, {{dim}})", values=LOGITS) for n in ("softmax", "softmin")),
     # The sum of a logarithm and a number far from 0 rounds as that number does.
-    _nearly("log_softmax", "F.log_softmax(a, {dim})", dim=DIM, values=LOGITS, least=1000.0),
+    _nearly("log_softmax", "F.log_softmax(a, {dim})", values=LOGITS, least=1000.0),
     # Each is far below 1, so that the bound is of the number itself.
     *(
         moved(
             f"{n} of long rows in 16 bits",
             f"F.{n}(a, {{dim}})",
             LINES,
-            dim=DIM,
             values=("quarters",),
             floats=False,
             kinds=("bfloat16", "float16"),
@@ -207,11 +192,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         for n in ("softmax", "softmin")
     ),
     _nearly(
-        "log_softmax of differences",
-        "F.log_softmax(a, {dim})",
-        dim=DIM,
-        values=("afar",),
-        halves=False,
+        "log_softmax of differences", "F.log_softmax(a, {dim})", values=("afar",), halves=False
     ),
     *(
         moved(
@@ -236,15 +217,13 @@ REDUCTIONS: tuple[Operation, ...] = (
             "cummax(a, {dim}).values",
         )
     ),
-    _nearly(
-        "normalize", "F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), dim=DIM, fit=_square
-    ),
+    _nearly("normalize", "F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), fit=_square),
     *(
-        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN, **KEPT)
+        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN)
         for n in ("amax", "amin")
     ),
     *(
-        _first(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", backward=False, **KEPT)
+        _first(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", backward=False)
         for n in ("argmax", "argmin")
     ),
     *(
@@ -253,26 +232,22 @@ REDUCTIONS: tuple[Operation, ...] = (
     ),
     *(_first(f"{n} of all", f"torch.{n}(a)", backward=False) for n in ("argmax", "argmin")),
     *(
-        _order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values", dim=DIM, values=WITH_NAN)
+        _order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values", values=WITH_NAN)
         for n in ("max", "min", "cummax", "cummin")
     ),
-    *(
-        _order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values", dim=DIM)
-        for n in ("median", "nanmedian")
-    ),
+    *(_order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values") for n in ("median", "nanmedian")),
     # Of expanded memory the CPU reads beyond its end (2.13).
     *(
         _order(
             f"{n} with NaN",
             f"torch.{n}(a.contiguous(), {{dim}}).values",
-            dim=DIM,
             values=("non-finite",),
             backward=False,
             kinds=(),
         )
         for n in ("median", "nanmedian")
     ),
-    _order("mode's values", "torch.mode(a, {dim}).values", dim=DIM),
+    _order("mode's values", "torch.mode(a, {dim}).values"),
     *(
         _order(
             f"{n} of all with NaN",
@@ -284,29 +259,21 @@ REDUCTIONS: tuple[Operation, ...] = (
         for n in ("max", "min", "median", "nanmedian")
     ),
     *(
-        make(f"{n}'s indices", f"torch.{n}(a, {{dim}})", dim=DIM, backward=False)
+        make(f"{n}'s indices", f"torch.{n}(a, {{dim}})", backward=False)
         # Of equal numbers a running extreme has the last.
         for make, names in ((_first, "max min cummax cummin"), (_apart, "median nanmedian sort"))
         for n in names.split()
     ),
     # Its gradient is torch's since 2.12 (pytorch/pytorch#175215).
-    _order("aminmax", "torch.aminmax(a, dim={dim})[1]", dim=DIM, backward=False),
-    _order(
-        "sort's values",
-        "torch.sort(a, {dim}, {down}).values",
-        dim=DIM,
-        down=(False, True),
-        values=WITH_NAN,
-    ),
+    _order("aminmax", "torch.aminmax(a, dim={dim})[1]", backward=False),
+    _order("sort's values", "torch.sort(a, {dim}, {down}).values", values=WITH_NAN),
     _first(
         "stable sort's indices",
         "torch.sort(a, dim={dim}, descending={down}, stable=True)[1]",
-        dim=DIM,
-        down=(False, True),
         backward=False,
     ),
-    _placed("argsort", "torch.argsort(a, {dim}, {down})", down=(False, True)),
-    _order("kthvalue", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[0]", dim=DIM),
+    _placed("argsort", "torch.argsort(a, {dim}, {down})"),
+    _order("kthvalue", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[0]"),
     _placed(
         "kthvalue's index", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim}, keepdim=True)[1]"
     ),
@@ -315,7 +282,6 @@ REDUCTIONS: tuple[Operation, ...] = (
     _order(
         "unsorted topk",
         "torch.topk(a, (a.shape[{dim}] + 1) // 2, {dim}, sorted=False).values.sort({dim}).values",
-        dim=DIM,
         backward=False,
     ),
     rounded(
@@ -333,8 +299,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         "searchsorted",
         "torch.searchsorted(a.nan_to_num().sort(-1).values, b, right={right}, out_int32={narrow})",
         "a k, a n",
-        right=(False, True),
-        narrow=(False, True),
     ),
     _found(
         "searchsorted by a sorter",
@@ -343,23 +307,14 @@ REDUCTIONS: tuple[Operation, ...] = (
         side=("left", "right"),
     ),
     _found(
-        "bucketize",
-        "torch.bucketize(a, b.nan_to_num().sort().values, right={right})",
-        "m n, k",
-        right=(False, True),
+        "bucketize", "torch.bucketize(a, b.nan_to_num().sort().values, right={right})", "m n, k"
     ),
-    *(_boolean(n, f"torch.{n}(a, {{dim}})", dim=DIM) for n in ("all", "any")),
+    *(_boolean(n, f"torch.{n}(a, {{dim}})") for n in ("all", "any")),
     *(_boolean(f"{n} of all", f"torch.{n}(a)") for n in ("all", "any")),
-    *(_boolean(f"{n} of few", f"torch.{n}(a > -4, {{dim}})", dim=DIM) for n in ("all", "any")),
+    *(_boolean(f"{n} of few", f"torch.{n}(a > -4, {{dim}})") for n in ("all", "any")),
     _boolean("nonzero", "torch.nonzero(a)", values=("few", "small", "zeros")),
     _boolean("argwhere", "torch.argwhere(a > 0)", values=("few", "small")),
-    _boolean(
-        "isin",
-        "torch.isin(a, b, invert={invert})",
-        "m n, k",
-        values=("small", "wide"),
-        invert=(False, True),
-    ),
+    _boolean("isin", "torch.isin(a, b, invert={invert})", "m n, k", values=("small", "wide")),
     _boolean(
         "unique",
         "torch.unique(a, return_inverse=True, return_counts=True)[{part}]",
@@ -442,7 +397,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         "cosine_similarity",
         "F.cosine_similarity(a, b, {dim})",
         "m n, m n | a k b, a k b",
-        dim=DIM,
         fit=_square,
     ),
     rounded(
@@ -450,7 +404,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         "F.pairwise_distance(a, b + 9, p={p}, keepdim={keepdim})",
         "m n, m n | n, n",
         p=(1.0, 2.0, 3.0),
-        keepdim=(False, True),
         # Terms that are alike round alike, one after the other: half an eps each.
         walk=0.5,
     ),
@@ -461,5 +414,5 @@ REDUCTIONS: tuple[Operation, ...] = (
         ord=("fro", 1, -1, math.inf),
         backward=False,
     ),
-    rounded("diff", "torch.diff(a, dim={dim})", LINES, dim=DIM, walk=0.0),
+    rounded("diff", "torch.diff(a, dim={dim})", LINES, walk=0.0),
 )

@@ -113,7 +113,6 @@ FRAMES = (
             "k",
             # The ends of some are nearly 0: of two numbers, all.
             count=(9, 2, 400),
-            periodic=(False, True),
             halves=False,
             backward=False,
             cases=8,
