@@ -111,6 +111,7 @@ def record(session: str, claims: Claims, recorder: Recorder, effort: CheckOption
     several = claims.device in {"cpu", "cuda"}
     with open_nursery() if several else contextlib.nullcontext():
         if find_device(claims, recorder, torch, read_hardware(Machine())):
+            importlib.import_module("warpfront_checks.precision").record_full_precision(recorder)
             run()
 
 

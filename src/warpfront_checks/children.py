@@ -167,6 +167,8 @@ def run_job(job: Path) -> None:
         importlib.import_module("habana_frameworks.torch.core")
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(1)
+    # A fork of the fork server has none of the session's settings.
+    importlib.import_module("warpfront_checks.precision").require_full_precision()
     with (
         job_document["places"].open("rb", buffering=0) as places,
         job_document["answers"].open("wb", buffering=0) as answers,

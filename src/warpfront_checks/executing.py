@@ -46,6 +46,15 @@ def differentiated(
 class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
     """A mode that sees each operator. Torch's own imports its compiler, which takes seconds."""
 
+    def __torch_dispatch__(
+        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return self.computed(operator, args, kwargs or {})
+
+    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        """Return the result of an operator."""
+        raise NotImplementedError
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False

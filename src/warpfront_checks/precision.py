@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from warpfront_checks.results import Recorder
+
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # What every target of a device type must compute; the rest is tested where a probe computes it.
 REQUIRED = {
@@ -50,6 +52,12 @@ def require_full_precision(products: str = "ieee") -> None:
         backends.cuda.matmul.allow_tf32 = backends.cudnn.allow_tf32 = products == "tf32"
     backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
+def record_full_precision(recorder: Recorder) -> None:
+    """Turn on full precision for a session, and record the settings that this torch has."""
+    require_full_precision()
+    recorder.environment["precision"] = precision_settings()
 
 
 def kind_of(device: str) -> str:

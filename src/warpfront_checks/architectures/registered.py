@@ -35,6 +35,7 @@ from warpfront_checks.children import Begun, begin_beside
 from warpfront_checks.claimed_device import find_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.hardware import Machine, read_hardware
+from warpfront_checks.precision import record_full_precision
 from warpfront_checks.results import (
     PASSED,
     CheckFinding,
@@ -66,6 +67,7 @@ def main(arguments: list[str]) -> int:
         recorder.plan(["device"])
         # Found as every session finds it: else nothing is run in its place.
         if find_device(claims, recorder, torch, read_hardware(Machine())):
+            record_full_precision(recorder)
             record_architectures(claims, recorder, library)
     except (ClaimsError, LibraryError, ValueError) as error:
         sys.stderr.write(f"error: {error}\n")

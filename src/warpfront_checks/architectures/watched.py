@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from warpfront_checks.cases.oracle import oracle_for
-from warpfront_checks.executing import converted, tensors_in
+from warpfront_checks.executing import DispatchMode, converted, tensors_in
 
 # What is larger only masks something out, and its square would be no number.
 _LOUDEST = 1e4
@@ -89,7 +88,7 @@ def observed_layers(model: nn.Module, inputs: tuple[Tensor, ...]) -> Layers:
     return observer.layers
 
 
-class _Observer(TorchDispatchMode):
+class _Observer(DispatchMode):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.layers = Layers()
@@ -132,10 +131,8 @@ class _Observer(TorchDispatchMode):
         for handle in self._handles:
             handle.remove()
 
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        if function.overloadpacket.__name__ in _CHOICES:
+    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        if operator.overloadpacket.__name__ in _CHOICES:
             self.layers.choosing.update(name for name, _ in self._inside)
         inside = frozenset(name for name, _ in self._inside)
         for argument in args:
@@ -144,7 +141,7 @@ class _Observer(TorchDispatchMode):
             ):
                 if layer not in inside:
                     self.layers.borrowed.setdefault(f"{layer}.{name}", []).append(inside)
-        return function(*args, **(kwargs or {}))
+        return operator(*args, **kwargs)
 
 
 def _odd(value: Any) -> str:

@@ -288,10 +288,8 @@ class Saturated(DispatchMode):
         super().__init__()
         self.largest = largest
 
-    def __torch_dispatch__(
-        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        dispatch = operator(*args, **(kwargs or {}))
+    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        dispatch = operator(*args, **kwargs)
         for x in _dense(dispatch):
             if x.is_floating_point():
                 # `.data`: autograd would take it for a change after the fact.
@@ -317,12 +315,10 @@ class RoundedSteps(DispatchMode):
         self.real = torch.empty(0, dtype=dtype).real.dtype
         self.generator = torch.Generator().manual_seed(seed)
 
-    def __torch_dispatch__(
-        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
         if operator.name() == FUSED_BACKWARD:
             args = self._one_sided(*args)
-        dispatch = operator(*args, **(kwargs or {}))
+        dispatch = operator(*args, **kwargs)
         aliases = [result.alias_info for result in operator._schema.returns]
         if any(alias is not None and not alias.is_write for alias in aliases):
             return dispatch

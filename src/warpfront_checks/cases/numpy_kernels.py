@@ -268,22 +268,15 @@ def _embedding_grad(
 def _windows(
     x: Array, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
 ) -> Array:
-    """Return a view of the inputs of each position of a window: batch,
-    channels, out..., kernel...
+    """Return a view of the inputs of each position of a window: batch, channels, out..., kernel...
+    Raise `ValueError` where no window fits.
     """
-    dims = len(kernel)
     reach = [d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True)]
-    out = [(n - r) // s + 1 for n, r, s in zip(x.shape[2:], reach, stride, strict=True)]
-    if min(out) < 1:
-        raise ValueError(f"windows of {kernel} do not fit into {x.shape}")
-    steps = x.strides[2:]
-    shape = (*x.shape[:2], *out, *kernel)
-    strides = (
-        *x.strides[:2],
-        *(steps[i] * stride[i] for i in range(dims)),
-        *(steps[i] * dilation[i] for i in range(dims)),
-    )
-    return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=False)
+    axes = tuple(range(2, x.ndim))
+    windows: Array = np.lib.stride_tricks.sliding_window_view(x, reach, axes)
+    steps: Any = (..., *(slice(None, None, n) for n in (*stride, *dilation)))
+    placed: Array = windows[steps]
+    return placed
 
 
 class Geometry(NamedTuple):
@@ -402,10 +395,8 @@ def _pad(x: Array, pads: Sequence[int], value: Any = 0) -> Any:
 
 
 def _clamp(x: Array, low: Any = None, high: Any = None) -> Any:
-    result = x if low is None else np.where(np.isnan(x), x, np.maximum(*_together(x, low)))
-    return (
-        result if high is None else np.where(np.isnan(x), x, np.minimum(*_together(result, high)))
-    )
+    result = x if low is None else np.maximum(*_together(x, low))
+    return result if high is None else np.minimum(*_together(result, high))
 
 
 def _div(x: Any, y: Any, *, rounding_mode: Any = None) -> Any:

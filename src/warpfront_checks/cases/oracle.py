@@ -47,10 +47,7 @@ class Independent(DispatchMode):
         self._replaced = replaced
         self._within: set[Any] = set()
 
-    def __torch_dispatch__(
-        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
         name, kernel, changing = _known(operator)
         replaces = name not in VIEWS and (self._replaced is None or name in self._replaced)
         if not replaces or not _is_plain(args):

@@ -53,11 +53,9 @@ class _Overloads(DispatchMode):
         super().__init__()
         self.names: dict[str, None] = {}
 
-    def __torch_dispatch__(
-        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
         self.names[str(operator)] = None
-        return operator(*args, **(kwargs or {}))
+        return operator(*args, **kwargs)
 
 
 def described(case: Case, verdict: Verdict) -> Iterator[str]:

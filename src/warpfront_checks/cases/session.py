@@ -31,7 +31,6 @@ from warpfront_checks.children import leave_after_this
 from warpfront_checks.precision import (
     computes_float64,
     kind_of,
-    require_full_precision,
     tested_dtypes,
 )
 from warpfront_checks.results import UNDETERMINED, CheckFinding, Recorder, failed, judged
@@ -92,7 +91,6 @@ def find_operation(name: str, device: str, effort: CheckOptions) -> CheckFinding
     if not has_context(device):
         reason = "an earlier case ended this process's context on the device"
         return CheckFinding(outcome=UNDETERMINED, reason=reason)
-    require_full_precision()
     operation = CATALOGUE[name]
     try:
         return finding_of(judge_operation(operation, device, effort), operation, device)

@@ -32,7 +32,6 @@ from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.precision import (
     DTYPES,
     REQUIRED,
-    precision_settings,
     probe,
     require_full_precision,
 )
@@ -64,8 +63,6 @@ def record_golden(
     """Check golden files (ours by default) on the claimed device, a check a case and dtype."""
     paths = shipped() if files is None else tuple(files)
     recorder.plan([f"file {path.stem}" for path in paths] or ["golden files"])
-    require_full_precision()
-    recorder.environment["precision"] = precision_settings()
     if not paths:
         recorder.run({"golden files": lambda: failed("there are none")})
     obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}

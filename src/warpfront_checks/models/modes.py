@@ -33,9 +33,7 @@ from warpfront_checks.models.passes import (
 from warpfront_checks.precision import (
     DTYPES,
     REQUIRED,
-    precision_settings,
     probe,
-    require_full_precision,
 )
 from warpfront_checks.results import CheckFinding, Checks, Recorder, judged
 from warpfront_checks.tolerance_profiles import counted
@@ -115,8 +113,6 @@ def record_models(
 
 def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
     """Return why each dtype is not computed here, or nothing; the results have it, too."""
-    require_full_precision()
-    recorder.environment["precision"] = precision_settings()
     obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
     recorder.environment["dtypes"] = {k: problem or "computed" for k, problem in obstacles.items()}
     return obstacles
@@ -196,7 +192,6 @@ def compiled_checks(claims: Claims, effort: CheckOptions) -> Checks:
 
 def find_compiled(*, name: str, device: str, effort: CheckOptions) -> CheckFinding:
     """The child's side of one of these."""
-    require_full_precision()
     rows = judge_mode(_BY_NAME[name], "compiled", Proving(device=device, seed=effort.seeds[0]))
     return finding_of({effort.seeds[0]: rows}, f"{name} compiled on {device}", effort.profile)
 

@@ -30,8 +30,6 @@ from warpfront_checks.opinfo.provider import cases_of_sample, takes_any_length
 from warpfront_checks.precision import (
     computes_float64,
     kind_of,
-    precision_settings,
-    require_full_precision,
     tested_dtypes,
 )
 from warpfront_checks.results import (
@@ -92,8 +90,6 @@ class Sweep:
 def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
     """Sweep the database: in parallel parts, where there are several sweeps and cores for them."""
     effort, device = effort or CheckOptions(), claims.device
-    require_full_precision()
-    recorder.environment["precision"] = precision_settings()
     if kind_of(device) not in SEEN_ON:
         reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
         recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)
@@ -112,7 +108,6 @@ def find_part(
     *, name: str, device: str, part: int, effort: CheckOptions, count: int = PARTS
 ) -> CheckFinding:
     """Sweep every n-th entry; the results are joined with those of the other parts."""
-    require_full_precision()
     try:
         entries = load_database()
     except DatabaseMoved:
@@ -281,10 +276,8 @@ class _Widths(DispatchMode):
 
     wide: bool = False
 
-    def __torch_dispatch__(
-        self, operator: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        dispatch = operator(*args, **(kwargs or {}))
+    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        dispatch = operator(*args, **kwargs)
         tensors = (x for x in tree_leaves(dispatch) if isinstance(x, Tensor))
         self.wide = self.wide or any(x.dtype in {torch.float64, torch.complex128} for x in tensors)
         return dispatch

@@ -13,7 +13,6 @@ from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import ROUNDED, Operation
 
 LINES = "a k b | m n | n | a b c d e"
-KEPT = {}
 _sum = partial(
     exact,
     shapes=LINES,

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.cases.special.rows import FLOATS, CaseContext, Table, array, rows, verdict_of
+from warpfront_checks.cases.special.rows import FLOATS, CaseContext, Table, rows, verdict_of
 
 
 def _drops(ground: CaseContext) -> Iterator[Verdict]:
@@ -69,7 +69,7 @@ def _inferred(name: str, ground: CaseContext) -> Iterator[Verdict]:
         # Two layers of four roundings each; norms keep the numbers about 1. On an H200 GELU was as
         # far off as GELU by its tangent is, which differs by up to 5e-4 in each.
         rough = name.startswith("gelu") and ground.device != "cpu"
-        yield verdict_of(label, actual, array(expected), slack=2e-3 if rough else 256 * ground.eps)
+        yield verdict_of(label, actual, expected, slack=2e-3 if rough else 256 * ground.eps)
 
 
 def _masks_by_head(ground: CaseContext) -> Iterator[Verdict]:
@@ -87,7 +87,7 @@ def _masks_by_head(ground: CaseContext) -> Iterator[Verdict]:
             on_device, on_device, on_device, attn_mask=mask.to(ground.device), need_weights=False
         )[0]
     expected = layer(x, x, x, attn_mask=mask, need_weights=False)[0].detach()
-    yield verdict_of("output", actual, array(expected), slack=64 * ground.eps)
+    yield verdict_of("output", actual, expected, slack=64 * ground.eps)
 
 
 ATTENTION = Table(

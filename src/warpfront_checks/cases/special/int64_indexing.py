@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.cases.special.rows import TRUE, CaseContext, Row, Table, array, verdict_of
+from warpfront_checks.cases.special.rows import TRUE, CaseContext, Row, Table, verdict_of
 
 EDGE = 2**31
 COUNT = EDGE + 4099
@@ -53,7 +53,7 @@ def _elements(ground: CaseContext) -> Iterator[Verdict]:
     ):
         result = actual()
         yield verdict_of(
-            label, _at(result).cpu().double(), array(expected), slack=1e-2 * (label == "exp2")
+            label, _at(result).cpu().double(), expected, slack=1e-2 * (label == "exp2")
         )
         del result
 
@@ -83,7 +83,7 @@ def _scanned(ground: CaseContext) -> Iterator[Verdict]:
     x = _marks(ground, torch.int8)
     actual = x.cumsum(0, dtype=torch.int32)
     expected = torch.stack([RIGHT[: i + 1].sum() for i in range(len(PLACES))])
-    yield verdict_of("cumsum", _at(actual).cpu().double(), array(expected))
+    yield verdict_of("cumsum", _at(actual).cpu().double(), expected)
 
 
 def _gathered(ground: CaseContext) -> Iterator[Verdict]:
@@ -96,35 +96,35 @@ def _gathered(ground: CaseContext) -> Iterator[Verdict]:
         "take": lambda: x.take(index),
     }
     for label, call in calls.items():
-        yield verdict_of(label, call().cpu().double(), array(RIGHT))
+        yield verdict_of(label, call().cpu().double(), RIGHT)
     x.index_fill_(0, index, 9)
-    yield verdict_of("index_fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 9)))
+    yield verdict_of("index_fill_", _at(x).cpu().double(), torch.full_like(RIGHT, 9))
     x.scatter_(0, index, torch.arange(len(PLACES), device=x.device, dtype=x.dtype))
-    yield verdict_of("scatter_", _at(x).cpu().double(), array(RIGHT - 1))
+    yield verdict_of("scatter_", _at(x).cpu().double(), RIGHT - 1)
     x[index] = 5
-    yield verdict_of("assigned", _at(x).cpu().double(), array(torch.full_like(RIGHT, 5)))
+    yield verdict_of("assigned", _at(x).cpu().double(), torch.full_like(RIGHT, 5))
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     table[-1] = 7
     call = functional.embedding(
         torch.tensor([0, len(table) - 1], device=x.device), table.view(-1, WIDTH)
     )
-    yield verdict_of("embedding", call[1].cpu().double(), array(torch.full((WIDTH,), 7.0).double()))
+    yield verdict_of("embedding", call[1].cpu().double(), torch.full((WIDTH,), 7.0).double())
 
 
 def _moved(ground: CaseContext) -> Iterator[Verdict]:
     x = _marks(ground, torch.uint8)
     both = torch.cat([x[: EDGE - 5], x[EDGE - 5 :]])
-    yield verdict_of("cat", _at(both).cpu().double(), array(RIGHT))
+    yield verdict_of("cat", _at(both).cpu().double(), RIGHT)
     del both
     turned = x.flip(0)
     ends = torch.stack([turned[COUNT - 1 - p] for p in PLACES])
-    yield verdict_of("flip", ends.cpu().double(), array(RIGHT))
+    yield verdict_of("flip", ends.cpu().double(), RIGHT)
     del turned
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     flat = table.mT.contiguous()
     inside = [(n, p) for n, p in enumerate(PLACES) if p < EDGE + WIDTH]
     pins = torch.stack([flat[p % WIDTH, p // WIDTH] for _, p in inside])
-    yield verdict_of("transpose", pins.double(), array(RIGHT[: len(inside)]))
+    yield verdict_of("transpose", pins.double(), RIGHT[: len(inside)])
 
 
 def _products(ground: CaseContext) -> Iterator[Verdict]:
@@ -135,12 +135,12 @@ def _products(ground: CaseContext) -> Iterator[Verdict]:
     actual = a @ b
     for row in (0, 2**15, 2**16 - 1, 2**16, rows - 1):
         expected = a[row].double().cpu() @ b.double().cpu()
-        yield verdict_of(f"row {row}", actual[row], array(expected))
+        yield verdict_of(f"row {row}", actual[row], expected)
     del actual
     wide = torch.zeros(rows, columns, device=ground.device, dtype=torch.bfloat16)
     wide[:, 7] = 30
     chosen = wide.softmax(1)
-    yield verdict_of("softmax", chosen[-5:, 7], array(torch.ones(5)))
+    yield verdict_of("softmax", chosen[-5:, 7], torch.ones(5))
     del chosen
     normal = functional.layer_norm(wide, (columns,))
     yield verdict_of("layer_norm", (normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100), TRUE)
@@ -152,7 +152,7 @@ def _drawn(ground: CaseContext) -> Iterator[Verdict]:
     beyond = (x[:4000] == x[EDGE : EDGE + 4000]).float().mean() < 0.1
     yield verdict_of("not the beginning again", beyond, TRUE)
     x.fill_(3)
-    yield verdict_of("fill_", _at(x).cpu().double(), array(torch.full_like(RIGHT, 3)))
+    yield verdict_of("fill_", _at(x).cpu().double(), torch.full_like(RIGHT, 3))
 
 
 def _pictures(ground: CaseContext) -> Iterator[Verdict]:

@@ -30,7 +30,8 @@ def verdict_of(
     """Compare a tensor. It may be off by `ulps` units in the last place of the expected value, plus
     `slack` (a number, or one per element). Integers and booleans have to be equal.
     """
-    verdict = judge(actual, torch.as_tensor(expected), Bound(ulps=ulps, slack=slack))
+    right = torch.as_tensor(expected).detach().cpu()
+    verdict = judge(actual, right, Bound(ulps=ulps, slack=slack))
     return replace(verdict, name=label)
 
 
@@ -110,11 +111,6 @@ def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: 
     return tuple(
         Row(name=name, answers=attempt, dtypes=dtypes, **options) for name, attempt in table.items()
     )
-
-
-def complex_of(dtype: torch.dtype) -> torch.dtype:
-    """Return the complex dtype whose parts are of a dtype."""
-    return torch.complex64 if dtype == torch.float32 else torch.complex128
 
 
 def array(x: Tensor) -> np.ndarray[Any, Any]:

@@ -20,7 +20,7 @@ from warpfront_checks.cases.special.tables import FIND_TABLE, claimed_tables
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
-from warpfront_checks.precision import computes_float64, precision_settings, require_full_precision
+from warpfront_checks.precision import computes_float64
 from warpfront_checks.results import CheckFinding, Checks, Recorder, judged
 
 # cuBLAS has deterministic algorithms only with one of two workspace sizes, set before its start.
@@ -32,8 +32,6 @@ def record_operators(
 ) -> None:
     """Run all parts: cases and tables in parallel lanes where there are cores for them."""
     os.environ.setdefault(*WORKSPACE)
-    require_full_precision()
-    recorder.environment["precision"] = precision_settings()
     effort, device = effort or CheckOptions(), claims.device
     special = {**property_checks(device, effort), **compiled_checks(device, effort)}
     cases = {check_name(name): name for name in claimed_operations(device, recorder)}

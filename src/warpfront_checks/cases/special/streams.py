@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.cases.special.rows import TRUE, CaseContext, Table, array, rows, verdict_of
+from warpfront_checks.cases.special.rows import TRUE, CaseContext, Table, rows, verdict_of
 
 SIZE, ROUNDS = 1500, 40
 
@@ -35,15 +35,15 @@ def _waits(ground: CaseContext) -> Iterator[Verdict]:
         result = _slow(on_device)
         event = side.record_event()
     torch.cuda.current_stream().wait_event(event)
-    yield verdict_of("event", result + 1, array(_right(x) + 1))
+    yield verdict_of("event", result + 1, _right(x) + 1)
     result.record_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         again = _slow(on_device)
     torch.cuda.current_stream().wait_stream(side)
-    yield verdict_of("stream", again * 2, array(_right(x) * 2))
+    yield verdict_of("stream", again * 2, _right(x) * 2)
     yield verdict_of("item", torch.tensor(_slow(on_device)[ROUNDS, 0].item()), float(x[0, 0]))
     default = _slow(on_device).cpu()
-    yield verdict_of("copy to the CPU", default, array(_right(x)))
+    yield verdict_of("copy to the CPU", default, _right(x))
 
 
 def _pinned(ground: CaseContext) -> Iterator[Verdict]:
@@ -54,7 +54,7 @@ def _pinned(ground: CaseContext) -> Iterator[Verdict]:
     result = _slow(on_device)
     back.copy_(result, non_blocking=True)
     torch.cuda.current_stream().synchronize()
-    yield verdict_of("there and back", back, array(_right(x)))
+    yield verdict_of("there and back", back, _right(x))
     # Memory freed and reused during an asynchronous copy must not change the copy.
     copies = []
     for step in range(8):
@@ -63,7 +63,7 @@ def _pinned(ground: CaseContext) -> Iterator[Verdict]:
         del part
     torch.cuda.synchronize()
     for step, copy in enumerate(copies):
-        yield verdict_of(f"copy {step}", copy, array(x + step))
+        yield verdict_of(f"copy {step}", copy, x + step)
 
 
 def _reused(ground: CaseContext) -> Iterator[Verdict]:
@@ -81,7 +81,7 @@ def _reused(ground: CaseContext) -> Iterator[Verdict]:
         torch.full((SIZE, SIZE), 99.0, device=ground.device)
     torch.cuda.current_stream().wait_stream(side)
     for step, actual in enumerate(results):
-        yield verdict_of(f"step {step}", actual, array(_right(x + step)))
+        yield verdict_of(f"step {step}", actual, _right(x + step))
 
 
 def _graphs(ground: CaseContext) -> Iterator[Verdict]:
@@ -104,7 +104,7 @@ def _graphs(ground: CaseContext) -> Iterator[Verdict]:
         x.copy_(ground.send(now))
         graph.replay()
         expected = (now @ weight.cpu().double().mT).relu().cumsum(0)
-        yield verdict_of(f"replay {step}", y, array(expected))
+        yield verdict_of(f"replay {step}", y, expected)
         outputs.append(numbers.clone())
         masks.append(mask.clone() != 0)
     for step in range(3):

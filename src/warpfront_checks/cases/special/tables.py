@@ -18,7 +18,7 @@ from warpfront_checks.cases.special.streams import STREAMS
 from warpfront_checks.cases.special.systems import ANY_TRANSFORM, LINEAR_SYSTEMS
 from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.precision import kind_of, require_full_precision, tested_dtypes
+from warpfront_checks.precision import kind_of, tested_dtypes
 from warpfront_checks.results import SKIPPED, CheckFinding, Recorder, failed, judged
 
 TABLES: tuple[Table, ...] = (
@@ -62,7 +62,6 @@ def claimed_tables(device: str, recorder: Recorder) -> list[Table]:
 
 
 def find_table(name: str, device: str, effort: CheckOptions) -> CheckFinding:
-    require_full_precision()
     table = table_named(name)
     rows = rows_for(table, device)
     return finding_of(judge_rows(rows, device, tested_dtypes(device), effort))
