@@ -30,12 +30,11 @@ FITTED: Mapping[str, str] = {
 }
 UNARY = (
     # No eighth is near a pole; a normal number may be.
-    _function("tan", "torch.tan(a)", EACH, values=("eighths", "non-finite", "zeros")),
+    _function("torch.tan(a)", EACH, values=("eighths", "non-finite", "zeros")),
     # Near 0 its derivative is a difference.
-    _function("sinc", "torch.sinc(a)", EACH, values=("eighths",)),
+    _function("torch.sinc(a)", EACH, values=("eighths",)),
     *(
         _choice(
-            name,
             f"torch.{name}(a)",
             EACH,
             kinds=INTEGERS if name in {"abs", "neg", "sign", "sgn", "square"} else (),
@@ -44,14 +43,14 @@ UNARY = (
         )
         for name in EXACT.split()
     ),
-    *(_function(name, f"torch.{name}(a)", EACH) for name in ROUNDED.split()),
+    *(_function(f"torch.{name}(a)", EACH) for name in ROUNDED.split()),
     *(
-        _function(name, f"torch.{name}(a)", EACH, fit=fit, values=("eighths", "normal"))
+        _function(f"torch.{name}(a)", EACH, fit=fit, values=("eighths", "normal"))
         for names, fit in FITTED.items()
         for name in names.split()
     ),
     *(
-        _choice(name, f"torch.{name}(a)", EACH, backward=False, **fields)
+        _choice(f"torch.{name}(a)", EACH, backward=False, **fields)
         for names, fields in (
             ("signbit isposinf isneginf", {"values": ("eighths",)}),
             ("isnan isinf isfinite", {}),
@@ -77,16 +76,16 @@ _of_two = partial(_function, walk=1 / 16)
 _promoted = partial(_of_two, shapes=TWO, promotes=True)
 _chosen = partial(_choice, shapes=TWO, promotes=True, backward=False)
 BINARY = (
-    *(_chosen(n, f"torch.{n}(a, b)", kinds=INTEGERS) for n in (*COMPARED.split(), *CHOSEN.split())),
-    _choice("heaviside", "torch.heaviside(a, b)", TWO, backward=False, values=("eighths", "zeros")),
+    *(_chosen(f"torch.{n}(a, b)", kinds=INTEGERS) for n in (*COMPARED.split(), *CHOSEN.split())),
+    _choice("torch.heaviside(a, b)", TWO, backward=False, values=("eighths", "zeros")),
     # The sign of NaN is no number's.
-    _chosen("copysign", "torch.copysign(a, b)", values=("eighths", "equal")),
-    *(_integer(n, f"torch.{n}(a, b)") for n in INTEGERS_OF_TWO.split()),
+    _chosen("torch.copysign(a, b)", values=("eighths", "equal")),
+    *(_integer(f"torch.{n}(a, b)") for n in INTEGERS_OF_TWO.split()),
     # The least number has no absolute value, and a common multiple may not fit.
-    _integer("gcd", "torch.gcd(a >> 1, b >> 1)"),
-    _integer("lcm", "torch.lcm(a & 7, b & 15)"),
+    _integer("torch.gcd(a >> 1, b >> 1)"),
+    _integer("torch.lcm(a & 7, b & 15)"),
     *(
-        _integer(f"{n} {of}", f"torch.{n}({operands})", shapes)
+        _integer(f"torch.{n}({operands})", shapes, name=f"{n} {of}")
         for of, operands, shapes in (
             ("of integers", "a, b.abs() | 1", TWO),
             ("by a number", "a, 7", EACH),
@@ -94,15 +93,14 @@ BINARY = (
         for n in ("remainder", "fmod", "floor_divide")
     ),
     _integer(
-        "div of integers",
         "torch.div(a, b.abs() | 1, rounding_mode={mode})",
+        name="div of integers",
         mode=("floor", "trunc"),
     ),
-    _integer("pow of integers", "torch.pow(a, {power})", EACH, power=(0, 2, 3)),
-    *(_integer(n, f"torch.{n}(a, b & 7)") for n in ("bitwise_left_shift", "bitwise_right_shift")),
+    _integer("torch.pow(a, {power})", EACH, name="pow of integers", power=(0, 2, 3)),
+    *(_integer(f"torch.{n}(a, b & 7)") for n in ("bitwise_left_shift", "bitwise_right_shift")),
     *(
         _promoted(
-            n,
             f"torch.{n}(a, b, alpha={{alpha}})",
             alpha=(1, -2),
             ulps=2.0,
@@ -111,31 +109,30 @@ BINARY = (
         for n in ("add", "sub")
     ),
     # A product of two numbers is rounded once; its gradients are sums.
-    _chosen("mul", "torch.mul(a, b)", values=NUMBERS, kinds=INTEGERS),
-    _of_two("mul of leaves", "torch.mul(a, b)", TWO, ulps=2.0, kinds=tuple(COMPLEX)),
+    _chosen("torch.mul(a, b)", values=NUMBERS, kinds=INTEGERS),
+    _of_two("torch.mul(a, b)", TWO, name="mul of leaves", ulps=2.0, kinds=tuple(COMPLEX)),
     *(
-        _of_two(f"{n} of a number", f"torch.{n}(a, 3, alpha={{alpha}})", EACH, alpha=(1, -2.5))
+        _of_two(f"torch.{n}(a, 3, alpha={{alpha}})", EACH, name=f"{n} of a number", alpha=(1, -2.5))
         for n in ("add", "sub")
     ),
-    _of_two("rsub", "torch.rsub(a, 3, alpha={alpha})", EACH, alpha=(1, -2.5)),
+    _of_two("torch.rsub(a, 3, alpha={alpha})", EACH, alpha=(1, -2.5)),
     _of_two(
-        "pow of a number",
         "torch.pow(a, {power})",
         EACH,
+        name="pow of a number",
         power=(0, 1, 2, 3, 4),
         values=("eighths", "normal"),
         least=8.0,
     ),
-    _promoted("hypot", "torch.hypot(a, b)", fit=POSITIVE, values=("eighths", "normal")),
+    _promoted("torch.hypot(a, b)", fit=POSITIVE, values=("eighths", "normal")),
     *(
-        _promoted(n, f"torch.{n}(a, b)", fit=POSITIVE, values=("eighths", "normal"))
+        _promoted(f"torch.{n}(a, b)", fit=POSITIVE, values=("eighths", "normal"))
         for n in ("pow", "xlogy")
     ),
     # At 0 and 0 it has no derivative.
-    _promoted("atan2", "torch.atan2(a, b)", values=("eighths", "normal"), backward=False),
-    *(_promoted(n, f"torch.{n}(a, b)") for n in ("logaddexp", "logaddexp2")),
+    _promoted("torch.atan2(a, b)", values=("eighths", "normal"), backward=False),
+    *(_promoted(f"torch.{n}(a, b)") for n in ("logaddexp", "logaddexp2")),
     _promoted(
-        "div",
         "torch.div(a, b, rounding_mode={mode})",
         mode=(None, "floor", "trunc"),
         values=("small", "equal"),
@@ -143,15 +140,17 @@ BINARY = (
         backward=False,
         ulps=2.0,
     ),
-    _of_two("div of numbers", "torch.div(a, b)", TWO, fit=POSITIVE, values=("eighths", "normal")),
+    _of_two(
+        "torch.div(a, b)", TWO, name="div of numbers", fit=POSITIVE, values=("eighths", "normal")
+    ),
     *(
-        _chosen(n, f"torch.{n}(a, b.abs() + 1)", values=("small", "equal", "wide"))
+        _chosen(f"torch.{n}(a, b.abs() + 1)", values=("small", "equal", "wide"))
         for n in ("fmod", "remainder", "floor_divide")
     ),
     *(
         _chosen(
-            f"{n} of whole numbers",
             f"torch.{n}(a, b)",
+            name=f"{n} of whole numbers",
             values=("whole",),
             fit="(lambda x: torch.where(x == 0, 3.0, x))({x})",
             # The CPU's floor_divide rounds its remainder to 16 bits before it divides.
@@ -159,27 +158,26 @@ BINARY = (
         )
         for n in ("fmod", "remainder", "floor_divide")
     ),
-    _of_two("pow of two integers", "torch.pow(a, b)", TWO, values=("small",), backward=False),
+    _of_two("torch.pow(a, b)", TWO, name="pow of two integers", values=("small",), backward=False),
     # How far apart the codes of a number and of the next one are.
     _choice(
-        "nextafter",
         "(lambda k: torch.nextafter(a, b).view(k).long() - a.view(k).long())"
         "([torch.int16, torch.int32, torch.int64][a.element_size() // 4])",
         TWO,
+        name="nextafter",
         definition="torch.where(a == b, 0, torch.where((a < b) == (a > 0), 1, -1))",
         values=("eighths", "equal"),
         fit="(lambda x: torch.where(x == 0, 3.0, x))({x})",
         strided=False,
         backward=False,
     ),
-    _choice("clamp", "torch.clamp(a, {low}, {high})", EACH, low=(None, -0.55), high=(0.3, 1.1)),
-    _choice("clamp_min", "torch.clamp_min(a, b)", TWO, backward=False, values=("eighths", "equal")),
-    _choice("clamp_max", "torch.clamp_max(a, b)", TWO, backward=False, values=("eighths", "equal")),
+    _choice("torch.clamp(a, {low}, {high})", EACH, low=(None, -0.55), high=(0.3, 1.1)),
+    _choice("torch.clamp_min(a, b)", TWO, backward=False, values=("eighths", "equal")),
+    _choice("torch.clamp_max(a, b)", TWO, backward=False, values=("eighths", "equal")),
 )
 THREE = "m n, m n, m n | m, m, m | a k b, a 1 b, k b | m n, n, m 1 | m n, , m n"
 TERNARY = (
     _of_two(
-        "addcmul",
         "torch.addcmul(a, b, c, value={value})",
         THREE,
         value=(1, -2.5),
@@ -188,7 +186,6 @@ TERNARY = (
         promotes=True,
     ),
     _of_two(
-        "addcdiv",
         "torch.addcdiv(a, b, c.abs() + 1, value={value})",
         THREE,
         value=(1, -2.5),
@@ -197,16 +194,14 @@ TERNARY = (
     ),
     # A factor past the range of 16 bits; some of the results are within it.
     *(
-        _of_two(f"{n} by a large number", f"torch.{n}(a, b, c, value=2**17)", THREE, **fields)
+        _of_two(f"torch.{n}(a, b, c, value=2**17)", THREE, name=f"{n} by a large number", **fields)
         for n in ("addcmul", "addcdiv")
         for fields in ({"fit": POSITIVE, "backward": False, "least": 4.0},)
     ),
-    _of_two("lerp", "torch.lerp(a, b, {weight})", TWO, weight=(0.25, 0.75, 1.5), least=4.0),
-    _of_two("lerp by tensors", "torch.lerp(a, b, c)", THREE, least=4.0),
-    moved(
-        "where", "torch.where(a, b, c)", "?m n, m n, m n | ?m 1, m n, n | ?n, m n, ", promotes=True
-    ),
-    moved("masked_fill", "torch.masked_fill(a, b, 5.0)", "m n, ?m n | m n, ?m 1 | m n, ?n"),
+    _of_two("torch.lerp(a, b, {weight})", TWO, weight=(0.25, 0.75, 1.5), least=4.0),
+    _of_two("torch.lerp(a, b, c)", THREE, name="lerp by tensors", least=4.0),
+    moved("torch.where(a, b, c)", "?m n, m n, m n | ?m 1, m n, n | ?n, m n, ", promotes=True),
+    moved("torch.masked_fill(a, b, 5.0)", "m n, ?m n | m n, ?m 1 | m n, ?n"),
 )
 # A leaf may not be changed in place, so it is multiplied by 1 before.
 _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
@@ -238,10 +233,10 @@ _activation = partial(
 ACTIVATIONS = (
     *(
         _activation(
-            name,
             f"F.{name}(a{' * 1' if 'inplace' in options else ''}"
             + "".join(f", {key}={{{key}}}" for key in options)
             + ")",
+            name=name,
             # At a kink rounding in 16 bits decides on which side a number is.
             values=("eighths", "zeros", *["non-finite"] * (name in PASSING))
             if name in KINKED
@@ -252,37 +247,36 @@ ACTIVATIONS = (
         for name, options in _ACTIVE.items()
     ),
     *(
-        _activation(f"{name} into", f"torch._C._nn.{name}(a)", backward=False)
+        _activation(f"torch._C._nn.{name}(a)", name=f"{name} into", backward=False)
         for name in ("elu", "silu", "mish", "softplus", "hardtanh", "leaky_relu")
     ),
     _activation(
-        "large softplus",
         "F.softplus(a * 16, {beta}, {threshold})",
+        name="large softplus",
         # Past the range of exp, on both sides of the threshold.
         beta=(0.05, 0.5, 16),
         threshold=(1, 20),
     ),
     _activation(
-        "glu", "F.glu(torch.cat([a, b], {dim}), {dim})", "m n, m n | a k b, a k b", dim=(0, 1, -1)
+        "F.glu(torch.cat([a, b], {dim}), {dim})", "m n, m n | a k b, a k b", dim=(0, 1, -1)
     ),
     _activation(
-        "gelu in place",
         "torch._C._nn.gelu_(a * 1, approximate={how})",
+        name="gelu in place",
         how=("none", "tanh"),
         backward=False,
     ),
     # The gradient of its weight is a sum.
-    _activation("prelu", "F.prelu(a, b)", "n c x, c | n c y x, c | n c, c | n c x, 1", walk=1 / 16),
-    _activation("rrelu", "F.rrelu(a, 0.2, 0.2, training={training})", training=(False,)),
+    _activation("F.prelu(a, b)", "n c x, c | n c y x, c | n c, c | n c x, 1", walk=1 / 16),
+    _activation("F.rrelu(a, 0.2, 0.2, training={training})", training=(False,)),
     # What is dropped is put back, so that every draw has one result.
     _activation(
-        "dropout",
         "(lambda y: torch.where(y == 0, a / (1 - {p}), y))(F.dropout(a, {p}))",
+        name="dropout",
         definition="a / (1 - {p})",
         p=(0.25, 0.5),
     ),
     _activation(
-        "polygamma",
         "torch.polygamma({order}, a)",
         order=(0, 1, 2, 3),
         work=WORK // 2,
@@ -307,57 +301,62 @@ _ENDING: Mapping[str, tuple[str, float]] = {
 }
 FAR = (
     *(
-        _far(f"{n}, far", f"torch.{n}(a)", EACH, fit=fit, halves="cpu", roundings=bound)
+        _far(f"torch.{n}(a)", EACH, name=f"{n}, far", fit=fit, halves="cpu", roundings=bound)
         for names, (fit, bound) in _ENDING.items()
         for n in names.split()
     ),
-    *(_far(f"{n}, far", f"torch.{n}(a)", EACH) for n in FAR_CURVES.split()),
+    *(_far(f"torch.{n}(a)", EACH, name=f"{n}, far") for n in FAR_CURVES.split()),
     *(
-        _far(f"{n}, far", f"torch.{n}(a)", EACH, fit="{x}.abs()")
+        _far(f"torch.{n}(a)", EACH, name=f"{n}, far", fit="{x}.abs()")
         for n in ("sqrt", "rsqrt", "log", "log2", "log10", "log1p")
     ),
     # A gate that is shut leaves the rounding of its argument.
     *(
-        _far(f"{n}, far", f"F.{n}(a)", EACH, roundings=16.0, doubles=n != "hardswish")
+        _far(f"F.{n}(a)", EACH, name=f"{n}, far", roundings=16.0, doubles=n != "hardswish")
         for n in FAR_ACTIVATIONS.split()
     ),
-    *(_far(f"{n}, far", f"torch.{n}(a, b)", TWO) for n in ("hypot", "atan2", "mul")),
+    *(_far(f"torch.{n}(a, b)", TWO, name=f"{n}, far") for n in ("hypot", "atan2", "mul")),
     # CUDA squares numbers of 16 bits in their own dtype.
     _far(
-        "pow, far", "torch.pow(a, {power})", EACH, fit="{x}.abs()", power=POWERS, unseen=("cuda",)
+        "torch.pow(a, {power})",
+        EACH,
+        name="pow, far",
+        fit="{x}.abs()",
+        power=POWERS,
+        unseen=("cuda",),
     ),
-    _far("logaddexp, far", "torch.logaddexp(a, b)", TWO, roundings=16.0),
-    _far("div, far", "torch.div(a, b)", TWO, fit="torch.where({x} == 0, 3.0, {x})"),
+    _far("torch.logaddexp(a, b)", TWO, name="logaddexp, far", roundings=16.0),
+    _far("torch.div(a, b)", TWO, name="div, far", fit="torch.where({x} == 0, 3.0, {x})"),
 )
 # Parts of a product cancel: its bound is of the largest number.
 _complex = partial(_function, floats=False, kinds=tuple(COMPLEX), values=("eighths", "normal"))
 _LARGE = "a.real.sign() * a.real.abs().clamp(1, {})"
 COMPLEX_CALLS = (
     *(
-        _complex(f"complex {n}", f"torch.{n}(a)", EACH, fit=fit)
+        _complex(f"torch.{n}(a)", EACH, name=f"complex {n}", fit=fit)
         for fit, names in (
             ("{x}", "exp sin cos tanh square neg sgn"),
             (POSITIVE, "log sqrt reciprocal abs angle rsqrt"),
         )
         for n in names.split()
     ),
-    _complex("complex quotient", "torch.div(a, b)", TWO, fit=POSITIVE, walk=1 / 64),
-    _complex("conjugate product", "a.conj() * b", TWO, walk=1 / 64),
-    _complex("resolved conjugate", "a.conj().resolve_conj() + a.conj().imag", EACH),
-    _complex("polar", "torch.polar(a.abs(), a.angle())", EACH, fit=POSITIVE),
-    _complex("complex transposed", "a.mH.contiguous()", "m n | b m n"),
-    _complex("cat of a conjugate", "torch.cat([a.conj(), b])", "m n, m n"),
-    _complex("complex where", "torch.where(a.real > 0, a, b)", "m n, m n"),
+    _complex("torch.div(a, b)", TWO, name="complex quotient", fit=POSITIVE, walk=1 / 64),
+    _complex("a.conj() * b", TWO, name="conjugate product", walk=1 / 64),
+    _complex("a.conj().resolve_conj() + a.conj().imag", EACH, name="resolved conjugate"),
+    _complex("torch.polar(a.abs(), a.angle())", EACH, fit=POSITIVE),
+    _complex("a.mH.contiguous()", "m n | b m n", name="complex transposed"),
+    _complex("torch.cat([a.conj(), b])", "m n, m n", name="cat of a conjugate"),
+    _complex("torch.where(a.real > 0, a, b)", "m n, m n", name="complex where"),
     *(
-        _far(f"complex {n}, far", f"torch.{n}(a)", EACH, floats=False, kinds=tuple(COMPLEX))
+        _far(f"torch.{n}(a)", EACH, name=f"complex {n}, far", floats=False, kinds=tuple(COMPLEX))
         for n in ("abs", "angle")
     ),
     # A part may cancel, so each is judged as a share of the modulus.
     *(
         _far(
-            f"complex {n}, far",
             f"(lambda z: [z.abs(), {PARTS}(z) / z.abs()[..., None]])(torch.{n}({x}))",
             EACH,
+            name=f"complex {n}, far",
             floats=False,
             kinds=tuple(COMPLEX),
             roundings=64.0,
@@ -374,9 +373,9 @@ COMPLEX_CALLS = (
     ),
     # That of complex128 overflows in squares.
     _far(
-        "complex quotient, far",
         "torch.div(a, a * (2.0 + (a.real > 0)))",
         EACH,
+        name="complex quotient, far",
         definition="0 * a + 1 / (2.0 + (a.real > 0))",
         floats=False,
         kinds=("complex64",),
@@ -387,22 +386,24 @@ COMPLEX_CALLS = (
 SIGNED = "round trunc ceil floor neg abs sin tan tanh atan asinh expm1"
 SIGNS = (
     *(
-        _choice(f"sign of {n}", f"torch.{n}(a).signbit()", EACH, values=("signed",), backward=False)
+        _choice(
+            f"torch.{n}(a).signbit()", EACH, name=f"sign of {n}", values=("signed",), backward=False
+        )
         for n in SIGNED.split()
     ),
-    _function("atan2 of zeros", "torch.atan2(a * 0, b)", TWO, values=("signed",)),
+    _function("torch.atan2(a * 0, b)", TWO, name="atan2 of zeros", values=("signed",)),
     _choice(
-        "nan_to_num of the largest",
         "torch.nan_to_num(a).isfinite()",
         EACH,
+        name="nan_to_num of the largest",
         values=("non-finite",),
         backward=False,
     ),
     *(
         moved(
-            f"cast of NaN to {kind}",
             f"(a | 0x7F800001).view(torch.float32).to(torch.{kind}).isnan()",
             EACH,
+            name=f"cast of NaN to {kind}",
             definition="torch.ones_like(a, dtype=torch.bool)",
             floats=False,
             kinds=("int32",),
@@ -416,9 +417,9 @@ SIGNS = (
 )
 CAST = tuple(
     moved(
-        f"cast to {kind}",
         f"a.to(torch.{kind})",
         EACH,
+        name=f"cast to {kind}",
         backward=False,
         # What an integer cannot be has no conversion; of fractions it is the whole part.
         values=("eighths", "small", "wide", *["normal", "far", "non-finite"] * ("float" in kind)),
@@ -446,9 +447,9 @@ _by_steps: Make = partial(moved, values=("quarters",), cases=FEW_CASES, halves="
 EIGHT_BITS = (
     *(
         moved(
-            f"cast to {kind}",
             f"a.to(torch.{kind}).to(a.dtype)",
             EACH,
+            name=f"cast to {kind}",
             definition="(lambda e: (a / e).round() * e)(2.0 ** (a.abs().clamp(min=2.0 ** "
             f"{least}).log2().floor() - {bits}))",
             values=("short",),
@@ -461,9 +462,9 @@ EIGHT_BITS = (
     ),
     *(
         _by_steps(
-            name,
             code,
             shapes,
+            name=name,
             # The gradient passes where nothing is cut off.
             definition=(
                 "(lambda q, s, z: (lambda x: x + ((q.clamp(-6, 7) - z) * s - x).detach())("
@@ -502,10 +503,10 @@ EIGHT_BITS = (
     # Kernels differ at ties: some round before they add the zero point, some after.
     *(
         _by_steps(
-            f"quantize to {kind}",
             "(lambda q: [q.int_repr().long(), q.dequantize()])(torch.quantize_per_tensor("
             f"a + 1 / 32, {{scale}}, {{zero}}, torch.{kind}))",
             EACH,
+            name=f"quantize to {kind}",
             definition=(
                 "(lambda q: [q.long(), (q - {zero}) * {scale}])((((a + 1 / 32) / {scale}).round()"
                 f" + {{zero}}).clamp({low}, {high}))"

@@ -60,7 +60,6 @@ BATCHES_OF_ONE_PLACE = KnownDefect(
 POOLS = (
     *(
         _largest(
-            f"max_pool{dims}d",
             f"F.max_pool{dims}d(a, {{kernel}}, {{stride}}, {{padding}}, {{dilation}},"
             " ceil_mode={ceil})",
             f"{SHAPE[dims]} | {SHAPE[dims][2:]}",
@@ -76,9 +75,9 @@ POOLS = (
     ),
     *(
         _largest(
-            f"max_pool{dims}d's indices",
             f"F.max_pool{dims}d(a, 2, {{stride}}, return_indices=True)[1]",
             SHAPE[dims],
+            name=f"max_pool{dims}d's indices",
             stride=steps(dims, 1, 2),
             backward=False,
             # Of equal numbers the first.
@@ -89,7 +88,6 @@ POOLS = (
     ),
     *(
         _largest(
-            f"max_unpool{dims}d",
             f"F.max_unpool{dims}d(*F.max_pool{dims}d(a, 2, return_indices=True), 2,"
             " output_size=a.shape[2:])",
             SHAPE[dims],
@@ -99,7 +97,6 @@ POOLS = (
     ),
     *(
         _largest(
-            f"adaptive_max_pool{dims}d",
             f"F.adaptive_max_pool{dims}d(a, {{size}})",
             SHAPE[dims],
             size=steps(dims, 1, 3, 5),
@@ -108,7 +105,6 @@ POOLS = (
         for dims in (1, 2, 3)
     ),
     _mean(
-        "avg_pool1d",
         "F.avg_pool1d(a, {kernel}, {stride}, {padding}, {ceil}, {counted})",
         SHAPE[1],
         kernel=(2, 3),
@@ -119,7 +115,6 @@ POOLS = (
     ),
     *(
         _mean(
-            f"avg_pool{dims}d",
             f"F.avg_pool{dims}d(a, {{kernel}}, {{stride}}, {{padding}}, {{ceil}}, {{counted}},"
             " {divisor})",
             f"{SHAPE[dims]} | {SHAPE[dims][2:]}",
@@ -136,7 +131,6 @@ POOLS = (
     ),
     *(
         _mean(
-            f"adaptive_avg_pool{dims}d",
             f"F.adaptive_avg_pool{dims}d(a, {{size}})",
             SHAPE[dims],
             size=steps(dims, 1, 3, 5),
@@ -147,7 +141,6 @@ POOLS = (
         for dims in (1, 2, 3)
     ),
     _mean(
-        "lp_pool2d",
         "F.lp_pool2d(a, {p}, {kernel}, ceil_mode={ceil})",
         SHAPE[2],
         p=(1, 2),
@@ -172,9 +165,9 @@ _nearest: Make = partial(
 RESIZED = (
     *(
         _resized(
-            f"resized, {mode}",
             f"F.interpolate(a, size={size}, mode={mode!r}, align_corners={{corners}})",
             SHAPE[dims],
+            name=f"resized, {mode}",
             long=(1, 2, 41, 97),
             wide=(3, 31),
         )
@@ -187,10 +180,10 @@ RESIZED = (
     ),
     *(
         _resized(
-            f"resized by a factor, {mode}",
             f"F.interpolate(a, scale_factor={{factor}},"
             f" mode={mode!r}, recompute_scale_factor={{recomputed}})",
             SHAPE[dims],
+            name=f"resized by a factor, {mode}",
             factor=steps(dims, 2.0, SHRUNK, 1 + SHRUNK),
             recomputed=(None, True),
             # The pixel of a place is found in float32 (2.13).
@@ -201,10 +194,10 @@ RESIZED = (
     ),
     *(
         _resized(
-            f"resized smoothly, {mode}",
             f"F.interpolate(a, size=({{wide}}, {{long}}),"
             f" mode={mode!r}, antialias=True, align_corners={{corners}})",
             SHAPE[2],
+            name=f"resized smoothly, {mode}",
             long=(2, 41, 97),
             wide=(3, 31),
         )
@@ -212,9 +205,9 @@ RESIZED = (
     ),
     *(
         _nearest(
-            f"resized, {mode}, {dims} axes",
             f"F.interpolate(a, scale_factor={{factor}}, mode={mode!r})",
             SHAPE[dims],
+            name=f"resized, {mode}, {dims} axes",
             factor=steps(dims, 2.0, 1 + SHRUNK, SHRUNK),
             ulps=2.0,
         )
@@ -225,9 +218,9 @@ RESIZED = (
     # factor; "nearest-exact" has them in the middle of an even number of pixels.
     *(
         _nearest(
-            f"resized to a {'size' if out else 'multiple'}, {mode}",
             f"F.interpolate(a, size=({out or '{tall} * {y}, {wide} * {x}'}), mode={mode!r})",
             SHAPE[2],
+            name=f"resized to a {'size' if out else 'multiple'}, {mode}",
             domain=domain if out else "",
             **options,
             ulps=2.0,
@@ -243,18 +236,18 @@ RESIZED = (
     ),
     *(
         _resized(
-            f"resized to a multiple, {mode}",
             f"F.interpolate(a, size=({{tall}} * {{y}}, {{tall}} * {{x}}), mode={mode!r},"
             " align_corners={corners})",
             SHAPE[2],
+            name=f"resized to a multiple, {mode}",
             tall=(1, 2),
         )
         for mode in ("bilinear", "bicubic")
     ),
     _resized(
-        "resized, area",
         "F.interpolate(a, size=({wide}, {long}), mode='area')",
         SHAPE[2],
+        name="resized, area",
         long=(2, 5),
         wide=(3, 4),
     ),
@@ -262,10 +255,10 @@ RESIZED = (
 PADDED = (
     *(
         moved(
-            f"padded, {mode}, {dims} axes",
             f"F.pad(a, ({{left}}, {{right}}{', 1, {bottom}' * (dims > 1)}"
             f"{', {bottom}, 1' * (dims > 2)}), mode={mode!r})",
             SHAPE[dims],
+            name=f"padded, {mode}, {dims} axes",
             left=(1, 2, -1),
             right=(2, -1),
             bottom=(1, -1),
@@ -278,21 +271,20 @@ PADDED = (
         for dims in (1, 2, 3)
     ),
     moved(
-        "padded and cut",
         "F.pad(a, {pads}, mode='constant', value=7.0)",
         SHAPE[2],
+        name="padded and cut",
         pads=((1, 2, 0, 1), (-1, 2, 1, -2), (2, -1, -2, 0)),
         least_size=4,
         **SIZED,
     ),
     moved(
-        "pixel_shuffle",
         "F.pixel_shuffle(a.flatten(1, 2), {r})".replace("{r}", "2"),
         "b c 4 y x",
+        name="pixel_shuffle",
         **SIZED,
     ),
     moved(
-        "pixel_unshuffle",
         "F.pixel_unshuffle(a.repeat(1, 1, 2, 2), 2)",
         SHAPE[2],
         **SIZED,
@@ -300,7 +292,6 @@ PADDED = (
         values=("small", "few"),
     ),
     moved(
-        "channel_shuffle",
         "F.channel_shuffle(a.flatten(1, 2), {g})",
         "b g c y x",
         g=2,
@@ -332,10 +323,10 @@ _PLACED = (
 SAMPLED = (
     *(
         _looked(
-            f"grid_sample{of}, {mode}",
             f"F.grid_sample(a, {_PLACED.format(n=n).replace('<', '{').replace('>', '}')},"
             f" {mode!r}, {{padding}}, {{corners}})",
             shapes,
+            name=f"grid_sample{of}, {mode}",
             padding=("zeros", "border", "reflection")[: 2 if mode == "nearest" else 3],
             corners=(False, True),
             backward=mode != "nearest",
@@ -350,7 +341,6 @@ SAMPLED = (
         for mode in modes
     ),
     rounded(
-        "affine_grid",
         "F.affine_grid(a, ({n}, 1, {tall}, {wide}), {corners})",
         "n 2 3",
         corners=(False, True),
@@ -360,10 +350,15 @@ SAMPLED = (
     ),
 )
 SUMS = (
-    exact("mean of places", "a.sum((2, 3))", SHAPE[2], **SIZED),
-    exact("sum of channels", "a.sum(1)", SHAPE[2], **SIZED),
+    exact("a.sum((2, 3))", SHAPE[2], name="mean of places", **SIZED),
+    exact("a.sum(1)", SHAPE[2], name="sum of channels", **SIZED),
     moved(
-        "added to channels", "a + b", "b c y x, c 1 1", values=("small", "few"), ulps=1.0, **SIZED
+        "a + b",
+        "b c y x, c 1 1",
+        name="added to channels",
+        values=("small", "few"),
+        ulps=1.0,
+        **SIZED,
     ),
 )
 IMAGES: tuple[Operation, ...] = (*POOLS, *RESIZED, *PADDED, *SAMPLED, *SUMS)

@@ -55,15 +55,13 @@ _OF_LISTS = (
 )
 LISTS: tuple[Operation, ...] = (
     *(
-        _listed(
-            f"_foreach_{n}", f"torch._foreach_{n}({_X})", definition=f"[torch.{n}(x) for x in {_X}]"
-        )
+        _listed(f"torch._foreach_{n}({_X})", definition=f"[torch.{n}(x) for x in {_X}]")
         for n in _UNARY.split()
     ),
     *(
         _listed(
-            f"_foreach_{name}{how}",
             code.replace("CALL", f"_foreach_{name.split()[0]}").replace("ARGUMENTS", lists),
+            name=f"_foreach_{name}{how}",
             definition=f"[torch.{name.split()[0]}({each}) for i, (x, y) in"
             f" enumerate(zip({_X}, {_Y}))]",
             **_PAIR,
@@ -79,7 +77,6 @@ LISTS: tuple[Operation, ...] = (
         )
     ),
     _listed(
-        "_foreach_norm",
         f"torch._foreach_norm([x for x in {_X} if {{order}} < 9 or x.numel()], {{order}})",
         # Of nothing there is no largest.
         definition="[torch.linalg.vector_norm(x, {order}) for x in"

@@ -37,66 +37,55 @@ _TARGETS = {
     " of images": "n c y x, @c n y x, !c",
 }
 LOSSES: tuple[Operation, ...] = (
-    _loss("mse_loss", "F.mse_loss(a, b, reduction={reduction})", least=4.0),
-    _loss("l1_loss", "F.l1_loss(a, b + 9, reduction={reduction})", least=12.0),
+    _loss("F.mse_loss(a, b, reduction={reduction})", least=4.0),
+    _loss("F.l1_loss(a, b + 9, reduction={reduction})", least=12.0),
     _kinked(
-        "smooth_l1_loss",
-        "F.smooth_l1_loss(a, b, beta={beta}, reduction={reduction})",
-        beta=(0.3, 2.1),
-        least=4.0,
+        "F.smooth_l1_loss(a, b, beta={beta}, reduction={reduction})", beta=(0.3, 2.1), least=4.0
     ),
     _kinked(
-        "huber_loss",
-        "F.huber_loss(a, b, delta={delta}, reduction={reduction})",
-        delta=(0.3, 2.1),
-        least=4.0,
+        "F.huber_loss(a, b, delta={delta}, reduction={reduction})", delta=(0.3, 2.1), least=4.0
     ),
     _loss(
-        "poisson_nll_loss",
         "F.poisson_nll_loss(a, b, log_input=True, full={full}, reduction={reduction})",
         full=(False,),
         least=8.0,
     ),
     _loss(
-        "gaussian_nll_loss",
         "F.gaussian_nll_loss(a, b, c.abs() + 0.5, reduction={reduction})",
         "m n, m n, m n | n, n, n",
         least=8.0,
     ),
     _loss(
-        "kl_div",
         "F.kl_div(a, b.log_softmax(-1), log_target=True, reduction={reduction})",
         "m n, m n | a k b, a k b",
         reduction=("none", "sum", "batchmean", "mean"),
         least=4.0,
     ),
     _loss(
-        "kl_div of shares",
         "F.kl_div(a, b.softmax(-1), reduction={reduction})",
         "m n, m n",
+        name="kl_div of shares",
         least=4.0,
     ),
     _loss(
-        "binary_cross_entropy",
         "F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype), reduction={reduction})",
         "m n, ?m n | n, ?n",
         halves="cpu",
     ),
     _loss(
-        "binary_cross_entropy of certainties",
         "F.binary_cross_entropy((a > 0).to(a.dtype), b.to(a.dtype), reduction={reduction})",
         "m n, ?m n | n, ?n",
+        name="binary_cross_entropy of certainties",
         backward=False,
         least=100.0,
     ),
     _loss(
-        "weighted binary_cross_entropy",
         "F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype), c.abs(), reduction={reduction})",
         "m n, ?m n, !m n | m n, ?m n, !n",
+        name="weighted binary_cross_entropy",
         halves="cpu",
     ),
     _loss(
-        "binary_cross_entropy_with_logits",
         "F.binary_cross_entropy_with_logits(a, b.to(a.dtype) * {hard} + 0.5 - {hard} / 2,"
         " c.abs().clamp(max=4),"
         " pos_weight=d.abs().clamp(max=4) + 1,"
@@ -107,25 +96,20 @@ LOSSES: tuple[Operation, ...] = (
         least=4.0,
     ),
     _loss(
-        "soft_margin_loss",
-        "F.soft_margin_loss(a, b.to(a.dtype) * 2 - 1, reduction={reduction})",
-        "m n, ?m n | n, ?n",
+        "F.soft_margin_loss(a, b.to(a.dtype) * 2 - 1, reduction={reduction})", "m n, ?m n | n, ?n"
     ),
     _kinked(
-        "hinge_embedding_loss",
         "F.hinge_embedding_loss(a, b.to(a.dtype) * 2 - 1, margin={margin}, reduction={reduction})",
         "m n, ?m n",
         margin=(0.3, 1.6),
     ),
     _kinked(
-        "margin_ranking_loss",
         "F.margin_ranking_loss(a, b, c.to(a.dtype) * 2 - 1,"
         " margin={margin}, reduction={reduction})",
         "m n, m n, ?m n",
         margin=(0.3, 1.6),
     ),
     _kinked(
-        "cosine_embedding_loss",
         "F.cosine_embedding_loss(a, b, c.to(a.dtype) * 2 - 1,"
         " margin={margin}, reduction={reduction})",
         "m n, m n, ?m",
@@ -135,7 +119,6 @@ LOSSES: tuple[Operation, ...] = (
         halves=False,
     ),
     _kinked(
-        "triplet_margin_loss",
         "F.triplet_margin_loss(a, b, c, margin={margin}, p={p},"
         " swap={swap}, reduction={reduction})",
         "m n, m n, m n",
@@ -147,7 +130,6 @@ LOSSES: tuple[Operation, ...] = (
         m=(5, 127),
     ),
     _classes(
-        "multi_margin_loss",
         "F.multi_margin_loss(a, b, p={p}, margin={margin}, reduction={reduction})",
         "n c, @c n",
         p=(1, 2),
@@ -158,14 +140,13 @@ LOSSES: tuple[Operation, ...] = (
         walk=0.5,
     ),
     _classes(
-        "weighted multi_margin_loss",
         "F.multi_margin_loss(a, b, 1, 0.3, c.abs(), reduction={reduction})",
         "n c, @c n, !c",
+        name="weighted multi_margin_loss",
         half_backward=False,
         defects=(NO_ROWS,),
     ),
     _classes(
-        "multilabel_margin_loss",
         "F.multilabel_margin_loss(a, torch.where("
         "torch.arange({c}, device=b.device) < {labels}, b, -1), reduction={reduction})",
         "n c, %n c",
@@ -177,16 +158,15 @@ LOSSES: tuple[Operation, ...] = (
         backward=False,
     ),
     _classes(
-        "multilabel_soft_margin_loss",
         "F.multilabel_soft_margin_loss(a, b.to(a.dtype), c.abs(), reduction={reduction})",
         "n c, ?n c, !c",
     ),
     *(
         _classes(
-            f"nll_loss{of}",
             f"F.nll_loss(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}},"
             " reduction={reduction})",
             shapes,
+            name=f"nll_loss{of}",
             weighted=(True, False),
             ignored=(-100, 0, 1, 2**32),
             defects=(NARROW_IGNORED,) if of != " of rows" else (),
@@ -195,10 +175,10 @@ LOSSES: tuple[Operation, ...] = (
     ),
     *(
         _classes(
-            f"cross_entropy{of}",
             f"F.cross_entropy(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}},"
             " label_smoothing={smoothing}, reduction={reduction})",
             shapes,
+            name=f"cross_entropy{of}",
             weighted=(True, False),
             ignored=(-100, 0, 1),
             smoothing=(0.0, 0.2),
@@ -207,32 +187,31 @@ LOSSES: tuple[Operation, ...] = (
         for of, shapes in _TARGETS.items()
     ),
     _classes(
-        "cross_entropy",
         "F.cross_entropy(a, b, reduction={reduction})",
         "n c, @c n",
         halves=True,
         values=("quarters", "normal", "large"),
     ),
     _classes(
-        "cross_entropy of differences",
         "F.cross_entropy(a, b, reduction={reduction})",
         "n c, @c n",
+        name="cross_entropy of differences",
         values=("afar",),
         halves=False,
     ),
     _classes(
-        "cross_entropy of shares",
         "F.cross_entropy(a, b.softmax(1), label_smoothing={smoothing}, reduction={reduction})",
         "n c, !n c | n c x, !n c x",
+        name="cross_entropy of shares",
         smoothing=(0.0, 0.2),
         halves=True,
     ),
     _classes(
-        "ctc_loss",
         "F.ctc_loss(a.log_softmax(2), b + (not {blank}), torch.full(({n},), {t}),"
         " torch.arange({n}) % 3, blank={blank}, reduction={reduction},"
         " zero_infinity={infinite})".replace("{t}", "a.shape[0]"),
         "t n 9, @8 n 3",
+        name="ctc_loss",
         t=(9, 259),
         n=(5, 67),
         blank=(0, 8),

@@ -24,55 +24,59 @@ _bag = partial(_few, least_size=2, roundings=64.0, walk=1 / 16, least=1.0)
 # Sums at one index, exact in any order.
 _added = partial(exact, values=("small", "few", "wide"), kinds=(*INTEGERS, "complex64"))
 INDEXED: tuple[Operation, ...] = (
-    moved("gather", "torch.gather(a, 1, b)", "a k b, @k a n b | m n, @n m k | m n, @n m n"),
-    moved("take_along_dim", "torch.take_along_dim(a, b, 1)", "a k b, @k a n b | m n, @n m k"),
-    moved("take", "torch.take(a, b % a.numel())", "a k, @k n | m n, @n a b"),
-    moved("index_select", "torch.index_select(a, 0, b)", "k b, &k n | k, &k n | k a b, &k n"),
-    moved("index_select of the last", "torch.index_select(a, -1, b)", "b k, &k n | a b k, &k n"),
-    moved("indices", "a[b]", "k b, @k n | k a b, @k n m | k, @k n"),
-    moved("indices of the second axis", "a[:, b]", "a k b, @k n | a k, @k n m"),
-    moved("two indices", "a[b, c]", "k m, @k n, @m n | k m b, @k n, @m n | k m, @k n 1, @m d"),
-    moved("indices apart", "a[b, :, c]", "k b m, @k n, @m n"),
-    moved("indices from the end", "a[b - {k}, c - {m}]", "k m, @k n, @m n | k m, @k n a, @m n a"),
-    moved("a mask", "a[b]", "m n, ?m n | m n, ?m | a k b, ?a k"),
-    moved("masked_select", "torch.masked_select(a, b)", "m n, ?m n | m n, ?n | m n, ?m 1"),
+    moved("torch.gather(a, 1, b)", "a k b, @k a n b | m n, @n m k | m n, @n m n"),
+    moved("torch.take_along_dim(a, b, 1)", "a k b, @k a n b | m n, @n m k"),
+    moved("torch.take(a, b % a.numel())", "a k, @k n | m n, @n a b"),
+    moved("torch.index_select(a, 0, b)", "k b, &k n | k, &k n | k a b, &k n"),
+    moved(
+        "torch.index_select(a, -1, b)", "b k, &k n | a b k, &k n", name="index_select of the last"
+    ),
+    moved("a[b]", "k b, @k n | k a b, @k n m | k, @k n", name="indices"),
+    moved("a[:, b]", "a k b, @k n | a k, @k n m", name="indices of the second axis"),
+    moved("a[b, c]", "k m, @k n, @m n | k m b, @k n, @m n | k m, @k n 1, @m d", name="two indices"),
+    moved("a[b, :, c]", "k b m, @k n, @m n", name="indices apart"),
+    moved(
+        "a[b - {k}, c - {m}]", "k m, @k n, @m n | k m, @k n a, @m n a", name="indices from the end"
+    ),
+    moved("a[b]", "m n, ?m n | m n, ?m | a k b, ?a k", name="a mask"),
+    moved("torch.masked_select(a, b)", "m n, ?m n | m n, ?n | m n, ?m 1"),
     _added(
-        "index_add",
         "torch.index_add(a, {dim}, b, c, alpha={alpha})",
         "k b, &k n, n b | k, &k n, n | k a b, &k n, n a b",
         dim=(0,),
         # By a power of 2 a sum in 16 bits stays as exact.
         alpha=(1, 2),
     ),
-    _added("index_add to the last", "torch.index_add(a, -1, b, c)", "b k, &k n, b n"),
+    _added("torch.index_add(a, -1, b, c)", "b k, &k n, b n", name="index_add to the last"),
     _added(
-        "scatter_add",
         "torch.scatter_add(a, {dim}, b, c)",
         "k b, @k n b, n b | k, @k n, n | k 7, @k n 5, n 6",
         dim=(0,),
     ),
-    _added("scatter_add to the last", "torch.scatter_add(a, -1, b, c)", "b k, @k b n, b n"),
+    _added("torch.scatter_add(a, -1, b, c)", "b k, @k b n, b n", name="scatter_add to the last"),
     _added(
-        "index_put of sums", "a.index_put((b,), c, accumulate=True)", "k b, @k n, n b | k, @k n, n"
+        "a.index_put((b,), c, accumulate=True)",
+        "k b, @k n, n b | k, @k n, n",
+        name="index_put of sums",
     ),
     # Equal numbers add up: long ones, or many in 16 bits, beyond what the dtype represents.
     _added(
-        "index_put of one row's sums",
         "a.index_put((b,), c, accumulate=True)",
         "k b, @k n, b",
+        name="index_put of one row's sums",
         values=("small", "few"),
         halves=False,
     ),
     _added(
-        "index_put of sums of places",
         "a.index_put((b, c), d, accumulate=True)",
         "k m, @k n, @m n, n | k m b, @k n, @m n, n b",
+        name="index_put of sums of places",
     ),
     *(
         exact(
-            f"{name}, {reduction}",
             f"torch.{name}(a, {{dim}}, b, c, {reduction!r}, include_self={{own}})",
             shapes,
+            name=f"{name}, {reduction}",
             dim=(0,),
             own=(True, False),
             values=("signs",) if reduction == "prod" else ("small", "few"),
@@ -90,16 +94,19 @@ INDEXED: tuple[Operation, ...] = (
         for reduction in f"{reductions}prod amax amin mean".split()
     ),
     # Each place once: of two that are put to one place either may win.
-    moved("scatter", "torch.scatter(a, {dim}, b, c)", "m n, %m n, m n | n, %n, n", dim=(-1,)),
-    moved("scatter of a number", "torch.scatter(a, {dim}, b, 7)", "m n, %m n | n, %n", dim=(-1,)),
-    moved("index_copy", "torch.index_copy(a, -1, b, c)", "m n, %n, m n | n, %n, n"),
-    moved("index_copy of rows", "torch.index_copy(a, 0, b, c)", "n m, %n, n m | n a b, %n, n a b"),
-    moved("index_fill", "torch.index_fill(a, {dim}, b, 7)", "n n, @n m | n, @n m", n=(9, 600)),
-    moved("index_put", "a.index_put((b,), c)", "n m, %n, n m | n, %n, n | n a b, %n, n a b"),
-    moved("put", "torch.put(a, b, c)", "n, %n, n | 1 n, %n, n"),
-    moved("masked_scatter", "torch.masked_scatter(a, b, c)", "m n, ?m n, m n | m n, ?n, m n"),
+    moved("torch.scatter(a, {dim}, b, c)", "m n, %m n, m n | n, %n, n", dim=(-1,)),
     moved(
-        "embedding",
+        "torch.scatter(a, {dim}, b, 7)", "m n, %m n | n, %n", name="scatter of a number", dim=(-1,)
+    ),
+    moved("torch.index_copy(a, -1, b, c)", "m n, %n, m n | n, %n, n"),
+    moved(
+        "torch.index_copy(a, 0, b, c)", "n m, %n, n m | n a b, %n, n a b", name="index_copy of rows"
+    ),
+    moved("torch.index_fill(a, {dim}, b, 7)", "n n, @n m | n, @n m", n=(9, 600)),
+    moved("a.index_put((b,), c)", "n m, %n, n m | n, %n, n | n a b, %n, n a b"),
+    moved("torch.put(a, b, c)", "n, %n, n | 1 n, %n, n"),
+    moved("torch.masked_scatter(a, b, c)", "m n, ?m n, m n | m n, ?n, m n"),
+    moved(
         "F.embedding(b, a, padding_idx={padding}, scale_grad_by_freq={scaled})",
         "k d, &k n | k d, &k n m",
         padding=PLACES,
@@ -113,9 +120,9 @@ INDEXED: tuple[Operation, ...] = (
     ),
     *(
         rounded(
-            f"embedding of limited rows{of}",
             f"F.embedding(b, {rows}, max_norm={{limit}}, norm_type={{norm}})",
             "k d, &k n | k d, &k n m",
+            name=f"embedding of limited rows{of}",
             limit=(0.75, 100.0),
             norm=(1.0, 2.0),
             k=(5, 1031),
@@ -130,13 +137,13 @@ INDEXED: tuple[Operation, ...] = (
         )
     ),
     moved_floats(
-        "embedding in 16 bits", "F.embedding(b, a)", "k d, &k n | k d, &k n m", backward=False
+        "F.embedding(b, a)", "k d, &k n | k d, &k n m", name="embedding in 16 bits", backward=False
     ),
     *(
         _bag(
-            f"embedding_bag, {mode}",
             f"F.embedding_bag(b, a, mode={mode!r}, padding_idx={{padding}})",
             "k d, &k n m",
+            name=f"embedding_bag, {mode}",
             padding=PLACES,
             values=("small", "few") if mode != "max" else ("distinct",),
             ulps=4.0,
@@ -145,135 +152,124 @@ INDEXED: tuple[Operation, ...] = (
     ),
     # The first bag is empty.
     _bag(
-        "embedding_bag by starts",
         "F.embedding_bag(b, a, torch.tensor([0, *range(0, {n}, 3), *[{n}] * {last}],"
         " device=b.device), mode={mode}, include_last_offset={last}, padding_idx={padding})",
         "k d, @k n",
+        name="embedding_bag by starts",
         mode=("sum", "mean"),
         last=(False, True),
         padding=PLACES,
     ),
     _few(
-        "weighted embedding_bag",
         "F.embedding_bag(b, a, mode='sum', per_sample_weights=c)",
         "k d, @k n m, n m",
+        name="weighted embedding_bag",
         roundings=4.0,
     ),
-    moved_floats(
-        "one_hot", "F.one_hot(a, {k})", "@k n | @k n m", backward=False, values=("small",)
-    ),
+    moved_floats("F.one_hot(a, {k})", "@k n | @k n m", backward=False, values=("small",)),
 )
 JOINED: tuple[Operation, ...] = (
     moved(
-        "cat",
         "torch.cat([a, b, a], {dim})",
         "m n, m n | n, n | a k b, a k b | b c y x, b c y x",
         promotes=True,
     ),
-    moved("cat of other lengths", "torch.cat([a, b], 1)", "m n, m k | a n b, a k b"),
-    moved("cat of many", "torch.cat(a.unbind(0), {dim})", "n a b | n b", n=(9, 1031)),
+    moved("torch.cat([a, b], 1)", "m n, m k | a n b, a k b", name="cat of other lengths"),
+    moved("torch.cat(a.unbind(0), {dim})", "n a b | n b", name="cat of many", n=(9, 1031)),
+    moved("torch.stack([a, b, a], {dim})", "m n, m n | n, n | a k b, a k b", dim=(0, 1, -1)),
     moved(
-        "stack", "torch.stack([a, b, a], {dim})", "m n, m n | n, n | a k b, a k b", dim=(0, 1, -1)
-    ),
-    moved(
-        "stack of many",
         "torch.stack(a.unbind({dim}), -1)",
         "n a b",
+        name="stack of many",
         dim=(0, 1),
         n=(9, 1031),
         a=(5, 1031),
     ),
     _along(
-        "split",
         "torch.cat([x * 2 for x in a.split(2, {dim})][::-1], {dim})",
+        name="split",
         **dict.fromkeys("abcdekmn", (5, 600)),
     ),
-    _along("chunks", "torch.cat(a.chunk(3, {dim})[::-1], {dim})"),
+    _along("torch.cat(a.chunk(3, {dim})[::-1], {dim})", name="chunks"),
     _along(
-        "unbound",
         "torch.stack(a.unbind({dim})[::-1], {dim})",
+        name="unbound",
         **dict.fromkeys("abcdekmn", (5, 600)),
     ),
-    _along("narrow", "a.narrow({dim}, a.shape[{dim}] // 2, 1) * 2"),
-    _along("flip", "torch.flip(a, [{dim}])"),
-    moved("flip of two axes", "torch.flip(a, [0, -1])", "m n | a k b | a b c d e"),
-    _along("roll", "torch.roll(a, {shift}, {dim})", shift=(1, -3, 65_537)),
-    moved("roll of two axes", "torch.roll(a, ({shift}, 2), (0, -1))", "m n | a k b", shift=(1, -9)),
+    _along("a.narrow({dim}, a.shape[{dim}] // 2, 1) * 2"),
+    _along("torch.flip(a, [{dim}])"),
+    moved("torch.flip(a, [0, -1])", "m n | a k b | a b c d e", name="flip of two axes"),
+    _along("torch.roll(a, {shift}, {dim})", shift=(1, -3, 65_537)),
     moved(
-        "rot90",
+        "torch.roll(a, ({shift}, 2), (0, -1))",
+        "m n | a k b",
+        name="roll of two axes",
+        shift=(1, -9),
+    ),
+    moved(
         "torch.rot90(a, {k}, (0, {dim}))".replace("{k}", "{turns}"),
         "m n | a k b",
+        name="rot90",
         turns=(-1, 1, 2, 3),
         dim=(1, -1),
     ),
-    _along("repeat_interleave", "torch.repeat_interleave(a, {count}, {dim})", count=(1, 2, 3)),
+    _along("torch.repeat_interleave(a, {count}, {dim})", count=(1, 2, 3)),
     moved(
-        "repeat_interleave by counts",
         "torch.repeat_interleave(a, b, 0)",
         "n m, @4 n | n, @4 n | n a b, @4 n",
+        name="repeat_interleave by counts",
     ),
-    moved("tile", "torch.tile(a, (2, 1, 2))", "a k b | m n | n"),
+    moved("torch.tile(a, (2, 1, 2))", "a k b | m n | n"),
     moved(
-        "expand",
         "a.unsqueeze({dim}).expand(*({{0: (4,) + tuple(a.shape), -1: tuple(a.shape) +"
         " (4,)}}[{dim}])) * 2",
         LINES,
+        name="expand",
         dim=DIM[:2],
     ),
+    moved("a.permute(*range(a.dim())[::-1]).contiguous() * 2", "a k b | m n | a b c d e"),
+    moved("a.movedim({dim}, 0).contiguous() * 2", LINES),
+    moved("a.mT.contiguous() * 2", "m n | a k b | a b c d e", name="transposed copy"),
+    moved("a.mT.reshape(-1) * 2", "m n | a k b"),
     moved(
-        "permute", "a.permute(*range(a.dim())[::-1]).contiguous() * 2", "a k b | m n | a b c d e"
-    ),
-    moved("movedim", "a.movedim({dim}, 0).contiguous() * 2", LINES),
-    moved("transposed copy", "a.mT.contiguous() * 2", "m n | a k b | a b c d e"),
-    moved("reshape", "a.mT.reshape(-1) * 2", "m n | a k b"),
-    moved(
-        "copy",
         "torch.empty_like(a).copy_(b)",
         "m n, m n | a k b, a k b | m n, n | a k b, 1",
+        name="copy",
         backward=False,
     ),
-    moved("clone", "a.clone()", "m n | a k b | a b c d e | b c y x"),
-    moved("steps", "a[..., ::{step}].clone() * 2", LINES, step=(2, 3)),
+    moved("a.clone()", "m n | a k b | a b c d e | b c y x"),
+    moved("a[..., ::{step}].clone() * 2", LINES, name="steps", step=(2, 3)),
     _along(
-        "unfold of an axis",
         "a.unfold({dim}, {window}, {step}) * 2",
+        name="unfold of an axis",
         window=(1, 2, 3),
         step=(1, 2, 3),
         domain="shape[dim] >= window",
     ),
     *(
-        moved(n, f"torch.{n}(a, {{diagonal}})", "m n | b m n", diagonal=(-2, 0, 3))
+        moved(f"torch.{n}(a, {{diagonal}})", "m n | b m n", diagonal=(-2, 0, 3))
         for n in ("tril", "triu")
     ),
+    moved("torch.diagonal(a, {offset}, -2, -1) * 2", "m n | b m n", offset=(-2, 0, 2), m=7, n=7),
+    moved("torch.diag(a)", "m n | n", n=(5, 1031)),
+    moved("torch.diag_embed(a, {offset})", "b n | n", offset=(-1, 0, 2), n=(5, 600), b=(3, 9)),
     moved(
-        "diagonal",
-        "torch.diagonal(a, {offset}, -2, -1) * 2",
-        "m n | b m n",
-        offset=(-2, 0, 2),
-        m=7,
-        n=7,
+        "a.clone().fill_diagonal_(40)",
+        "m n | n n",
+        name="fill_diagonal",
+        n=(9, 600),
+        backward=False,
     ),
-    moved("diag", "torch.diag(a)", "m n | n", n=(5, 1031)),
     moved(
-        "diag_embed",
-        "torch.diag_embed(a, {offset})",
-        "b n | n",
-        offset=(-1, 0, 2),
-        n=(5, 600),
-        b=(3, 9),
-    ),
-    moved("fill_diagonal", "a.clone().fill_diagonal_(40)", "m n | n n", n=(9, 600), backward=False),
-    moved(
-        "padded",
         "F.pad(a, ({left}, {right}), value=7.0)",
         LINES,
+        name="padded",
         left=(1, 0, -1),
         right=(2, -1),
         least_size=3,
     ),
-    moved("padded on all sides", "F.pad(a, (1, 2) * a.dim(), value=7.0)", "m n | a k b | n"),
+    moved("F.pad(a, (1, 2) * a.dim(), value=7.0)", "m n | a k b | n", name="padded on all sides"),
     _made(
-        "arange",
         "torch.arange({start}, {n}, {step}, device=a.device, dtype=a.dtype) + a[:1]",
         "n",
         start=(0, -3),
@@ -281,16 +277,15 @@ JOINED: tuple[Operation, ...] = (
         halves=False,
         kinds=(),
     ),
-    _made("full", "torch.full(({m}, {n}), 3.5, device=a.device, dtype=a.dtype) + a", "m n"),
-    _made("eye", "torch.eye({m}, {n}, device=a.device, dtype=a.dtype) + a", "m n"),
+    _made("torch.full(({m}, {n}), 3.5, device=a.device, dtype=a.dtype) + a", "m n"),
+    _made("torch.eye({m}, {n}, device=a.device, dtype=a.dtype) + a", "m n"),
     moved(
-        "meshgrid",
         "torch.cat([x.flatten() for x in torch.meshgrid(a, b, indexing={order})])",
         "m, n",
+        name="meshgrid",
         order=("ij", "xy"),
     ),
     _made(
-        "tril_indices",
         "torch.tril_indices({m}, {n}, {offset}, device=a.device) + 0 * a[:1, :1].long()",
         "m n",
         offset=(-1, 0, 2),

@@ -50,7 +50,6 @@ _channels = partial(_norm, halves="cpu", c=6, b=3, x=7, y=5, z=3)
 _affine = partial(_channels, absent=("c", "b c"))
 NORMS: tuple[Operation, ...] = (
     _norm(
-        "layer_norm",
         "F.layer_norm(a, ({k},), b, c, {eps})",
         "n k, k, k | m n k, k, k",
         absent=("b", "c", "b c"),
@@ -58,9 +57,9 @@ NORMS: tuple[Operation, ...] = (
     ),
     *(
         _norm(
-            f"{name} far from 0",
             call,
             shape,
+            name=f"{name} far from 0",
             values=("away",),
             halves="cpu",
             backward=False,
@@ -74,24 +73,26 @@ NORMS: tuple[Operation, ...] = (
         )
     ),
     _norm(
-        "layer_norm without weights",
         "F.layer_norm(a, ({k},), eps={eps})",
         "n k | m n k | k",
+        name="layer_norm without weights",
         values=HIGH,
     ),
     _norm(
-        "layer_norm of two axes",
         "F.layer_norm(a, ({j}, {k}), b, c, {eps})",
         "n j k, j k, j k",
+        name="layer_norm of two axes",
         absent=("b", "c", "b c"),
         defects=(WEIGHTS_OF_MANY_ROWS,),
     ),
-    _norm("rms_norm", "F.rms_norm(a, ({k},), b, {eps})", "n k, k | m n k, k", absent=("b",)),
+    _norm("F.rms_norm(a, ({k},), b, {eps})", "n k, k | m n k, k", absent=("b",)),
     _norm(
-        "rms_norm without weights", "F.rms_norm(a, ({k},), eps={eps})", "n k | m n k", values=HIGH
+        "F.rms_norm(a, ({k},), eps={eps})",
+        "n k | m n k",
+        name="rms_norm without weights",
+        values=HIGH,
     ),
     _channels(
-        "group_norm",
         "F.group_norm(a.flatten(1, 2), {g}, b.flatten(), c.flatten(), {eps})",
         "b g c x, g c, g c | b g c y x, g c, g c",
         # The CPU's gradient of 65,999 channels ends the process (torch 2.13).
@@ -102,17 +103,17 @@ NORMS: tuple[Operation, ...] = (
         c=(5, 8191),
     ),
     _affine(
-        "group_norm of channels",
         "F.group_norm(a, {groups}, b, c, eps={eps})",
         "b 6 x, 6, 6 | b 6 y x, 6, 6 | b 6 z y x, 6, 6",
+        name="group_norm of channels",
         groups=(1, 2, 6),
         defects=ONE_OF_TWO,
     ),
     # Squares leave the range of float16.
     _channels(
-        "group_norm in 16 bits",
         "F.group_norm(a, {groups}, eps={eps})",
         "b 6 x | b 6 y x",
+        name="group_norm in 16 bits",
         groups=(1, 2, 6),
         values=("high", "quarters"),
         roundings=4.0,
@@ -122,7 +123,6 @@ NORMS: tuple[Operation, ...] = (
         kinds=("float16", "bfloat16"),
     ),
     _affine(
-        "batch_norm",
         # Of strided weights the CPU's gradient reads other memory (2.13), and CUDA misaligns some.
         "F.batch_norm(a, None, None, *[w if w is None else w * 1 for w in (b, c)], training=True,"
         " eps={eps})",
@@ -130,16 +130,16 @@ NORMS: tuple[Operation, ...] = (
         least_size=2,
     ),
     _affine(
-        "batch_norm, inferred",
         "F.batch_norm(a, d, e.abs() + 1, b, c, training=False, eps={eps})",
         "b c, c, c, !c, !c | b c x, c, c, !c, !c | b c y x, c, c, !c, !c",
+        name="batch_norm, inferred",
         strided=False,
     ),
     _channels(
-        "running statistics",
         "torch.stack([[F.batch_norm(a, x, y, None, None, True, {momentum}), x, y][{part}] for x, y"
         " in [(b.clone(), c.abs() + 1)]])",
         "b c, !c, !c | b c x, !c, !c | b c y x, !c, !c",
+        name="running statistics",
         momentum=(0.1, 1.0),
         part=(1, 2),
         eps=(1e-5,),
@@ -147,23 +147,16 @@ NORMS: tuple[Operation, ...] = (
         least_size=2,
     ),
     _affine(
-        "instance_norm",
         "F.instance_norm(a, weight=b, bias=c, eps={eps})",
         "b c x, c, c | b c y x, c, c | b c z y x, c, c",
         least_size=2,
     ),
-    _norm(
-        "local_response_norm",
-        "F.local_response_norm(a, 3)",
-        "b c x | b c y x",
-        eps=(0,),
-        defects=(ROWS_OF_A_GRID,),
-    ),
+    _norm("F.local_response_norm(a, 3)", "b c x | b c y x", eps=(0,), defects=(ROWS_OF_A_GRID,)),
     *(
         _norm(
-            name,
             "torch._weight_norm(a, b, {dim})",
             shapes,
+            name=name,
             dim=(dim,),
             eps=(0,),
             doubles=False,

@@ -95,9 +95,9 @@ def _optimizer(name: str, options: Mapping[str, Sequence[Any]]) -> Operation:
 
     ways = [("foreach", False), ("foreach", True), *[("fused", True)] * (name in FUSED)]
     return _stepped(
-        name,
         called(*_LIST, "**dict([{way}])"),
         _SHAPES,
+        name=name,
         definition=(
             f"(lambda x, y, z: [x, *y.unbind(0), z, z[:0]])(*{called(*_FEW, 'foreach=False')})"
         ),
@@ -141,9 +141,9 @@ OPTIMIZERS: tuple[Operation, ...] = (
     *(_optimizer(name, options) for name, options in _OPTIONS.items()),
     *(
         _stepped(
-            f"{name} of scaled gradients",
             _SCALED.replace("NAME", name),
             "j k, j k",
+            name=f"{name} of scaled gradients",
             definition=_PLAIN.replace("NAME", name),
             infinite=(0.0, 1.0),
             scale=(4.0, None),
@@ -155,9 +155,9 @@ OPTIMIZERS: tuple[Operation, ...] = (
         for name in FUSED
     ),
     exact(
-        "unscaled gradients",
         _UNSCALED,
         "n k, m",
+        name="unscaled gradients",
         definition="[(~torch.cat([a.flatten(), b]).isfinite()).any().float()[None],"
         " *(a / 2).unbind(0), b / 2]",
         # An overflow is an infinity, without NaN.
@@ -168,9 +168,9 @@ OPTIMIZERS: tuple[Operation, ...] = (
         backward=False,
     ),
     exact(
-        "scale of gradients",
         _GROWN,
         "m",
+        name="scale of gradients",
         definition=_GROWN_RIGHT,
         scale=(8.0, 3e38),
         infinite=(0.0, 1.0),

@@ -30,26 +30,26 @@ STRIDED_WEIGHT = KnownDefect(
     where={"memory c": ("gaps",), "layout": ("last",)},
 )
 PATTERNS: tuple[Operation, ...] = (
-    exact("matmul + bias + relu", "F.relu(F.linear(a, b, c))", PRODUCT),
-    rounded("matmul + bias + gelu", "F.gelu(F.linear(a, b, c))", PRODUCT),
+    exact("F.relu(F.linear(a, b, c))", PRODUCT, name="matmul + bias + relu"),
+    rounded("F.gelu(F.linear(a, b, c))", PRODUCT, name="matmul + bias + gelu"),
     # At a kink rounding decides which gradients pass, and batch norm spreads each over its channel.
     rounded(
-        "conv + batch norm + silu",
         "F.silu(F.batch_norm(F.conv2d(a, b, None, padding=1), None, None, c, d, training=True))",
         "b c y x, o c 3 3, o, o",
+        name="conv + batch norm + silu",
         **contract(CONV, BATCH_NORM),
         half_roundings=32.0,
         values=("normal",),
         least_size=2,
         defects=(*UNALIGNED, STRIDED_WEIGHT),
     ),
-    exact("add + relu", "F.relu(a + b)", "m n, m n | m n, n | b c y x, b c y x"),
-    exact("matmul + bias + hardtanh", "F.hardtanh(F.linear(a, b, c), -2.5, 2.5)", PRODUCT),
+    exact("F.relu(a + b)", "m n, m n | m n, n | b c y x, b c y x", name="add + relu"),
+    exact("F.hardtanh(F.linear(a, b, c), -2.5, 2.5)", PRODUCT, name="matmul + bias + hardtanh"),
     # Of equal numbers in a window any may get the gradient.
     exact(
-        "conv + relu + max pool",
         "F.max_pool2d(F.relu(F.conv2d(a, b, c, padding=1)), 2)",
         "b c y x, o c 3 3, o",
+        name="conv + relu + max pool",
         **contract(CONV),
         half_roundings=1.0,
         backward=False,

@@ -20,47 +20,40 @@ CUBLAS = KnownDefect(
 )
 _product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES, defects=(CUBLAS,))
 MATRICES: tuple[Operation, ...] = (
-    _product("mm", "torch.mm(a, b)", "m k, k n"),
-    _product(
-        "linear", "F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n", absent=("c",)
-    ),
-    _product("linear without bias", "F.linear(a, b)", "m k, n k | b m k, n k"),
-    _product("bmm", "torch.bmm(a, b)", "b m k, b k n"),
+    _product("torch.mm(a, b)", "m k, k n"),
+    _product("F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n", absent=("c",)),
+    _product("F.linear(a, b)", "m k, n k | b m k, n k", name="linear without bias"),
+    _product("torch.bmm(a, b)", "b m k, b k n"),
     # As an operator: into memory that is no view of its folded product torch refuses to put it.
     _product(
-        "matmul",
         "a @ b",
         "m k, k n | b m k, k n | m k, b k n | b 1 m k, h k n | k, k n | m k, k | k, k",
+        name="matmul",
     ),
     _product(
-        "addmm",
-        "torch.addmm(a, b, c, beta={beta}, alpha={alpha})",
-        "m n, m k, k n | n, m k, k n",
-        **BETA,
+        "torch.addmm(a, b, c, beta={beta}, alpha={alpha})", "m n, m k, k n | n, m k, k n", **BETA
     ),
     _product(
-        "baddbmm",
         "torch.baddbmm(a, b, c, beta={beta}, alpha={alpha})",
         "b m n, b m k, b k n | m n, b m k, b k n",
         **BETA,
     ),
     _product(
-        "addbmm",
         "torch.addbmm(a, b, c, beta={beta}, alpha={alpha})",
         "m n, b m k, b k n",
         # In 16 bits the sum of each matrix is rounded.
         values=SUMS,
         **BETA,
     ),
-    _product("mv", "torch.mv(a, b)", "m k, k"),
-    _product("addmv", "torch.addmv(a, b, c, beta={beta}, alpha={alpha})", "m, m k, k", **BETA),
-    _product("addr", "torch.addr(a, b, c, beta={beta}, alpha={alpha})", "m n, m, n", **BETA),
-    _product("dot", "torch.dot(a, b)", "k, k"),
-    _product("vdot", "torch.vdot(a, b)", "k, k"),
+    _product("torch.mv(a, b)", "m k, k"),
+    _product("torch.addmv(a, b, c, beta={beta}, alpha={alpha})", "m, m k, k", **BETA),
+    _product("torch.addr(a, b, c, beta={beta}, alpha={alpha})", "m n, m, n", **BETA),
+    _product("torch.dot(a, b)", "k, k"),
+    _product("torch.vdot(a, b)", "k, k"),
     _product(
-        "complex vdot",
         "torch.vdot(a, b)",
         "k, k",
+        name="complex vdot",
         values=("few", "small"),
         floats=False,
         kinds=tuple(COMPLEX),
@@ -69,9 +62,9 @@ MATRICES: tuple[Operation, ...] = (
     # What beta of 0 leaves out is not read, whatever it is.
     *(
         _product(
-            f"{name} of beta 0",
             f"torch.{name}(torch.full_like(a, math.nan), b, c, beta=0, alpha={{alpha}})",
             shapes,
+            name=f"{name} of beta 0",
             definition=f"torch.{name}(torch.zeros_like(a), b, c, beta=0, alpha={{alpha}})",
             alpha=(1, -1),
             cases=CASES,
@@ -86,9 +79,9 @@ MATRICES: tuple[Operation, ...] = (
         )
     ),
     _product(
-        "int8 products",
         "torch._int_mm(a.flatten(1), b.flatten(2).flatten(0, 1))",
         "m k 8, k 8 n 8",
+        name="int8 products",
         definition="a.flatten(1).int() @ b.flatten(2).flatten(0, 1).int()",
         # Sizes that cuBLASLt takes.
         least_size=17,
@@ -101,12 +94,11 @@ MATRICES: tuple[Operation, ...] = (
         backward=False,
         cases=16,
     ),
-    _product("outer", "torch.outer(a, b)", "m, n"),
-    _product("einsum", "torch.einsum('bik,bjk->ijb', a, b)", "b i k, b j k"),
-    _product("tensordot", "torch.tensordot(a, b, 2)", "m k l, k l n"),
-    _product("kron", "torch.kron(a, b)", "m n, p q", strided=False, n=2, q=2),
+    _product("torch.outer(a, b)", "m, n"),
+    _product("torch.einsum('bik,bjk->ijb', a, b)", "b i k, b j k"),
+    _product("torch.tensordot(a, b, 2)", "m k l, k l n"),
+    _product("torch.kron(a, b)", "m n, p q", strided=False, n=2, q=2),
     _product(
-        "bilinear",
         "F.bilinear(a, b, c, d)",
         "n i, n j, m i j, m",
         n=(2, 8000),
@@ -116,7 +108,7 @@ MATRICES: tuple[Operation, ...] = (
         values=("small", "few"),
         absent=("d",),
     ),
-    _product("cross", "torch.linalg.cross(a, b, dim={dim})", "3 n 3, 3 n 3", dim=(0, -1)),
+    _product("torch.linalg.cross(a, b, dim={dim})", "3 n 3, 3 n 3", dim=(0, -1)),
 )
 # A transform's rounding in 256 units of the largest number; a rounded operand changes it by more.
 # On the CPU (torch 2.11, 2.13) the gradient of a bfloat16 weight ends the process for volumes,
@@ -172,7 +164,6 @@ FAR_PLACE = tuple(
 CONVOLUTIONS: tuple[Operation, ...] = (
     *(
         _biased(
-            f"conv{dims}d",
             f"F.conv{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
             " dilation={dilation})",
             f"b c {places}, o c {taps}, o | c {places}, o c {taps}, o",
@@ -183,46 +174,47 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         )
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 1"))
     ),
-    _windows("conv1d of long filters", _convolved(1), "b c x, o c t, o", **STEPS, groups=(1,)),
-    _windows("conv2d of long filters", _convolved(2), "b c y x, o c s t, o", **STEPS, groups=(1,)),
+    _windows(_convolved(1), "b c x, o c t, o", name="conv1d of long filters", **STEPS, groups=(1,)),
     _windows(
-        "conv3d of long filters",
+        _convolved(2), "b c y x, o c s t, o", name="conv2d of long filters", **STEPS, groups=(1,)
+    ),
+    _windows(
         _convolved(3),
         "b c z y x, o c r s t, o",
+        name="conv3d of long filters",
         stride=(1,),
         dilation=(1,),
         groups=(1,),
         s=(2, 2),
     ),
-    _windows("conv2d of pixels", "F.conv2d(a, b, c)", "b c y x, o c 1 1, o"),
+    _windows("F.conv2d(a, b, c)", "b c y x, o c 1 1, o", name="conv2d of pixels"),
     _biased(
-        "conv2d of 7",
         "F.conv2d(a, b, c, stride={stride}, padding=3)",
         "b c y x, o c 7 7, o",
+        name="conv2d of 7",
         stride=(1, 2),
     ),
     *(
         _windows(
-            f"conv{dims}d of groups",
             f"F.conv{dims}d(a.flatten(1, 2), b.flatten(0, 1), None, groups={{g}},"
             f" stride={{stride}}, padding={padding})",
             shapes,
+            name=f"conv{dims}d of groups",
             g=3,
             stride=(1, 2),
         )
         for dims, padding, shapes in ((1, 2, "b g c x, g o c 3"), (2, 1, "b g c y x, g o c 3 3"))
     ),
     _biased(
-        "conv2d, depthwise",
         "F.conv2d(a, b, c, groups={c}, stride={stride}, padding={padding}, dilation={dilation})",
         "b c y x, c 1 3 3, c",
+        name="conv2d, depthwise",
         padding=steps(2, 0, 1, 2),
         stride=steps(2, 1, 2),
         dilation=steps(2, 1, 2),
     ),
     *(
         _biased(
-            f"conv_transpose{dims}d",
             f"F.conv_transpose{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
             " output_padding={extra}, dilation={dilation})",
             f"b c {places}, c o {taps}, o | c {places}, c o {taps}, o",
@@ -234,14 +226,13 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
     ),
     _windows(
-        "conv_transpose2d of groups",
         "F.conv_transpose2d(a.flatten(1, 2), b.flatten(0, 1), None, groups={g}, stride={stride})",
         "b g c y x, g c o 2 3",
+        name="conv_transpose2d of groups",
         g=3,
         stride=(1, 2),
     ),
     _windows(
-        "unfold",
         "F.unfold(a, (2, 3), padding={padding}, dilation={dilation}, stride={stride})",
         "b c y x | c y x",
         padding=steps(2, 1, 2),
@@ -249,7 +240,6 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         stride=steps(2, 1, 2),
     ),
     _windows(
-        "fold",
         "F.fold(F.unfold(a, 2, padding={padding}, stride={stride}), ({y}, {x}), 2,"
         " padding={padding}, stride={stride})",
         "b c y x | c y x",
@@ -261,10 +251,10 @@ CONVOLUTIONS: tuple[Operation, ...] = (
 GROUPED: tuple[Operation, ...] = (
     *(
         _biased(
-            f"conv{dims}d of two groups",
             f"F.conv{dims}d(a, b, c, groups=2, stride={{stride}}, padding={{padding}},"
             " dilation={dilation})",
             f"b 6 {places}, 4 3 {taps}, 4",
+            name=f"conv{dims}d of two groups",
             stride=steps(dims, 1, 2),
             padding=steps(dims, 0, 1),
             dilation=steps(dims, 1, 2),
@@ -272,19 +262,19 @@ GROUPED: tuple[Operation, ...] = (
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
     ),
     _biased(
-        "conv_transpose2d of two groups",
         "F.conv_transpose2d(a, b, c, groups=2, stride={stride}, padding={padding},"
         " output_padding={extra}, dilation={dilation})",
         "b 6 y x, 6 2 3 3, 4",
+        name="conv_transpose2d of two groups",
         stride=steps(2, 2, 3),
         padding=steps(2, 0, 1),
         extra=steps(2, 0, 1),
         dilation=(1, 2),
     ),
     _windows(
-        "conv1d of long filters of two groups",
         "F.conv1d(a, b, c, groups=2, padding={t} - 1)",
         "b 6 x, 4 3 t, 4",
+        name="conv1d of long filters of two groups",
     ),
 )
 _heads = partial(
@@ -310,7 +300,7 @@ _MASKS = " | ".join(f"{_QKV}, {mask}" for mask in ("{}q k", "{}b h q k", "{}b 1 
 def _attention(name: str, call: str, shapes: str = _QKV, **options: Any) -> Operation:
     """Return a record whose output is transposed, so that its gradient is."""
     code = f"F.scaled_dot_product_attention({call}, scale={{scale}}).transpose(1, 2)"
-    return _heads(name, code, shapes, **{"scale": (None, 0.5), **options})
+    return _heads(code, shapes, name=name, **{"scale": (None, 0.5), **options})
 
 
 ATTENTION: tuple[Operation, ...] = (
@@ -373,7 +363,6 @@ def _recurrent(name: str, gates: int) -> Operation:
     state = "(b[None], b[None])" if name == "lstm" else "b[None]"
     weights = "[w.flatten(0, 1) for w in (c, d, e, f)]"
     return _layer(
-        name,
         f"torch.{name}(a, {state}, {weights}, True, 1, 0.0, True, False, {{first}})[0]",
         f"t b i, b h, {gates} h i, {gates} h h, {gates} h, {gates} h",
         first=(False,),
@@ -395,10 +384,10 @@ def _both_ways(name: str, gates: int, *, packed: bool) -> Operation:
         f" both], {rest})"
     )
     return _layer(
-        f"packed {name}" if packed else f"{name} of both directions",
         f"(lambda y, *last: torch.cat([x.flatten() for x in (y.transpose(0, 1), *last)]))(*{call})",
         f"t b i, {2 if name == 'lstm' else 1} 2 b h, 2 {gates} h i, 2 {gates} h h, 2 {gates} h,"
         f" 2 {gates} h",
+        name=f"packed {name}" if packed else f"{name} of both directions",
         t=(3, 33),
         b=(3, 259),
         i=(3, 67),
@@ -423,11 +412,11 @@ BIDIRECTIONAL: tuple[Operation, ...] = (
         for packed in (False, True)
     ),
     exact(
-        "packed sequences",
         "torch.nn.utils.rnn.pad_packed_sequence("
         + _PACKED.replace("{lengths}", _ANY).replace("{ordered}", "False")
         + ")[0]",
         "t b i",
+        name="packed sequences",
         definition=(
             f"(lambda n: (a * (torch.arange({{t}})[:, None] < n)[..., None])[: n.max()])({_ANY})"
         ),

@@ -31,14 +31,16 @@ def steps(dims: int, *values: float) -> tuple[Any, ...]:
     return (*values, *uneven) if dims > 1 else values
 
 
-def exact(name: str, code: str, *shapes: str, **options: Any) -> Operation:
-    """Return a record whose results are exact.
+def exact(code: str, *shapes: str, **options: Any) -> Operation:
+    """Return a record whose results are exact. Its name is that of the function that the code
+    calls, where no other is given.
 
     A keyword that is an axis of `shapes` is a size: the one it has while another varies, or that
     and its largest. A keyword that is no field of a record either is an option. Options
     without a keyword come after the others, in the order of the code.
     """
     fields = {key: options.pop(key) for key in tuple(options) if key in FIELDS}
+    name = fields.pop("name", "") or re.findall(r"(\w+)\(", code)[0]
     shape = [*shapes, fields.pop("shapes", "m n")][0]
     words = {word.strip("@&?%!") for word in shape.replace("|", " ").replace(",", " ").split()}
     # Families of records share the sizes that some of them have.
@@ -53,15 +55,15 @@ def exact(name: str, code: str, *shapes: str, **options: Any) -> Operation:
     )
 
 
-def moved(name: str, code: str, *shapes: str, **fields: Any) -> Operation:
+def moved(code: str, *shapes: str, **fields: Any) -> Operation:
     """Return a record of an operation that adds nothing up."""
-    return exact(name, code, *shapes, **{"values": MOVES, "ulps": 0.0, **fields})
+    return exact(code, *shapes, **{"values": MOVES, "ulps": 0.0, **fields})
 
 
-def rounded(name: str, code: str, *shapes: str, **fields: Any) -> Operation:
+def rounded(code: str, *shapes: str, **fields: Any) -> Operation:
     """Return a record whose results are rounded on the way, sums of many terms too."""
     bound = {"exact": False, "values": ROUNDED, "roundings": 24.0, "walk": 1 / 16, "least": 1.0}
-    return exact(name, code, *shapes, **{**bound, **fields})
+    return exact(code, *shapes, **{**bound, **fields})
 
 
 def contract(*parts: Operation) -> dict[str, float]:

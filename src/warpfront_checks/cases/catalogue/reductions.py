@@ -57,7 +57,7 @@ def _placed(name: str, call: str, **options: Any) -> Operation:
     of equal numbers an index names is not determined.
     """
     code = "(lambda i: [torch.gather(a, {dim}, i), i.sort({dim}).values.diff(dim={dim}) > 0])"
-    return _first(name, f"{code}({call})", dim=DIM, backward=False, **options)
+    return _first(f"{code}({call})", name=name, dim=DIM, backward=False, **options)
 
 
 _square = "{x}.abs() + 0.125"
@@ -68,26 +68,26 @@ _multiplied = partial(
 )
 _distance = partial(rounded, halves="cpu", d=(3, 67))
 REDUCTIONS: tuple[Operation, ...] = (
-    _sum("sum", "torch.sum(a, {dim}, keepdim={keepdim})"),
-    _sum("sum of all", "torch.sum(a)"),
-    _sum("sum of two axes", "torch.sum(a, (0, -1))", "a k b | m n | a b c d e"),
-    _sum("sum in float32", "torch.sum(a, {dim}, dtype=torch.float64)", halves="cpu", kinds=()),
-    _sum("nansum", "torch.nansum(a, {dim})", kinds=INTEGERS),
+    _sum("torch.sum(a, {dim}, keepdim={keepdim})"),
+    _sum("torch.sum(a)", name="sum of all"),
+    _sum("torch.sum(a, (0, -1))", "a k b | m n | a b c d e", name="sum of two axes"),
+    _sum("torch.sum(a, {dim}, dtype=torch.float64)", name="sum in float32", halves="cpu", kinds=()),
+    _sum("torch.nansum(a, {dim})", kinds=INTEGERS),
     # CUDA keeps running sums of 16 bits in them.
-    _sum("cumsum", "torch.cumsum(a, {dim})", halves="cpu"),
-    _sum("count_nonzero", "torch.count_nonzero(a, {dim})", backward=False),
-    _sum("trace", "torch.trace(a)", "m n", defects=PAST_DIAGONAL),
+    _sum("torch.cumsum(a, {dim})", halves="cpu"),
+    _sum("torch.count_nonzero(a, {dim})", backward=False),
+    _sum("torch.trace(a)", "m n", defects=PAST_DIAGONAL),
     # Partial sums of n numbers about 1 reach the root of n: the mean is off by an eps of 1.
-    _nearly("mean", "torch.mean(a, {dim}, keepdim={keepdim})", values=HIGH, least=1 / 64),
-    _nearly("mean of all", "torch.mean(a)", values=HIGH, least=1 / 64),
-    _multiplied("prod", "torch.prod(a, {dim}, keepdim={keepdim})"),
-    _multiplied("prod of all", "torch.prod(a)"),
-    _multiplied("cumprod", "torch.cumprod(a, {dim})"),
+    _nearly("torch.mean(a, {dim}, keepdim={keepdim})", values=HIGH, least=1 / 64),
+    _nearly("torch.mean(a)", name="mean of all", values=HIGH, least=1 / 64),
+    _multiplied("torch.prod(a, {dim}, keepdim={keepdim})"),
+    _multiplied("torch.prod(a)", name="prod of all"),
+    _multiplied("torch.cumprod(a, {dim})"),
     *(
         moved(
-            f"{n} of integers",
             f"torch.{n}(a, {{dim}})",
             LINES,
+            name=f"{n} of integers",
             values=("signs",),
             kinds=INTEGERS,
             ulps=1.0,
@@ -98,7 +98,6 @@ REDUCTIONS: tuple[Operation, ...] = (
     ),
     *(
         _nearly(
-            name,
             f"torch.{name}(a, {{dim}}, correction={{correction}})",
             dim=(*DIM, None),
             correction=(0, 1, 2),
@@ -111,7 +110,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         )
     ),
     _nearly(
-        "var_mean",
         "torch.var_mean(a, {dim}, correction={correction})[0]",
         dim=DIM,
         correction=(0, 1),
@@ -119,8 +117,8 @@ REDUCTIONS: tuple[Operation, ...] = (
     ),
     # One pass loses a rounding for each deviation that the mean is away, and walks.
     _nearly(
-        "var far from 0",
         "torch.var(a, {dim}, correction={correction})",
+        name="var far from 0",
         dim=DIM,
         correction=(0, 1),
         values=("away",),
@@ -132,8 +130,8 @@ REDUCTIONS: tuple[Operation, ...] = (
         least_size=2,
     ),
     _nearly(
-        "norm",
         "torch.linalg.vector_norm(a, {ord}, {dim})",
+        name="norm",
         dim=(*DIM, None),
         fit=_square,
         roundings=512.0,
@@ -144,42 +142,35 @@ REDUCTIONS: tuple[Operation, ...] = (
         backward=False,
     ),
     _nearly(
-        "norm of 2",
         "torch.linalg.vector_norm(a, 2, {dim})",
+        name="norm of 2",
         values=(*HIGH, "spike"),
         dim=(*DIM, None),
         fit=_square,
     ),
     _nearly(
-        "renorm",
-        "torch.renorm(a, {p}, {dim}, 1.5)",
-        "m n | a k b",
-        p=(1, 2),
-        fit=_square,
-        backward=False,
+        "torch.renorm(a, {p}, {dim}, 1.5)", "m n | a k b", p=(1, 2), fit=_square, backward=False
     ),
     _nearly(
-        "logsumexp",
         "torch.logsumexp(a, {dim}, keepdim={keepdim})",
         values=("quarters", "normal", "equal", "masked", "peak"),
     ),
     _nearly(
-        "logsumexp far from 0", "torch.logsumexp(a, {dim})", backward=False, values=("shifted",)
+        "torch.logsumexp(a, {dim})",
+        name="logsumexp far from 0",
+        backward=False,
+        values=("shifted",),
     ),
-    _nearly(
-        "logcumsumexp",
-        "torch.logcumsumexp(a, {dim})",
-        values=("quarters", "normal", "equal", "masked"),
-    ),
-    *(_nearly(n, f"F.{n}(a, {{dim}})", values=LOGITS) for n in ("softmax", "softmin")),
+    _nearly("torch.logcumsumexp(a, {dim})", values=("quarters", "normal", "equal", "masked")),
+    *(_nearly(f"F.{n}(a, {{dim}})", values=LOGITS) for n in ("softmax", "softmin")),
     # The sum of a logarithm and a number far from 0 rounds as that number does.
-    _nearly("log_softmax", "F.log_softmax(a, {dim})", values=LOGITS, least=1000.0),
+    _nearly("F.log_softmax(a, {dim})", values=LOGITS, least=1000.0),
     # Each is far below 1, so that the bound is of the number itself.
     *(
         moved(
-            f"{n} of long rows in 16 bits",
             f"F.{n}(a, {{dim}})",
             LINES,
+            name=f"{n} of long rows in 16 bits",
             values=("quarters",),
             floats=False,
             kinds=("bfloat16", "float16"),
@@ -191,13 +182,13 @@ REDUCTIONS: tuple[Operation, ...] = (
         for n in ("softmax", "softmin")
     ),
     _nearly(
-        "log_softmax of differences", "F.log_softmax(a, {dim})", values=("afar",), halves=False
+        "F.log_softmax(a, {dim})", name="log_softmax of differences", values=("afar",), halves=False
     ),
     *(
         moved(
-            f"{n.partition('(')[0]} of one sign",
             f"torch.{n}",
             LINES,
+            name=f"{n.partition('(')[0]} of one sign",
             dim=DIM,
             values=("above", "below", "non-finite"),
             backward=False,
@@ -216,41 +207,44 @@ REDUCTIONS: tuple[Operation, ...] = (
             "cummax(a, {dim}).values",
         )
     ),
-    _nearly("normalize", "F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), fit=_square),
+    _nearly("F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), fit=_square),
     *(
-        _order(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN)
+        _order(f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN)
         for n in ("amax", "amin")
     ),
     *(
-        _first(n, f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", backward=False)
+        _first(f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", backward=False)
         for n in ("argmax", "argmin")
     ),
     *(
-        _order(f"{n} of all", f"torch.{n}(a)", backward=n != "median")
+        _order(f"torch.{n}(a)", name=f"{n} of all", backward=n != "median")
         for n in ("max", "min", "median")
     ),
-    *(_first(f"{n} of all", f"torch.{n}(a)", backward=False) for n in ("argmax", "argmin")),
+    *(_first(f"torch.{n}(a)", name=f"{n} of all", backward=False) for n in ("argmax", "argmin")),
     *(
-        _order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values", values=WITH_NAN)
+        _order(f"torch.{n}(a, {{dim}}).values", name=f"{n}'s values", values=WITH_NAN)
         for n in ("max", "min", "cummax", "cummin")
     ),
-    *(_order(f"{n}'s values", f"torch.{n}(a, {{dim}}).values") for n in ("median", "nanmedian")),
+    *(
+        _order(f"torch.{n}(a, {{dim}}).values", name=f"{n}'s values")
+        for n in ("median", "nanmedian")
+    ),
     # Of expanded memory the CPU reads beyond its end (2.13).
     *(
         _order(
-            f"{n} with NaN",
             f"torch.{n}(a.contiguous(), {{dim}}).values",
+            name=f"{n} with NaN",
             values=("non-finite",),
             backward=False,
             kinds=(),
         )
         for n in ("median", "nanmedian")
     ),
-    _order("mode's values", "torch.mode(a, {dim}).values"),
+    _order("torch.mode(a, {dim}).values", name="mode's values"),
     *(
         _order(
-            f"{n} of all with NaN",
             f"torch.{n}(a)",
+            name=f"{n} of all with NaN",
             values=("non-finite",),
             backward=False,
             kinds=(),
@@ -258,33 +252,32 @@ REDUCTIONS: tuple[Operation, ...] = (
         for n in ("max", "min", "median", "nanmedian")
     ),
     *(
-        make(f"{n}'s indices", f"torch.{n}(a, {{dim}})", backward=False)
+        make(f"torch.{n}(a, {{dim}})", name=f"{n}'s indices", backward=False)
         # Of equal numbers a running extreme has the last.
         for make, names in ((_first, "max min cummax cummin"), (_apart, "median nanmedian sort"))
         for n in names.split()
     ),
     # Its gradient is torch's since 2.12 (pytorch/pytorch#175215).
-    _order("aminmax", "torch.aminmax(a, dim={dim})[1]", backward=False),
-    _order("sort's values", "torch.sort(a, {dim}, {down}).values", values=WITH_NAN),
+    _order("torch.aminmax(a, dim={dim})[1]", backward=False),
+    _order("torch.sort(a, {dim}, {down}).values", name="sort's values", values=WITH_NAN),
     _first(
-        "stable sort's indices",
         "torch.sort(a, dim={dim}, descending={down}, stable=True)[1]",
+        name="stable sort's indices",
         backward=False,
     ),
     _placed("argsort", "torch.argsort(a, {dim}, {down})"),
-    _order("kthvalue", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[0]"),
+    _order("torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[0]"),
     _placed(
         "kthvalue's index", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim}, keepdim=True)[1]"
     ),
-    _order("topk's values", f"{TOPK}[0]", dim=DIM, values=WITH_NAN, **TAKEN),
+    _order(f"{TOPK}[0]", name="topk's values", dim=DIM, values=WITH_NAN, **TAKEN),
     _placed("topk's indices", f"{TOPK}[1]", **TAKEN),
     _order(
-        "unsorted topk",
         "torch.topk(a, (a.shape[{dim}] + 1) // 2, {dim}, sorted=False).values.sort({dim}).values",
+        name="unsorted topk",
         backward=False,
     ),
     rounded(
-        "quantile",
         "torch.quantile(a, 0.3137, {dim}, interpolation={how})",
         LINES,
         dim=DIM,
@@ -295,54 +288,47 @@ REDUCTIONS: tuple[Operation, ...] = (
     ),
     # What is no number is found behind all numbers.
     _found(
-        "searchsorted",
         "torch.searchsorted(a.nan_to_num().sort(-1).values, b, right={right}, out_int32={narrow})",
         "a k, a n",
     ),
     _found(
-        "searchsorted by a sorter",
         "torch.searchsorted(a, b, side={side}, sorter=a.argsort(-1))",
         "a k, a n",
+        name="searchsorted by a sorter",
         side=("left", "right"),
     ),
-    _found(
-        "bucketize", "torch.bucketize(a, b.nan_to_num().sort().values, right={right})", "m n, k"
-    ),
-    *(_boolean(n, f"torch.{n}(a, {{dim}})") for n in ("all", "any")),
-    *(_boolean(f"{n} of all", f"torch.{n}(a)") for n in ("all", "any")),
-    *(_boolean(f"{n} of few", f"torch.{n}(a > -4, {{dim}})") for n in ("all", "any")),
-    _boolean("nonzero", "torch.nonzero(a)", values=("few", "small", "zeros")),
-    _boolean("argwhere", "torch.argwhere(a > 0)", values=("few", "small")),
-    _boolean("isin", "torch.isin(a, b, invert={invert})", "m n, k", values=("small", "wide")),
+    _found("torch.bucketize(a, b.nan_to_num().sort().values, right={right})", "m n, k"),
+    *(_boolean(f"torch.{n}(a, {{dim}})") for n in ("all", "any")),
+    *(_boolean(f"torch.{n}(a)", name=f"{n} of all") for n in ("all", "any")),
+    *(_boolean(f"torch.{n}(a > -4, {{dim}})", name=f"{n} of few") for n in ("all", "any")),
+    _boolean("torch.nonzero(a)", values=("few", "small", "zeros")),
+    _boolean("torch.argwhere(a > 0)", values=("few", "small")),
+    _boolean("torch.isin(a, b, invert={invert})", "m n, k", values=("small", "wide")),
     _boolean(
-        "unique",
         "torch.unique(a, return_inverse=True, return_counts=True)[{part}]",
         part=(0, 1, 2),
         values=("small",),
     ),
     _boolean(
-        "unique along an axis",
         "torch.unique(a, dim={dim}, return_inverse=True, return_counts=True)[{part}]",
         "m n",
+        name="unique along an axis",
         dim=DIM,
         part=(0, 1, 2),
         values=("few", "small"),
     ),
     _boolean(
-        "unique_consecutive",
         "torch.unique_consecutive(a, return_counts=True)[{part}]",
         part=(0, 1),
         values=("few", "small"),
     ),
-    _boolean(
-        "bincount", "torch.bincount(a, minlength={minimum})", "@k n", k=(5, 70_001), minimum=(0, 9)
-    ),
+    _boolean("torch.bincount(a, minlength={minimum})", "@k n", k=(5, 70_001), minimum=(0, 9)),
     # So many draws leave out a class once in 10^25 times.
     exact(
-        "multinomial's classes",
         "torch.zeros_like(a).scatter(-1, torch.multinomial(a + (a.sum(-1, keepdim=True) == 0),"
         " 64 * {k}, True), 1.0)",
         "m k | k",
+        name="multinomial's classes",
         definition="(a + (a.sum(-1, keepdim=True) == 0)).clamp(max=1)",
         values=("ones",),
         m=(3, 31),
@@ -351,15 +337,14 @@ REDUCTIONS: tuple[Operation, ...] = (
         backward=False,
     ),
     exact(
-        "weighted bincount",
         "torch.bincount(a, b)",
         "@k n, n",
+        name="weighted bincount",
         k=(5, 70_001),
         backward=False,
         halves=False,
     ),
     _boolean(
-        "histc",
         "torch.histc(a, {bins}, {low}, {high})",
         "n",
         bins=(4, 16, 259),
@@ -369,7 +354,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         halves=False,
     ),
     _distance(
-        "cdist",
         "torch.cdist(a, b + {apart}, p={p})",
         "m d, n d | b m d, b n d",
         apart=(9,),
@@ -378,28 +362,21 @@ REDUCTIONS: tuple[Operation, ...] = (
         backward=False,
     ),
     _distance(
-        "cdist's gradient",
         "torch.cdist(a, b + 9, p={p})",
         "m d, n d | b m d, b n d",
+        name="cdist's gradient",
         p=(1.0, 2.0, 3.0),
         values=("quarters", "normal"),
     ),
     _distance(
-        "pdist",
         "torch.pdist(a + 4 * torch.arange({m}, device=a.device)[:, None])",
         "m d",
         m=(3, 600),
         least_size=2,
         values=("quarters",),
     ),
+    rounded("F.cosine_similarity(a, b, {dim})", "m n, m n | a k b, a k b", fit=_square),
     rounded(
-        "cosine_similarity",
-        "F.cosine_similarity(a, b, {dim})",
-        "m n, m n | a k b, a k b",
-        fit=_square,
-    ),
-    rounded(
-        "pairwise_distance",
         "F.pairwise_distance(a, b + 9, p={p}, keepdim={keepdim})",
         "m n, m n | n, n",
         p=(1.0, 2.0, 3.0),
@@ -407,11 +384,11 @@ REDUCTIONS: tuple[Operation, ...] = (
         walk=0.5,
     ),
     rounded(
-        "matrix norms",
         "torch.linalg.matrix_norm(a, {ord})",
         "m n | b m n",
+        name="matrix norms",
         ord=("fro", 1, -1, math.inf),
         backward=False,
     ),
-    rounded("diff", "torch.diff(a, dim={dim})", LINES, walk=0.0),
+    rounded("torch.diff(a, dim={dim})", LINES, walk=0.0),
 )

@@ -19,8 +19,8 @@ LAYOUTS = ("", "_csr", "_csc")
 SPARSE: tuple[Operation, ...] = (
     *(
         _table(
-            f"to_sparse{first} to_sparse{second}",
             f"a.to_sparse{first}().to_sparse{second}().to_dense()",
+            name=f"to_sparse{first} to_sparse{second}",
             definition="a.clone()",
         )
         for first in LAYOUTS
@@ -29,9 +29,9 @@ SPARSE: tuple[Operation, ...] = (
     ),
     *(
         _table(
-            f"{name} by to_sparse{layout}",
             code.format(x=f"a.to_sparse{layout}()"),
             shapes,
+            name=f"{name} by to_sparse{layout}",
             definition=definition,
             defects=(ADDED_ATOMICALLY,),
         )
@@ -47,41 +47,43 @@ SPARSE: tuple[Operation, ...] = (
             ),
         )
     ),
-    _table("sum of sparse", "torch.sparse.sum(a.to_sparse(), 0).to_dense()", definition="a.sum(0)"),
     _table(
-        "sparse added",
+        "torch.sparse.sum(a.to_sparse(), 0).to_dense()", name="sum of sparse", definition="a.sum(0)"
+    ),
+    _table(
         "(a.to_sparse() + 2 * b.to_sparse()).to_dense()",
         "m n, m n",
+        name="sparse added",
         definition="a + 2 * b",
     ),
-    _table("sparse transposed", "a.to_sparse().mT.to_dense()", definition="a.mT.clone()"),
+    _table("a.to_sparse().mT.to_dense()", name="sparse transposed", definition="a.mT.clone()"),
     _table(
-        "coalesce",
         "torch.sparse_coo_tensor(torch.stack([b, c]), a, ({m}, {n})).coalesce().to_dense()",
         "p, @m p, @n p",
+        name="coalesce",
         definition="torch.zeros({m}, {n}, dtype=a.dtype).index_put((b, c), a, accumulate=True)",
         p=40,
     ),
     _table(
-        "gradient of a sparse product",
         "torch.sparse.mm(a.to_sparse(), b)",
         "m n, n k",
+        name="gradient of a sparse product",
         definition="(a * (a != 0)) @ b",
         backward=True,
         defects=(ADDED_ATOMICALLY,),
     ),
     _table(
-        "gradient of a sparse embedding",
         "F.embedding(b, a, sparse=True)",
         "m n, @m p",
+        name="gradient of a sparse embedding",
         definition="F.embedding(b, a)",
         p=9,
     ),
     *(
         _table(
-            f"blocks of {size}, {layout}",
             f"a.to_sparse_{layout}({size}).to_dense()",
             "6 10",
+            name=f"blocks of {size}, {layout}",
             definition="a.clone()",
         )
         for size in ((2, 2), (3, 5), (1, 10))

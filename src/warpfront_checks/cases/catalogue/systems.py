@@ -59,7 +59,7 @@ def _put_back(
     parts = f"{PARTS}((lambda h, y: {{}})({matrix}(torch.complex(a, b)), torch.complex(c, d)))"
     for of, call, each in (("", real, shape), (", complex", parts, pairs)):
         code, definition = (call.replace("{}", text) for text in (body, right))
-        yield _system(f"{name}{of}", code, each, definition=definition, **options)
+        yield _system(code, each, name=f"{name}{of}", definition=definition, **options)
 
 
 EQUATIONS: tuple[Operation, ...] = (
@@ -182,7 +182,8 @@ _learned = partial(_system, backward=True, roundings=256.0, n=(3, 67))
 def _sloped(name: str, matrix: str, body: str, *shapes: str, **options: Any) -> Operation:
     """Return the record of a gradient; float64's own kernels are the reference."""
     code = f"(lambda h: {body})({matrix}(a))"
-    return _learned(f"gradient of {name}", code, *(shapes or ["b n n, b n m"]), **options)
+    shape = [*shapes, "b n n, b n m"][0]
+    return _learned(code, shape, name=f"gradient of {name}", **options)
 
 
 GRADIENTS = (

@@ -39,9 +39,9 @@ _SIGNAL = "torch.complex(a, b)[..., {first}:]"
 LINES = (
     *(
         _waves(
-            name,
             f"{PARTS}(torch.fft.{name}({x}, {{size}}, {{dim}}, {{norm}}))",
             shapes,
+            name=name,
             dim=(-1, 0),
             norm=NORM,
             first=(0, 1),
@@ -55,7 +55,6 @@ LINES = (
         )
     ),
     _waves(
-        "irfft",
         "torch.fft.irfft(torch.fft.rfft(a, None, {dim}, {norm})[..., {first}:], a.shape[{dim}]"
         " if {dim} == 0 or not {first} else 7, {dim}, {norm})",
         "m n | b m n",
@@ -64,10 +63,14 @@ LINES = (
         first=(0, 1),
         least_size=4,
     ),
-    _waves("hfft", "torch.fft.hfft(torch.fft.ihfft(a), a.shape[-1])", "m n"),
+    _waves("torch.fft.hfft(torch.fft.ihfft(a), a.shape[-1])", "m n"),
     *(
         _planes(
-            name, f"{PARTS}(torch.fft.{name}({x}, norm={{norm}}))", shapes, norm=NORM, first=(0, 1)
+            f"{PARTS}(torch.fft.{name}({x}, norm={{norm}}))",
+            shapes,
+            name=name,
+            norm=NORM,
+            first=(0, 1),
         )
         for name, x, shapes in (
             ("fft2", _SIGNAL, "b y x, b y x | b c y x, b c y x"),
@@ -77,17 +80,15 @@ LINES = (
             ("rfftn", "a[..., {first}:]", "b y x | b c y x"),
         )
     ),
-    _planes("irfft2", "torch.fft.irfft2(torch.fft.rfft2(a), s=a.shape[-2:])", "b y x | b c y x"),
+    _planes("torch.fft.irfft2(torch.fft.rfft2(a), s=a.shape[-2:])", "b y x | b c y x"),
     # rfftn's own result has strides with which MKL writes past its memory.
-    _planes(
-        "irfftn", "torch.fft.irfftn(torch.fft.rfftn(a).contiguous(), s=a.shape)", "b y x | b c y x"
-    ),
+    _planes("torch.fft.irfftn(torch.fft.rfftn(a).contiguous(), s=a.shape)", "b y x | b c y x"),
     # Of its own argument, which it must not work in. Numbers that no real ones have are inverted by
     # each library in its own way: an odd length has none but in the first column.
     _planes(
-        "irfft2 of a spectrum",
         "torch.fft.irfft2(a, s=(a.shape[-2], 2 * a.shape[-1] - 1))",
         "b y x | b c y x",
+        name="irfft2 of a spectrum",
         kinds=("complex64",),
         floats=False,
         values=("spectrum",),
@@ -96,9 +97,9 @@ LINES = (
     ),
     # Kernels are made for each small factor.
     _waves(
-        "fft of a length",
         f"{PARTS}(torch.fft.fft2(torch.complex(a, b)))",
         "4 x, 4 x | x 4, x 4",
+        name="fft of a length",
         cases=66,
     ),
 )
@@ -107,7 +108,6 @@ STEPS_IN_SINGLE = KnownDefect(thread="pytorch#181807", device="cuda", label="^re
 FRAMES = (
     *(
         rounded(
-            f"{name}_window",
             f"torch.{name}_window({{count}}, periodic={{periodic}}, dtype=a.dtype,"
             " device=a.device) + 0 * a[:1]",
             "k",
@@ -121,7 +121,6 @@ FRAMES = (
     ),
     *(
         rounded(
-            name,
             f"torch.{name}(-3, {last}, {{count}}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
             "k",
             count=(2, 9, 400),
@@ -132,10 +131,10 @@ FRAMES = (
         for name, last in (("linspace", 5), ("logspace", 2))
     ),
     exact(
-        "linspace of integers",
         "torch.linspace(5, 5 + ({count} - 1) * (2**20 + 1), {count}, dtype=torch.int64,"
         " device=a.device)",
         "k",
+        name="linspace of integers",
         defects=(STEPS_IN_SINGLE,),
         definition="5 + torch.arange({count}) * (2**20 + 1)",
         count=(2, 7, 400),
@@ -143,7 +142,6 @@ FRAMES = (
         cases=8,
     ),
     _waves(
-        "istft",
         "torch.istft(torch.stft(a, 64, 16, window=torch.hann_window(64, dtype=a.dtype,"
         " device=a.device), return_complex=True), 64, 16, window=torch.hann_window(64,"
         " dtype=a.dtype, device=a.device), length={t})",
@@ -154,10 +152,10 @@ FRAMES = (
         least_size=65,
     ),
     _waves(
-        "stft",
         f"{PARTS}(torch.stft(a, 64, 16, window=torch.hann_window(64, dtype=a.dtype,"
         " device=a.device), return_complex=True))",
         "b t",
+        name="stft",
         b=2,
         t=(400, 4099),
         least_size=65,
