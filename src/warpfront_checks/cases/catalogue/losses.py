@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from warpfront_checks.cases.catalogue.record import Make, rounded
+from warpfront_checks.cases.catalogue.record import USUAL, rounded
 from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
@@ -18,9 +17,16 @@ NO_ROWS = KnownDefect(
     where={"size n": ("zero",)},
 )
 
-REDUCTION: Mapping[str, Any] = {"reduction": ("none", "mean", "sum")}
 PAIR = "m n, m n | n, n | a k b, a k b"
-_loss: Make = partial(rounded, shapes=PAIR, values=("quarters", "normal"), **REDUCTION)
+
+
+def _loss(code: str, *shapes: str, **fields: Any) -> Operation:
+    """Return the record of a loss, whose last argument is the reduction if the code names none."""
+    call = code if "{reduction}" in code else f"{code[:-1]}, reduction={{reduction}})"
+    usual = {"shapes": PAIR, "values": ("quarters", "normal"), "reduction": USUAL["reduction"]}
+    return rounded(call, *shapes, **{**usual, **fields})
+
+
 # Which of two numbers a kink lies between is a rounding's to decide in 16 bits.
 _kinked = partial(_loss, halves="cpu", half_backward=False)
 _classes = partial(_loss, c=(7, 8191), halves="cpu")
@@ -37,81 +43,54 @@ _TARGETS = {
     " of images": "n c y x, @c n y x, !c",
 }
 LOSSES: tuple[Operation, ...] = (
-    _loss("F.mse_loss(a, b, reduction={reduction})", least=4.0),
-    _loss("F.l1_loss(a, b + 9, reduction={reduction})", least=12.0),
-    _kinked(
-        "F.smooth_l1_loss(a, b, beta={beta}, reduction={reduction})", beta=(0.3, 2.1), least=4.0
-    ),
-    _kinked(
-        "F.huber_loss(a, b, delta={delta}, reduction={reduction})", delta=(0.3, 2.1), least=4.0
-    ),
+    _loss("F.mse_loss(a, b)", least=4.0),
+    _loss("F.l1_loss(a, b + 9)", least=12.0),
+    _kinked("F.smooth_l1_loss(a, b, beta={beta})", beta=(0.3, 2.1), least=4.0),
+    _kinked("F.huber_loss(a, b, delta={delta})", delta=(0.3, 2.1), least=4.0),
+    _loss("F.poisson_nll_loss(a, b, log_input=True, full={full})", full=(False,), least=8.0),
+    _loss("F.gaussian_nll_loss(a, b, c.abs() + 0.5)", "m n, m n, m n | n, n, n", least=8.0),
     _loss(
-        "F.poisson_nll_loss(a, b, log_input=True, full={full}, reduction={reduction})",
-        full=(False,),
-        least=8.0,
-    ),
-    _loss(
-        "F.gaussian_nll_loss(a, b, c.abs() + 0.5, reduction={reduction})",
-        "m n, m n, m n | n, n, n",
-        least=8.0,
-    ),
-    _loss(
-        "F.kl_div(a, b.log_softmax(-1), log_target=True, reduction={reduction})",
+        "F.kl_div(a, b.log_softmax(-1), log_target=True)",
         "m n, m n | a k b, a k b",
         reduction=("none", "sum", "batchmean", "mean"),
         least=4.0,
     ),
+    _loss("F.kl_div(a, b.softmax(-1))", "m n, m n", name="kl_div of shares", least=4.0),
+    _loss("F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype))", "m n, ?m n | n, ?n", halves="cpu"),
     _loss(
-        "F.kl_div(a, b.softmax(-1), reduction={reduction})",
-        "m n, m n",
-        name="kl_div of shares",
-        least=4.0,
-    ),
-    _loss(
-        "F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype), reduction={reduction})",
-        "m n, ?m n | n, ?n",
-        halves="cpu",
-    ),
-    _loss(
-        "F.binary_cross_entropy((a > 0).to(a.dtype), b.to(a.dtype), reduction={reduction})",
+        "F.binary_cross_entropy((a > 0).to(a.dtype), b.to(a.dtype))",
         "m n, ?m n | n, ?n",
         name="binary_cross_entropy of certainties",
         backward=False,
         least=100.0,
     ),
     _loss(
-        "F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype), c.abs(), reduction={reduction})",
+        "F.binary_cross_entropy(a.sigmoid(), b.to(a.dtype), c.abs())",
         "m n, ?m n, !m n | m n, ?m n, !n",
         name="weighted binary_cross_entropy",
         halves="cpu",
     ),
     _loss(
         "F.binary_cross_entropy_with_logits(a, b.to(a.dtype) * {hard} + 0.5 - {hard} / 2,"
-        " c.abs().clamp(max=4),"
-        " pos_weight=d.abs().clamp(max=4) + 1,"
-        " reduction={reduction})",
+        " c.abs().clamp(max=4), pos_weight=d.abs().clamp(max=4) + 1)",
         "m n, ?m n, !n, !n | n, ?n, !n, !n",
         values=("quarters", "normal", "large"),
         hard=(1, 0.5),
         least=4.0,
     ),
-    _loss(
-        "F.soft_margin_loss(a, b.to(a.dtype) * 2 - 1, reduction={reduction})", "m n, ?m n | n, ?n"
-    ),
+    _loss("F.soft_margin_loss(a, b.to(a.dtype) * 2 - 1)", "m n, ?m n | n, ?n"),
     _kinked(
-        "F.hinge_embedding_loss(a, b.to(a.dtype) * 2 - 1, margin={margin}, reduction={reduction})",
+        "F.hinge_embedding_loss(a, b.to(a.dtype) * 2 - 1, margin={margin})",
         "m n, ?m n",
         margin=(0.3, 1.6),
     ),
     _kinked(
-        "F.margin_ranking_loss(a, b, c.to(a.dtype) * 2 - 1,"
-        " margin={margin}, reduction={reduction})",
+        "F.margin_ranking_loss(a, b, c.to(a.dtype) * 2 - 1, margin={margin})",
         "m n, m n, ?m n",
         margin=(0.3, 1.6),
     ),
     _kinked(
-        "F.cosine_embedding_loss(a, b, c.to(a.dtype) * 2 - 1,"
-        " margin={margin}, reduction={reduction})",
+        "F.cosine_embedding_loss(a, b, c.to(a.dtype) * 2 - 1, margin={margin})",
         "m n, m n, ?m",
         margin=(-0.5, 0.25),
         fit="{x}.clamp(-2, 2) + 3.0",
@@ -119,8 +98,7 @@ LOSSES: tuple[Operation, ...] = (
         halves=False,
     ),
     _kinked(
-        "F.triplet_margin_loss(a, b, c, margin={margin}, p={p},"
-        " swap={swap}, reduction={reduction})",
+        "F.triplet_margin_loss(a, b, c, margin={margin}, p={p}, swap={swap})",
         "m n, m n, m n",
         margin=(0.53, 9.0),
         p=(1.0, 2.0),
@@ -130,7 +108,7 @@ LOSSES: tuple[Operation, ...] = (
         m=(5, 127),
     ),
     _classes(
-        "F.multi_margin_loss(a, b, p={p}, margin={margin}, reduction={reduction})",
+        "F.multi_margin_loss(a, b, p={p}, margin={margin})",
         "n c, @c n",
         p=(1, 2),
         margin=(0.3, 1.6),
@@ -140,7 +118,7 @@ LOSSES: tuple[Operation, ...] = (
         walk=0.5,
     ),
     _classes(
-        "F.multi_margin_loss(a, b, 1, 0.3, c.abs(), reduction={reduction})",
+        "F.multi_margin_loss(a, b, 1, 0.3, c.abs())",
         "n c, @c n, !c",
         name="weighted multi_margin_loss",
         half_backward=False,
@@ -148,7 +126,7 @@ LOSSES: tuple[Operation, ...] = (
     ),
     _classes(
         "F.multilabel_margin_loss(a, torch.where("
-        "torch.arange({c}, device=b.device) < {labels}, b, -1), reduction={reduction})",
+        "torch.arange({c}, device=b.device) < {labels}, b, -1))",
         "n c, %n c",
         labels=(0, 2, 5),
         c=(7, 600),
@@ -157,14 +135,10 @@ LOSSES: tuple[Operation, ...] = (
         # CUDA's differs from the CPU's in a few places of a thousand (2.11).
         backward=False,
     ),
-    _classes(
-        "F.multilabel_soft_margin_loss(a, b.to(a.dtype), c.abs(), reduction={reduction})",
-        "n c, ?n c, !c",
-    ),
+    _classes("F.multilabel_soft_margin_loss(a, b.to(a.dtype), c.abs())", "n c, ?n c, !c"),
     *(
         _classes(
-            f"F.nll_loss(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}},"
-            " reduction={reduction})",
+            f"F.nll_loss(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}})",
             shapes,
             name=f"nll_loss{of}",
             weighted=(True, False),
@@ -176,7 +150,7 @@ LOSSES: tuple[Operation, ...] = (
     *(
         _classes(
             f"F.cross_entropy(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}},"
-            " label_smoothing={smoothing}, reduction={reduction})",
+            " label_smoothing={smoothing})",
             shapes,
             name=f"cross_entropy{of}",
             weighted=(True, False),
@@ -187,20 +161,17 @@ LOSSES: tuple[Operation, ...] = (
         for of, shapes in _TARGETS.items()
     ),
     _classes(
-        "F.cross_entropy(a, b, reduction={reduction})",
-        "n c, @c n",
-        halves=True,
-        values=("quarters", "normal", "large"),
+        "F.cross_entropy(a, b)", "n c, @c n", halves=True, values=("quarters", "normal", "large")
     ),
     _classes(
-        "F.cross_entropy(a, b, reduction={reduction})",
+        "F.cross_entropy(a, b)",
         "n c, @c n",
         name="cross_entropy of differences",
         values=("afar",),
         halves=False,
     ),
     _classes(
-        "F.cross_entropy(a, b.softmax(1), label_smoothing={smoothing}, reduction={reduction})",
+        "F.cross_entropy(a, b.softmax(1), label_smoothing={smoothing})",
         "n c, !n c | n c x, !n c x",
         name="cross_entropy of shares",
         smoothing=(0.0, 0.2),
