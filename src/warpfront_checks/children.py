@@ -36,6 +36,7 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from multiprocessing import Pipe
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -288,25 +289,16 @@ def memory_of_gpu() -> int:
 
 
 def begin_checks(
-    find: str, calls: Mapping[str, Mapping[str, object]], effort: CheckOptions, *, lanes: int
-) -> Checks:
-    """Begin a check for each name, in order. `find` is `module:function` below this package,
-    called with the arguments of the name and the effort.
-    """
-    parts = {name: [arguments] for name, arguments in calls.items()}
-    return begin_parts(find, parts, effort, lanes=lanes, joined=lambda findings: findings[0])
-
-
-def begin_parts(
     find: str,
     calls: Mapping[str, Sequence[Mapping[str, object]]],
     effort: CheckOptions,
     *,
     lanes: int,
-    joined: Callable[[Sequence[CheckFinding]], CheckFinding],
+    joined: Callable[[Sequence[CheckFinding]], CheckFinding] = itemgetter(0),
 ) -> Checks:
-    """Begin a check in parts for each name; its finding is what `joined` makes of theirs. Without
-    lanes each is found out by this process.
+    """Begin a check for each name, in order, in as many parts as there are arguments; its finding
+    is what `joined` makes of theirs. `find` is `module:function` below this package, called with
+    arguments and the effort. Without lanes each is found out by this process.
     """
     items = {name: [(find, dict(part), effort) for part in parts] for name, parts in calls.items()}
     every = [item for parts in items.values() for item in parts]
@@ -314,9 +306,8 @@ def begin_parts(
     answers = iter(children.answers)
 
     def find_parts(parts: Sequence[Item], mine: Sequence[Future[Returned]]) -> CheckFinding:
-        if lanes:
-            return joined([answer.result().finding() for answer in mine])
-        return joined([_found(*item) for item in parts])
+        answered = [answer.result().finding() for answer in mine]
+        return joined(answered or [_found(*item) for item in parts])
 
     return {
         name: partial(find_parts, parts, [*islice(answers, len(parts))])

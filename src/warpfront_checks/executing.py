@@ -58,3 +58,16 @@ class DispatchMode(TorchDispatchMode):  # type: ignore[misc]
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False
+
+
+class Watched(DispatchMode):
+    """A mode in which a function sees each operator and its result."""
+
+    def __init__(self, watch: Callable[[Any, Any], object]) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        result = operator(*args, **kwargs)
+        self._watch(operator, result)
+        return result

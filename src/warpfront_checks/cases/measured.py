@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 from warpfront_checks.cases.bounds import Bound, Verdict, agrees, floor_of, judge, rounding_unit
 from warpfront_checks.cases.case import COMPLEX, Case
 from warpfront_checks.cases.run import REFUSALS, Bounds, execute, listed, names_of
-from warpfront_checks.executing import DispatchMode, converted
+from warpfront_checks.executing import DispatchMode, Watched, converted
 from warpfront_checks.tolerance_profiles import opinions
 
 # Root mean square and worst element, over the allowed error; docs/bounds.md has the figures.
@@ -145,7 +145,7 @@ class Measured(Bounds):
 
     @cached_property
     def saturated(self) -> Tensors:
-        mode = Saturated(float(torch.finfo(self.kind).max))
+        mode = saturating(float(torch.finfo(self.kind).max))
         return self._attempt(self.case, mode=mode) or [None] * len(self.plain)
 
     def _mover(self, dtype: torch.dtype, draw: int) -> Callable[[Tensor], Tensor]:
@@ -281,21 +281,17 @@ class Limits:
 FUSED_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
 
 
-class Saturated(DispatchMode):
-    """A mode in which every number that leaves a dtype's range becomes infinite, in each step."""
+def saturating(largest: float) -> Watched:
+    """Return a mode in which every number beyond `largest` becomes infinite, in each step."""
 
-    def __init__(self, largest: float) -> None:
-        super().__init__()
-        self.largest = largest
-
-    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        dispatch = operator(*args, **kwargs)
-        for x in _dense(dispatch):
+    def saturate(_: Any, result: Any) -> None:
+        for x in _dense(result):
             if x.is_floating_point():
                 # `.data`: autograd would take it for a change after the fact.
-                x.data.masked_fill_(x > self.largest, torch.inf)
-                x.data.masked_fill_(x < -self.largest, -torch.inf)
-        return dispatch
+                x.data.masked_fill_(x > largest, torch.inf)
+                x.data.masked_fill_(x < -largest, -torch.inf)
+
+    return Watched(saturate)
 
 
 class RoundedSteps(DispatchMode):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 
@@ -14,7 +13,7 @@ from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import execute, names_of
-from warpfront_checks.executing import DispatchMode
+from warpfront_checks.executing import Watched
 from warpfront_checks.precision import precision_settings
 
 Fails = Callable[[Case], bool]
@@ -44,18 +43,6 @@ def shrunk(operation: Operation, assignment: Assignment, device: str, fails: Fai
                 break
             assignment = smaller
     return assignment
-
-
-class _Overloads(DispatchMode):
-    """The overloads of aten that run, each once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: dict[str, None] = {}
-
-    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        self.names[str(operator)] = None
-        return operator(*args, **kwargs)
 
 
 def described(case: Case, verdict: Verdict) -> Iterator[str]:
@@ -89,16 +76,14 @@ def environment_lines(device: str) -> Iterator[str]:
 
 def overloads(case: Case) -> Iterator[str]:
     """Yield the aten overloads that a case's judged call runs."""
-    names, mode = names_of(case), _Overloads()
+    names, ran = names_of(case), dict[str, None]()
     try:
         execute(case.inputs() + case.oracle() + case.sent(), names)
-        with mode:
+        with Watched(lambda operator, _: ran.setdefault(str(operator))):
             execute(case.call(), names)
     except Exception as error:  # noqa: BLE001 - what ran before it raised is of use
-        yield from mode.names
-        yield f"(then {type(error).__name__})"
-        return
-    yield from mode.names
+        ran[f"(then {type(error).__name__})"] = None
+    yield from ran
 
 
 def _device(device: str) -> str:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
@@ -21,9 +19,9 @@ from warpfront_checks.cases.run import NoOracleError, Reference, reference_of
 from warpfront_checks.cases.session import verdicts_of
 from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.children import begin_parts, lanes_for
+from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
-from warpfront_checks.executing import DispatchMode
+from warpfront_checks.executing import Watched, tensors_in
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront_checks.opinfo.choosing import excluded, exclusions
 from warpfront_checks.opinfo.provider import cases_of_sample, takes_any_length
@@ -100,7 +98,7 @@ def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions | Non
     parts = [{"device": device, "part": part, "count": count} for part in range(count)]
     jobs = {sweep.name: [{"name": sweep.name, **part} for part in parts] for sweep in sweeps}
     find = "opinfo.sweep:find_part"
-    checks = begin_parts(find, jobs, effort, lanes=lanes, joined=finding_of_parts)
+    checks = begin_checks(find, jobs, effort, lanes=lanes, joined=finding_of_parts)
     recorder.run({"database": _database, **checks})
 
 
@@ -271,24 +269,12 @@ def samples_for(
     )
 
 
-class _Widths(DispatchMode):
-    """A mode that records whether a result is wider than the inputs."""
-
-    wide: bool = False
-
-    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        dispatch = operator(*args, **kwargs)
-        tensors = (x for x in tree_leaves(dispatch) if isinstance(x, Tensor))
-        self.wide = self.wide or any(x.dtype in {torch.float64, torch.complex128} for x in tensors)
-        return dispatch
-
-
 def makes_float64(case: Case, reference: Reference) -> bool:
     """Return whether the CPU computes the call itself in float64."""
-    with _Widths() as widths:
+    dtypes: set[torch.dtype] = set()
+    with Watched(lambda _, result: dtypes.update(x.dtype for x in tensors_in(result))):
         _ = Measured(case, reference).peers
-    float64: bool = widths.wide
-    return float64
+    return not dtypes.isdisjoint({torch.float64, torch.complex128})
 
 
 def _quantiles(ratios: list[float]) -> dict[str, float]:

@@ -30,13 +30,13 @@ def check_autocast(device: str, *, alter: Callable[[Run], Run] = _as_it_is) -> P
     between two casts. `alter` replaces a call, in tests.
     """
     full = f"{FULL} {FULL_ON_CUDA}" if device == "cuda" else FULL
-    faults, count = list(_stale_weights(device, alter)), 1
+    report = PropertyReport(faults=list(_stale_weights(device, alter)), tried=1)
     for low in LOW:
         for names, dtype, expected in ((LOWER, "float32", low), (full, low, "float32")):
             for name in names.split():
-                faults += _cast_faults(name, dtype, expected, low, device, alter)
-                count += 1
-    return PropertyReport(faults=tuple(faults), tried=count)
+                report.faults += _cast_faults(name, dtype, expected, low, device, alter)
+                report.tried += 1
+    return report
 
 
 def _cast_faults(

@@ -9,7 +9,7 @@ import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +25,7 @@ from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.known_defects import preventing_thread, thread_of
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import REFUSALS, execute, lacks_kernel, listed, names_of
+from warpfront_checks.results import CheckFinding, judged
 
 REPEATS = 3
 # The number of operations that are repeated and measured; each seed draws others.
@@ -46,18 +47,35 @@ Run = Callable[[], Results]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class PropertyReport:
-    """The faults by operation, the number of operations, those that torch exempts, and the `known`
-    defects of torch by operation.
+    """The faults by operation, the number of operations, those that torch exempts, and the known
+    defects of torch by operation; grows.
     """
 
-    faults: tuple[str, ...]
-    tried: int
-    exempt: tuple[str, ...] = ()
-    defects: tuple[str, ...] = ()
+    faults: list[str] = field(default_factory=list)
+    tried: int = 0
+    exempt: list[str] = field(default_factory=list)
+    defects: list[str] = field(default_factory=list)
     spread: float = 0.0
     grown_bytes: int = 0
+
+    def enter(self, operation: Operation, fault: str, device: str) -> None:
+        """Enter a fault of an operation, which may be a known defect of torch."""
+        thread = thread_of(operation.defects, f"{fault}, {operation.name}", device)
+        line = f"{operation.name}: {fault}{thread and f' ({thread})'}"
+        (self.defects if thread else self.faults).append(line)
+
+    def finding(self) -> CheckFinding:
+        details = {
+            "tried": self.tried,
+            "no deterministic algorithm": self.exempt,
+            "known defects of torch": self.defects,
+            "spread": self.spread,
+            "grown_bytes": self.grown_bytes,
+            **({"faults": self.faults} if self.faults else {}),
+        }
+        return judged(self.faults, f"{self.tried} operations", **details)
 
 
 def sampled(seed: int) -> list[Operation]:
@@ -107,9 +125,7 @@ def check_gradients(
     chosen: Sequence[Operation], device: str, *, alter: Callable[[Function], Function] = _as_it_is
 ) -> PropertyReport:
     """Run torch's gradcheck in float64 on the device: each backward fits its own forward."""
-    faults: list[str] = []
-    defects: list[str] = []
-    count = 0
+    report = PropertyReport()
     for operation in chosen:
         double = axes_of(operation, ("float64",))["dtype"][:1] == ["float64"]
         if not operation.backward or operation.changes or not double:
@@ -130,15 +146,13 @@ def check_gradients(
                 alter(call), leaves, fast_mode=True, atol=1e-7, nondet_tol=1e-10
             )
         except GradcheckError as error:
-            fault = f"{operation.name}: {str(error).strip().splitlines()[0]}"
-            thread = thread_of(operation.defects, fault, device)
-            (defects if thread else faults).append(f"{fault}{thread and f' ({thread})'}")
+            report.enter(operation, str(error).strip().splitlines()[0], device)
         except (RuntimeError, NotImplementedError) as error:
             if not lacks_kernel(error):
                 raise
             continue
-        count += 1
-    return PropertyReport(faults=tuple(faults), defects=tuple(defects), tried=count)
+        report.tried += 1
+    return report
 
 
 def _call(case: Case, names: dict[str, Any], *leaves: Tensor) -> Any:
@@ -162,30 +176,27 @@ def check_repeats(
 
     Where torch has none for an operation it raises. The spread of plain runs is then reported.
     """
-    faults: list[str] = []
-    defects: list[str] = []
-    exempt, count, spread = [], 0, 0.0
+    report = PropertyReport()
     for name, run in _runs(chosen, device, alter, long=True):
-        count += 1
+        report.tried += 1
         torch.use_deterministic_algorithms(True)
         try:
             runs = [_seeded(run) for _ in range(REPEATS)]
         except RuntimeError as error:
             if "determinis" not in str(error):
                 raise
-            exempt.append(name)
+            report.exempt.append(name)
             runs = []
         finally:
             torch.use_deterministic_algorithms(False)
         if runs and not all(_same(runs[0], other) for other in runs[1:]):
             fault = f"{REPEATS} runs on the same inputs differ"
-            thread = thread_of(CATALOGUE[name].defects, f"{fault}, {name}", device)
-            (defects if thread else faults).append(f"{name}: {fault}{thread and f' ({thread})'}")
+            report.enter(CATALOGUE[name], fault, device)
         if not runs:
             plain = [_seeded(run) for _ in range(REPEATS)]
-            spread = max(spread, *(_spread(plain[0], other) for other in plain[1:]))
-    report = PropertyReport(faults=tuple(faults), tried=count, spread=spread)
-    return replace(report, exempt=tuple(exempt), defects=tuple(defects))
+            spreads = (_spread(plain[0], other) for other in plain[1:])
+            report.spread = max(report.spread, *spreads)
+    return report
 
 
 def _seeded(run: Run) -> Results:
@@ -238,23 +249,22 @@ def check_memory(
     pages: free pages hide allocations, and malloc does not count memory mapped past it.
     """
     tries: list[tuple[str, Callable[[], object]]] = [*_runs(chosen, device, alter)]
-    count = len(tries)
+    report = PropertyReport(tried=len(tries))
     measures, least = [torch.cuda.memory_allocated], DEVICE_STEP_BYTES
     if device != "cuda":
         works = [work for _, work in tries]
         tries = [("all operations", lambda: [work() for work in works])]
         measures, least = [_resident_bytes, _malloc_bytes], PROCESS_STEP_BYTES
-    faults, largest = [], 0
     with _collecting_little() if device == "cuda" else nullcontext():
         for name, work in tries:
             grown = _growth(work, measures, least)
             if grown:
                 grown = _growth(work, measures, least, collect=True)
-            largest = max(largest, grown)
+            report.grown_bytes = max(report.grown_bytes, grown)
             if grown:
                 each = f"{grown} bytes more in use every {BLOCK} runs"
-                faults.append(f"{name}: {each}, without an end")
-    return PropertyReport(faults=tuple(faults), tried=count, grown_bytes=largest)
+                report.faults.append(f"{name}: {each}, without an end")
+    return report
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
 from warpfront_checks.precision import computes_float64
-from warpfront_checks.results import CheckFinding, Checks, Recorder, judged
+from warpfront_checks.results import Checks, Recorder
 
 # cuBLAS has deterministic algorithms only with one of two workspace sizes, set before its start.
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -40,7 +40,7 @@ def record_operators(
     recorder.plan([*planned, *tables, *cases])
     lanes = lanes_for(device)
     for find, names in ((FIND_TABLE, tables), (FIND_CASES, cases)):
-        calls = {check: {"name": name, "device": device} for check, name in names.items()}
+        calls = {check: [{"name": name, "device": device}] for check, name in names.items()}
         special |= begin_checks(find, calls, effort, lanes=lanes)
     recorder.run(special)
 
@@ -55,17 +55,4 @@ def property_checks(device: str, effort: CheckOptions) -> Checks:
     }
     if computes_float64(device):
         reports["derivatives"] = partial(check_gradients, chosen, device)
-    return {name: partial(_find, report) for name, report in reports.items()}
-
-
-def _find(report: Callable[[], PropertyReport]) -> CheckFinding:
-    actual = report()
-    details: dict[str, object] = {
-        "tried": actual.tried,
-        "no deterministic algorithm": list(actual.exempt),
-        "known defects of torch": list(actual.defects),
-        "spread": actual.spread,
-        "grown_bytes": actual.grown_bytes,
-    }
-    faults: dict[str, object] = {"faults": list(actual.faults)} if actual.faults else {}
-    return judged(actual.faults, f"{actual.tried} operations", **faults, **details)
+    return {name: lambda mine=report: mine().finding() for name, report in reports.items()}  # type: ignore[misc]
