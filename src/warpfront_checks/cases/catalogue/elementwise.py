@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from warpfront_checks.cases.case import COMPLEX, INTEGERS
 from warpfront_checks.cases.catalogue.record import PARTS, Make, moved, rounded
@@ -12,10 +14,23 @@ from warpfront_checks.cases.operation import FEW_CASES, WORK, Operation
 
 EACH = "m n | m | a k b | a b c d e | "
 TWO = "m n, m n | m, m | a k b, a k b | a k b, a 1 b | m n, n | m n, m 1 | m n,  | b c y x, c 1 1"
+THREE = "m n, m n, m n | m, m, m | a k b, a 1 b, k b | m n, n, m 1 | m n, , m n"
 NUMBERS = ("eighths", "normal", "non-finite", "zeros")
+
+
+def _by_element(make: Make, code: str, *shapes: str, **fields: Any) -> Operation:
+    """Return a record whose shapes are those of so many operands as the code has."""
+    operands = {*re.findall(r"\b[abc]\b", code)}
+    return make(code, *(shapes or [(EACH, TWO, THREE)[len(operands) - 1]]), **fields)
+
+
+_choice = partial(
+    _by_element, moved, cases=FEW_CASES, values=("eighths", "non-finite", "zeros", "equal")
+)
 # By library documentation fewer than 16 units in the last place.
-_function = partial(rounded, cases=FEW_CASES, values=NUMBERS, ulps=16.0, roundings=16.0, walk=0.0)
-_choice = partial(moved, cases=FEW_CASES, values=("eighths", "non-finite", "zeros", "equal"))
+_function = partial(
+    _by_element, rounded, cases=FEW_CASES, values=NUMBERS, ulps=16.0, roundings=16.0, walk=0.0
+)
 POSITIVE = "{x}.abs() + 0.5"
 
 EXACT = "abs ceil floor round trunc neg sign sgn square frac logical_not nan_to_num"
@@ -30,27 +45,26 @@ FITTED: Mapping[str, str] = {
 }
 UNARY = (
     # No eighth is near a pole; a normal number may be.
-    _function("torch.tan(a)", EACH, values=("eighths", "non-finite", "zeros")),
+    _function("torch.tan(a)", values=("eighths", "non-finite", "zeros")),
     # Near 0 its derivative is a difference.
-    _function("torch.sinc(a)", EACH, values=("eighths",)),
+    _function("torch.sinc(a)", values=("eighths",)),
     *(
         _choice(
             f"torch.{name}(a)",
-            EACH,
             kinds=INTEGERS if name in {"abs", "neg", "sign", "sgn", "square"} else (),
             backward=name in {"abs", "neg", "square"},
             values=("eighths", "zeros", "equal", *["non-finite"] * (name != "nan_to_num")),
         )
         for name in EXACT.split()
     ),
-    *(_function(f"torch.{name}(a)", EACH) for name in ROUNDED.split()),
+    *(_function(f"torch.{name}(a)") for name in ROUNDED.split()),
     *(
-        _function(f"torch.{name}(a)", EACH, fit=fit, values=("eighths", "normal"))
+        _function(f"torch.{name}(a)", fit=fit, values=("eighths", "normal"))
         for names, fit in FITTED.items()
         for name in names.split()
     ),
     *(
-        _choice(f"torch.{name}(a)", EACH, backward=False, **fields)
+        _choice(f"torch.{name}(a)", backward=False, **fields)
         for names, fields in (
             ("signbit isposinf isneginf", {"values": ("eighths",)}),
             ("isnan isinf isfinite", {}),
@@ -62,9 +76,9 @@ COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor"
 CHOSEN = "maximum minimum fmax fmin"
 INTEGERS_OF_TWO = "bitwise_and bitwise_or bitwise_xor"
 _integer = partial(
+    _by_element,
     moved,
     cases=FEW_CASES,
-    shapes=TWO,
     backward=False,
     values=("small",),
     floats=False,
@@ -73,11 +87,11 @@ _integer = partial(
 # Two operands: of another shape each, and of numbers away from the discontinuities.
 # A broadcast operand has a sum as its gradient.
 _of_two = partial(_function, walk=1 / 16)
-_promoted = partial(_of_two, shapes=TWO, promotes=True)
-_chosen = partial(_choice, shapes=TWO, promotes=True, backward=False)
+_promoted = partial(_of_two, promotes=True)
+_chosen = partial(_choice, promotes=True, backward=False)
 BINARY = (
     *(_chosen(f"torch.{n}(a, b)", kinds=INTEGERS) for n in (*COMPARED.split(), *CHOSEN.split())),
-    _choice("torch.heaviside(a, b)", TWO, backward=False, values=("eighths", "zeros")),
+    _choice("torch.heaviside(a, b)", backward=False, values=("eighths", "zeros")),
     # The sign of NaN is no number's.
     _chosen("torch.copysign(a, b)", values=("eighths", "equal")),
     *(_integer(f"torch.{n}(a, b)") for n in INTEGERS_OF_TWO.split()),
@@ -97,7 +111,7 @@ BINARY = (
         name="div of integers",
         mode=("floor", "trunc"),
     ),
-    _integer("torch.pow(a, {power})", EACH, name="pow of integers", power=(0, 2, 3)),
+    _integer("torch.pow(a, {power})", name="pow of integers", power=(0, 2, 3)),
     *(_integer(f"torch.{n}(a, b & 7)") for n in ("bitwise_left_shift", "bitwise_right_shift")),
     *(
         _promoted(
@@ -110,15 +124,14 @@ BINARY = (
     ),
     # A product of two numbers is rounded once; its gradients are sums.
     _chosen("torch.mul(a, b)", values=NUMBERS, kinds=INTEGERS),
-    _of_two("torch.mul(a, b)", TWO, name="mul of leaves", ulps=2.0, kinds=tuple(COMPLEX)),
+    _of_two("torch.mul(a, b)", name="mul of leaves", ulps=2.0, kinds=tuple(COMPLEX)),
     *(
-        _of_two(f"torch.{n}(a, 3, alpha={{alpha}})", EACH, name=f"{n} of a number", alpha=(1, -2.5))
+        _of_two(f"torch.{n}(a, 3, alpha={{alpha}})", name=f"{n} of a number", alpha=(1, -2.5))
         for n in ("add", "sub")
     ),
-    _of_two("torch.rsub(a, 3, alpha={alpha})", EACH, alpha=(1, -2.5)),
+    _of_two("torch.rsub(a, 3, alpha={alpha})", alpha=(1, -2.5)),
     _of_two(
         "torch.pow(a, {power})",
-        EACH,
         name="pow of a number",
         power=(0, 1, 2, 3, 4),
         values=("eighths", "normal"),
@@ -140,9 +153,7 @@ BINARY = (
         backward=False,
         ulps=2.0,
     ),
-    _of_two(
-        "torch.div(a, b)", TWO, name="div of numbers", fit=POSITIVE, values=("eighths", "normal")
-    ),
+    _of_two("torch.div(a, b)", name="div of numbers", fit=POSITIVE, values=("eighths", "normal")),
     *(
         _chosen(f"torch.{n}(a, b.abs() + 1)", values=("small", "equal", "wide"))
         for n in ("fmod", "remainder", "floor_divide")
@@ -158,12 +169,11 @@ BINARY = (
         )
         for n in ("fmod", "remainder", "floor_divide")
     ),
-    _of_two("torch.pow(a, b)", TWO, name="pow of two integers", values=("small",), backward=False),
+    _of_two("torch.pow(a, b)", name="pow of two integers", values=("small",), backward=False),
     # How far apart the codes of a number and of the next one are.
     _choice(
         "(lambda k: torch.nextafter(a, b).view(k).long() - a.view(k).long())"
         "([torch.int16, torch.int32, torch.int64][a.element_size() // 4])",
-        TWO,
         name="nextafter",
         definition="torch.where(a == b, 0, torch.where((a < b) == (a > 0), 1, -1))",
         values=("eighths", "equal"),
@@ -171,35 +181,28 @@ BINARY = (
         strided=False,
         backward=False,
     ),
-    _choice("torch.clamp(a, {low}, {high})", EACH, low=(None, -0.55), high=(0.3, 1.1)),
-    _choice("torch.clamp_min(a, b)", TWO, backward=False, values=("eighths", "equal")),
-    _choice("torch.clamp_max(a, b)", TWO, backward=False, values=("eighths", "equal")),
+    _choice("torch.clamp(a, {low}, {high})", low=(None, -0.55), high=(0.3, 1.1)),
+    _choice("torch.clamp_min(a, b)", backward=False, values=("eighths", "equal")),
+    _choice("torch.clamp_max(a, b)", backward=False, values=("eighths", "equal")),
 )
-THREE = "m n, m n, m n | m, m, m | a k b, a 1 b, k b | m n, n, m 1 | m n, , m n"
 TERNARY = (
     _of_two(
-        "torch.addcmul(a, b, c, value={value})",
-        THREE,
-        value=(1, -2.5),
-        ulps=4.0,
-        least=4.0,
-        promotes=True,
+        "torch.addcmul(a, b, c, value={value})", value=(1, -2.5), ulps=4.0, least=4.0, promotes=True
     ),
     _of_two(
         "torch.addcdiv(a, b, c.abs() + 1, value={value})",
-        THREE,
         value=(1, -2.5),
         least=4.0,
         values=("eighths", "normal"),
     ),
     # A factor past the range of 16 bits; some of the results are within it.
     *(
-        _of_two(f"torch.{n}(a, b, c, value=2**17)", THREE, name=f"{n} by a large number", **fields)
+        _of_two(f"torch.{n}(a, b, c, value=2**17)", name=f"{n} by a large number", **fields)
         for n in ("addcmul", "addcdiv")
         for fields in ({"fit": POSITIVE, "backward": False, "least": 4.0},)
     ),
-    _of_two("torch.lerp(a, b, {weight})", TWO, weight=(0.25, 0.75, 1.5), least=4.0),
-    _of_two("torch.lerp(a, b, c)", THREE, name="lerp by tensors", least=4.0),
+    _of_two("torch.lerp(a, b, {weight})", weight=(0.25, 0.75, 1.5), least=4.0),
+    _of_two("torch.lerp(a, b, c)", name="lerp by tensors", least=4.0),
     moved("torch.where(a, b, c)", "?m n, m n, m n | ?m 1, m n, n | ?n, m n, ", promotes=True),
     moved("torch.masked_fill(a, b, 5.0)", "m n, ?m n | m n, ?m 1 | m n, ?n"),
 )
@@ -228,7 +231,7 @@ _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
 PASSING = {"relu", "relu6", "hardtanh", "threshold"}
 KINKED = {"relu", "relu6", "hardtanh", "threshold", "hardshrink", "softshrink", "hardsigmoid"}
 _activation = partial(
-    rounded, shapes=EACH, values=("eighths", "zeros", "normal"), roundings=16.0, walk=0.0
+    _by_element, rounded, values=("eighths", "zeros", "normal"), roundings=16.0, walk=0.0
 )
 ACTIVATIONS = (
     *(
@@ -301,61 +304,53 @@ _ENDING: Mapping[str, tuple[str, float]] = {
 }
 FAR = (
     *(
-        _far(f"torch.{n}(a)", EACH, name=f"{n}, far", fit=fit, halves="cpu", roundings=bound)
+        _far(f"torch.{n}(a)", name=f"{n}, far", fit=fit, halves="cpu", roundings=bound)
         for names, (fit, bound) in _ENDING.items()
         for n in names.split()
     ),
-    *(_far(f"torch.{n}(a)", EACH, name=f"{n}, far") for n in FAR_CURVES.split()),
+    *(_far(f"torch.{n}(a)", name=f"{n}, far") for n in FAR_CURVES.split()),
     *(
-        _far(f"torch.{n}(a)", EACH, name=f"{n}, far", fit="{x}.abs()")
+        _far(f"torch.{n}(a)", name=f"{n}, far", fit="{x}.abs()")
         for n in ("sqrt", "rsqrt", "log", "log2", "log10", "log1p")
     ),
     # A gate that is shut leaves the rounding of its argument.
     *(
-        _far(f"F.{n}(a)", EACH, name=f"{n}, far", roundings=16.0, doubles=n != "hardswish")
+        _far(f"F.{n}(a)", name=f"{n}, far", roundings=16.0, doubles=n != "hardswish")
         for n in FAR_ACTIVATIONS.split()
     ),
-    *(_far(f"torch.{n}(a, b)", TWO, name=f"{n}, far") for n in ("hypot", "atan2", "mul")),
+    *(_far(f"torch.{n}(a, b)", name=f"{n}, far") for n in ("hypot", "atan2", "mul")),
     # CUDA squares numbers of 16 bits in their own dtype.
-    _far(
-        "torch.pow(a, {power})",
-        EACH,
-        name="pow, far",
-        fit="{x}.abs()",
-        power=POWERS,
-        unseen=("cuda",),
-    ),
-    _far("torch.logaddexp(a, b)", TWO, name="logaddexp, far", roundings=16.0),
-    _far("torch.div(a, b)", TWO, name="div, far", fit="torch.where({x} == 0, 3.0, {x})"),
+    _far("torch.pow(a, {power})", name="pow, far", fit="{x}.abs()", power=POWERS, unseen=("cuda",)),
+    _far("torch.logaddexp(a, b)", name="logaddexp, far", roundings=16.0),
+    _far("torch.div(a, b)", name="div, far", fit="torch.where({x} == 0, 3.0, {x})"),
 )
 # Parts of a product cancel: its bound is of the largest number.
 _complex = partial(_function, floats=False, kinds=tuple(COMPLEX), values=("eighths", "normal"))
 _LARGE = "a.real.sign() * a.real.abs().clamp(1, {})"
 COMPLEX_CALLS = (
     *(
-        _complex(f"torch.{n}(a)", EACH, name=f"complex {n}", fit=fit)
+        _complex(f"torch.{n}(a)", name=f"complex {n}", fit=fit)
         for fit, names in (
             ("{x}", "exp sin cos tanh square neg sgn"),
             (POSITIVE, "log sqrt reciprocal abs angle rsqrt"),
         )
         for n in names.split()
     ),
-    _complex("torch.div(a, b)", TWO, name="complex quotient", fit=POSITIVE, walk=1 / 64),
-    _complex("a.conj() * b", TWO, name="conjugate product", walk=1 / 64),
-    _complex("a.conj().resolve_conj() + a.conj().imag", EACH, name="resolved conjugate"),
-    _complex("torch.polar(a.abs(), a.angle())", EACH, fit=POSITIVE),
+    _complex("torch.div(a, b)", name="complex quotient", fit=POSITIVE, walk=1 / 64),
+    _complex("a.conj() * b", name="conjugate product", walk=1 / 64),
+    _complex("a.conj().resolve_conj() + a.conj().imag", name="resolved conjugate"),
+    _complex("torch.polar(a.abs(), a.angle())", fit=POSITIVE),
     _complex("a.mH.contiguous()", "m n | b m n", name="complex transposed"),
     _complex("torch.cat([a.conj(), b])", "m n, m n", name="cat of a conjugate"),
     _complex("torch.where(a.real > 0, a, b)", "m n, m n", name="complex where"),
     *(
-        _far(f"torch.{n}(a)", EACH, name=f"complex {n}, far", floats=False, kinds=tuple(COMPLEX))
+        _far(f"torch.{n}(a)", name=f"complex {n}, far", floats=False, kinds=tuple(COMPLEX))
         for n in ("abs", "angle")
     ),
     # A part may cancel, so each is judged as a share of the modulus.
     *(
         _far(
             f"(lambda z: [z.abs(), {PARTS}(z) / z.abs()[..., None]])(torch.{n}({x}))",
-            EACH,
             name=f"complex {n}, far",
             floats=False,
             kinds=tuple(COMPLEX),
@@ -374,7 +369,6 @@ COMPLEX_CALLS = (
     # That of complex128 overflows in squares.
     _far(
         "torch.div(a, a * (2.0 + (a.real > 0)))",
-        EACH,
         name="complex quotient, far",
         definition="0 * a + 1 / (2.0 + (a.real > 0))",
         floats=False,
@@ -386,15 +380,12 @@ COMPLEX_CALLS = (
 SIGNED = "round trunc ceil floor neg abs sin tan tanh atan asinh expm1"
 SIGNS = (
     *(
-        _choice(
-            f"torch.{n}(a).signbit()", EACH, name=f"sign of {n}", values=("signed",), backward=False
-        )
+        _choice(f"torch.{n}(a).signbit()", name=f"sign of {n}", values=("signed",), backward=False)
         for n in SIGNED.split()
     ),
-    _function("torch.atan2(a * 0, b)", TWO, name="atan2 of zeros", values=("signed",)),
+    _function("torch.atan2(a * 0, b)", name="atan2 of zeros", values=("signed",)),
     _choice(
         "torch.nan_to_num(a).isfinite()",
-        EACH,
         name="nan_to_num of the largest",
         values=("non-finite",),
         backward=False,
@@ -443,7 +434,7 @@ _EIGHT_BITS: Mapping[str, tuple[int, int, float]] = {
     "float8_e4m3fnuz": (3, -7, 240.0),
     "float8_e5m2fnuz": (2, -15, 57344.0),
 }
-_by_steps: Make = partial(moved, values=("quarters",), cases=FEW_CASES, halves="cpu")
+_by_steps: Make = partial(_by_element, moved, values=("quarters",), cases=FEW_CASES, halves="cpu")
 EIGHT_BITS = (
     *(
         moved(
@@ -505,7 +496,6 @@ EIGHT_BITS = (
         _by_steps(
             "(lambda q: [q.int_repr().long(), q.dequantize()])(torch.quantize_per_tensor("
             f"a + 1 / 32, {{scale}}, {{zero}}, torch.{kind}))",
-            EACH,
             name=f"quantize to {kind}",
             definition=(
                 "(lambda q: [q.long(), (q - {zero}) * {scale}])((((a + 1 / 32) / {scale}).round()"
