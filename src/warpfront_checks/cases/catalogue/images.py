@@ -63,10 +63,6 @@ POOLS = (
             f"F.max_pool{dims}d(a, {{kernel}}, {{stride}}, {{padding}}, {{dilation}},"
             " ceil_mode={ceil})",
             f"{SHAPE[dims]} | {SHAPE[dims][2:]}",
-            kernel=steps(dims, 2, 3),
-            stride=steps(dims, 1, 2),
-            padding=steps(dims, 0, 1),
-            dilation=steps(dims, 1, 2),
             least_size=6,
             values=("distinct", "non-finite"),
             defects=MAXIMA[1:] if dims < 3 else (),
@@ -78,7 +74,6 @@ POOLS = (
             f"F.max_pool{dims}d(a, 2, {{stride}}, return_indices=True)[1]",
             SHAPE[dims],
             name=f"max_pool{dims}d's indices",
-            stride=steps(dims, 1, 2),
             backward=False,
             # Of equal numbers the first.
             values=("distinct", "small"),
@@ -96,20 +91,12 @@ POOLS = (
         for dims in (1, 2, 3)
     ),
     *(
-        _largest(
-            f"F.adaptive_max_pool{dims}d(a, {{size}})",
-            SHAPE[dims],
-            size=steps(dims, 1, 3, 5),
-            work=ADAPTED,
-        )
+        _largest(f"F.adaptive_max_pool{dims}d(a, {{size}})", SHAPE[dims], work=ADAPTED)
         for dims in (1, 2, 3)
     ),
     _mean(
         "F.avg_pool1d(a, {kernel}, {stride}, {padding}, {ceil}, {counted})",
         SHAPE[1],
-        kernel=(2, 3),
-        stride=(1, 2),
-        padding=(0, 1),
         defects=(PADDED_MEANS,),
         least_size=2,
     ),
@@ -133,7 +120,6 @@ POOLS = (
         _mean(
             f"F.adaptive_avg_pool{dims}d(a, {{size}})",
             SHAPE[dims],
-            size=steps(dims, 1, 3, 5),
             work=ADAPTED,
             walk=1 / 16,
             defects=(BATCHES_OF_ONE_PLACE,),
@@ -144,7 +130,6 @@ POOLS = (
         "F.lp_pool2d(a, {p}, {kernel}, ceil_mode={ceil})",
         SHAPE[2],
         p=(1, 2),
-        kernel=steps(2, 2, 3),
         fit="{x}.abs() + 0.5",
         least_size=3,
     ),

@@ -167,9 +167,6 @@ CONVOLUTIONS: tuple[Operation, ...] = (
             f"F.conv{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
             " dilation={dilation})",
             f"b c {places}, o c {taps}, o | c {places}, o c {taps}, o",
-            stride=steps(dims, 1, 2),
-            padding=steps(dims, 0, 1),
-            dilation=steps(dims, 1, 2),
             defects=FAR_PLACE if dims == 3 else (),
         )
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 1"))
@@ -210,8 +207,6 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         "b c y x, c 1 3 3, c",
         name="conv2d, depthwise",
         padding=steps(2, 0, 1, 2),
-        stride=steps(2, 1, 2),
-        dilation=steps(2, 1, 2),
     ),
     *(
         _biased(
@@ -219,9 +214,6 @@ CONVOLUTIONS: tuple[Operation, ...] = (
             " output_padding={extra}, dilation={dilation})",
             f"b c {places}, c o {taps}, o | c {places}, c o {taps}, o",
             stride=steps(dims, 2, 3),
-            padding=steps(dims, 0, 1),
-            extra=steps(dims, 0, 1),
-            dilation=steps(dims, 1, 2),
         )
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
     ),
@@ -255,9 +247,6 @@ GROUPED: tuple[Operation, ...] = (
             " dilation={dilation})",
             f"b 6 {places}, 4 3 {taps}, 4",
             name=f"conv{dims}d of two groups",
-            stride=steps(dims, 1, 2),
-            padding=steps(dims, 0, 1),
-            dilation=steps(dims, 1, 2),
         )
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
     ),

@@ -23,6 +23,9 @@ PLACES = (None, 0, 1, -1)
 # of a flag.
 USUAL: Mapping[str, Sequence[Any]] = {"dim": DIM, "reduction": ("none", "mean", "sum")}
 FLAG = (False, True)
+# Settings of windows, which have a number for each axis too.
+WINDOWS: dict[str, Sequence[int]] = {"kernel": (2, 3), "size": (1, 3, 5)}
+WINDOWS |= {"stride": (1, 2), "dilation": (1, 2), "padding": (0, 1), "extra": (0, 1)}
 
 
 def steps(dims: int, *values: float) -> tuple[Any, ...]:
@@ -48,8 +51,11 @@ def exact(code: str, *shapes: str, **options: Any) -> Operation:
     sizes = {key: options.pop(key) for key in tuple(options) if key in words | shared}
     usual = {key: size[0] if isinstance(size, tuple) else size for key, size in sizes.items()}
     most = {key: size[1] for key, size in sizes.items() if isinstance(size, tuple)}
-    missing = [name for name in re.findall(r"\{(\w+)\}", code) if name not in words]
-    options |= {name: USUAL.get(name, FLAG) for name in missing if name not in options}
+    # The call of windows has the number of their axes in its name.
+    dims = int([*re.findall(r"(\d)d\(", code), 1][0])
+    windows = {key: steps(dims, *values) for key, values in WINDOWS.items()}
+    missing = [key for key in re.findall(r"\{(\w+)\}", code) if key not in {*words, *options}]
+    options |= {key: {**USUAL, **windows}.get(key, FLAG) for key in missing}
     return Operation(
         name=name, code=code, shapes=shape, options=options, usual=usual, most=most, **fields
     )
