@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 
 NO_AXES: Mapping[str, object] = {}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class KnownDefect:
     """A wrong result of torch's own kernels, by a public thread: of labels that match, on a device,
     in torch before a version, or (None) in each so far. Results name it; it fails no image.
@@ -20,6 +20,7 @@ class KnownDefect:
 
     thread: str
     device: str
+    _: KW_ONLY
     before: tuple[int, int] | None = None
     label: str = ""
     where: Mapping[str, Sequence[object]] = field(default_factory=dict)

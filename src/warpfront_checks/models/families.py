@@ -24,7 +24,7 @@ EXPERTS, EXPERTS_LENGTH = 4, 9
 MakeInputs = Callable[[torch.Generator], tuple[Tensor, ...]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Family:
     """`build` makes the model with weights from torch's generator; `inputs` what it takes, target
     last: floating inputs in float32, token and class numbers as int64.
@@ -290,36 +290,26 @@ def _tokens(*lengths: int) -> MakeInputs:
 
 
 FAMILIES = (
-    Family(name="mlp", build=_mlp, inputs=_drawn((0, 67, WIDTH), (CLASSES, 67))),
+    Family("mlp", _mlp, _drawn((0, 67, WIDTH), (CLASSES, 67))),
+    Family("resnet", lambda: Model(ResNet()), _drawn((0, 3, 3, 17, 17), (CLASSES, 3))),
+    Family("vit", lambda: Model(Vision()), _drawn((0, 3, 3, 25, 25), (CLASSES, 3))),
+    Family("bert", lambda: _text(ProjectedAttention, nn.GELU()), _tokens(LENGTH, LENGTH)),
     Family(
-        name="resnet", build=lambda: Model(ResNet()), inputs=_drawn((0, 3, 3, 17, 17), (CLASSES, 3))
+        "gpt",
+        lambda: _text(partial(ProjectedAttention, causal=True), nn.GELU("tanh")),
+        _tokens(LENGTH, LENGTH),
     ),
     Family(
-        name="vit", build=lambda: Model(Vision()), inputs=_drawn((0, 3, 3, 25, 25), (CLASSES, 3))
+        "llama",
+        lambda: _llama(lambda: FeedForward(nn.SiLU(), gated=True, bias=False), 2),
+        _tokens(LENGTH, LENGTH),
     ),
+    Family("moe", lambda: _llama(Experts, 1), _tokens(EXPERTS_LENGTH, EXPERTS_LENGTH)),
+    Family("t5", _t5, _tokens(LENGTH, OTHER_LENGTH, OTHER_LENGTH)),
     Family(
-        name="bert",
-        build=lambda: _text(ProjectedAttention, nn.GELU()),
-        inputs=_tokens(LENGTH, LENGTH),
-    ),
-    Family(
-        name="gpt",
-        build=lambda: _text(partial(ProjectedAttention, causal=True), nn.GELU("tanh")),
-        inputs=_tokens(LENGTH, LENGTH),
-    ),
-    Family(
-        name="llama",
-        build=lambda: _llama(lambda: FeedForward(nn.SiLU(), gated=True, bias=False), 2),
-        inputs=_tokens(LENGTH, LENGTH),
-    ),
-    Family(
-        name="moe", build=lambda: _llama(Experts, 1), inputs=_tokens(EXPERTS_LENGTH, EXPERTS_LENGTH)
-    ),
-    Family(name="t5", build=_t5, inputs=_tokens(LENGTH, OTHER_LENGTH, OTHER_LENGTH)),
-    Family(
-        name="whisper",
-        build=_whisper,
-        inputs=_drawn((0, BATCH, 20, 2 * LENGTH), *[(VOCABULARY, BATCH, OTHER_LENGTH)] * 2),
+        "whisper",
+        _whisper,
+        _drawn((0, BATCH, 20, 2 * LENGTH), *[(VOCABULARY, BATCH, OTHER_LENGTH)] * 2),
     ),
 )
 
@@ -351,7 +341,7 @@ def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...])
                 nn.init.normal_(parameter, 1.0 if kind.endswith("weight") else 0.0, 0.2)
         return Model(body, layers.Weighted())
 
-    return Family(name=name, build=build, inputs=_drawn(*((0, *shape) for shape in shapes)))
+    return Family(name, build, _drawn(*((0, *shape) for shape in shapes)))
 
 
 # What all else is made of, larger than above: the `numerics` session.

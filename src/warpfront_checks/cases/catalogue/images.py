@@ -29,22 +29,19 @@ _mean: Make = partial(
 )
 # Of channels_last the window of each place is that of one further on.
 PADDED_MEANS = KnownDefect(
-    thread="pytorch#188344",
-    label=r"^gradient .*option padding (1|\(.*1)",
-    device="cuda",
-    before=(2, 14),
+    "pytorch#188344", "cuda", label=r"^gradient .*option padding (1|\(.*1)", before=(2, 14)
 )
 # It ends an H100's context (torch 2.11).
 INDICES_OF_MANY_LINES = KnownDefect(
-    thread="max_pool1d with indices reads a misaligned address for more than 2^16 lines in float64",
-    device="cuda",
+    "max_pool1d with indices reads a misaligned address for more than 2^16 lines in float64",
+    "cuda",
     where={"size b": ("past a grid",), "dtype": ("float64",)},
     unsafe=True,
 )
 # Where a channel is alone; it ends an H200's context (torch 2.11).
 DOUBLES_OF_LAST = KnownDefect(
-    thread="max_pool2d of one channel last reads a misaligned address in float64",
-    device="cuda",
+    "max_pool2d of one channel last reads a misaligned address in float64",
+    "cuda",
     where={"memory a": ("last", "some of the last"), "dtype": ("float64",)},
     unsafe=True,
 )
@@ -52,8 +49,8 @@ MAXIMA = (INDICES_OF_MANY_LINES, DOUBLES_OF_LAST)
 # One place of a batch whose stride is 1: what lies there is read as the batch's next, and beyond
 # the tensor's memory where there are channels (torch 2.11).
 BATCHES_OF_ONE_PLACE = KnownDefect(
-    thread="adaptive_avg_pool of one place reads strided batches wrong",
-    device="cuda",
+    "adaptive_avg_pool of one place reads strided batches wrong",
+    "cuda",
     where={"memory a": ("reversed",), "size x": ("one",)},
     unsafe=True,
 )

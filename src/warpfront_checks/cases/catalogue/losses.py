@@ -11,10 +11,7 @@ from warpfront_checks.cases.operation import Operation
 
 # Of no rows the CPU's result is what the memory was (2.13).
 NO_ROWS = KnownDefect(
-    thread="margin losses of no rows are not written",
-    device="cpu",
-    label="^result",
-    where={"size n": ("zero",)},
+    "margin losses of no rows are not written", "cpu", label="^result", where={"size n": ("zero",)}
 )
 
 PAIR = "m n, m n | n, n | a k b, a k b"
@@ -34,9 +31,7 @@ WEIGHT = "c.abs() + 0.5 if {weighted} else None"
 # A third of the targets.
 IGNORED = "torch.where(b % 3 == 1, {ignored}, b)"
 # CUDA's loss of places reads targets and the ignored class as 32 bits (2.11): 2^32 is class 0.
-NARROW_IGNORED = KnownDefect(
-    thread="pytorch#85395", device="cuda", where={"option ignored": (2**32,)}
-)
+NARROW_IGNORED = KnownDefect("pytorch#85395", "cuda", where={"option ignored": (2**32,)})
 _TARGETS = {
     " of rows": "n c, @c n, !c",
     " of places": "n c x, @c n x, !c",

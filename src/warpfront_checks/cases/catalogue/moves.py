@@ -12,9 +12,9 @@ from warpfront_checks.cases.operation import Operation
 
 # A row that is looked up twice is scaled twice: 5,029 of 219,680 times on an H200 that others used
 # as well (2.11), never in 103,200 on one that was alone.
-LIMITED_TWICE = KnownDefect(thread="pytorch#85377", device="cuda")
+LIMITED_TWICE = KnownDefect("pytorch#85377", "cuda")
 # The stride of rows is taken for their length: numbers past the last row are read and scaled.
-MEASURED_WHOLE = KnownDefect(thread="pytorch#195208", device="cuda", unsafe=True)
+MEASURED_WHOLE = KnownDefect("pytorch#195208", "cuda", unsafe=True)
 LINES = "a k b | m n | n | a b c d e"
 moved = partial(moved_floats, kinds=(*INTEGERS, "bool", "complex64"))
 _along = partial(moved, shapes=LINES, dim=DIM)

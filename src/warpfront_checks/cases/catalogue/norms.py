@@ -16,11 +16,9 @@ EPS: Mapping[str, Any] = {"eps": (0.125, 1e-2)}
 _norm: Make = partial(rounded, values=("quarters", "normal"), roundings=48.0, **EPS)
 # Of more than 2^16 rows the gradient of weights with two axes is written past its memory.
 # A weight without rows ends the process.
-WITHOUT_ROWS = KnownDefect(
-    thread="pytorch#128695", device="cpu", where={"size m": ("zero",)}, unsafe=True
-)
+WITHOUT_ROWS = KnownDefect("pytorch#128695", "cpu", where={"size m": ("zero",)}, unsafe=True)
 WEIGHTS_OF_MANY_ROWS = KnownDefect(
-    thread="pytorch#193016", device="cuda", where={"size n": ("past a grid",)}, unsafe=True
+    "pytorch#193016", "cuda", where={"size n": ("past a grid",)}, unsafe=True
 )
 # The gradient of the bias without that of the weight, too.
 BIAS_OF_MANY_ROWS = tuple(
@@ -31,8 +29,8 @@ BIAS_OF_MANY_ROWS = tuple(
 # Where one of the gradients of its weights is not wanted, it writes to no memory at all (2.13).
 ONE_OF_TWO = tuple(
     KnownDefect(
-        thread="group_norm of channels last ends the process for the gradient of one weight",
-        device="cpu",
+        "group_norm of channels last ends the process for the gradient of one weight",
+        "cpu",
         where={"memory a": ("last", "some of the last"), axis: ("b", "c")},
         unsafe=True,
     )
@@ -40,8 +38,8 @@ ONE_OF_TWO = tuple(
 )
 # avg_pool3d, which it calls, begins a block of a grid's second axis for 8 rows (torch 2.11).
 ROWS_OF_A_GRID = KnownDefect(
-    thread="avg_pool3d has no blocks for more than 524,280 rows",
-    device="cuda",
+    "avg_pool3d has no blocks for more than 524,280 rows",
+    "cuda",
     label="invalid argument",
     where={"size y": ("past many grids",)},
 )

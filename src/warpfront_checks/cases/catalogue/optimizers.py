@@ -65,7 +65,7 @@ _OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
 }
 FUSED = ("SGD", "Adam", "AdamW", "Adagrad")
 # The fused kernel steps no whole vector of 16 bits (torch 2.13).
-NO_VECTORS = KnownDefect(thread="pytorch#191763", device="cpu", where={"dtype": HALVES})
+NO_VECTORS = KnownDefect("pytorch#191763", "cpu", where={"dtype": HALVES})
 # All of one sign: a gradient does not cancel with what decays, nor a moment with a gradient.
 _stepped = partial(
     rounded,

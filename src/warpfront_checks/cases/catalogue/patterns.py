@@ -14,8 +14,8 @@ CONV, BATCH_NORM = _PARTS["conv2d"], _PARTS["batch_norm"]
 # Of images whose channels are the last axis, cuDNN reads 16 bytes of a weight or bias at once.
 UNALIGNED = tuple(
     KnownDefect(
-        thread="pytorch#195186",
-        device="cuda",
+        "pytorch#195186",
+        "cuda",
         where={f"memory {x}": ("offset",), f"memory {images}": ("last", "some of the last")},
         unsafe=True,
     )
@@ -24,8 +24,8 @@ UNALIGNED = tuple(
 )
 # Of a strided weight the gradient reads other memory, where that of the output is channels last.
 STRIDED_WEIGHT = KnownDefect(
-    thread="batch norm's gradient reads other memory for a strided weight",
-    device="cpu",
+    "batch norm's gradient reads other memory for a strided weight",
+    "cpu",
     label="gradient of [ab]",
     where={"memory c": ("gaps",), "layout": ("last",)},
 )

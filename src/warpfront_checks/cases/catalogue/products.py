@@ -14,9 +14,9 @@ BETA = {"beta": (1, 0, 2), "alpha": (1, -1)}
 # Torch 2.11 on an H100 adds to a (1, n) result with strides (1, 1) by a leading dimension of 1,
 # which cuBLASLt refuses: about one case in 4,000. No public thread is known.
 CUBLAS = KnownDefect(
-    thread="cuBLASLt refuses a leading dimension of 1",
+    "cuBLASLt refuses a leading dimension of 1",
+    "cuda",
     label="^raised: .*CUBLAS_STATUS_INVALID_VALUE",
-    device="cuda",
 )
 _product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES, defects=(CUBLAS,))
 MATRICES: tuple[Operation, ...] = (
@@ -154,8 +154,8 @@ def _convolved(dims: int) -> str:
 # (torch 2.13).
 FAR_PLACE = tuple(
     KnownDefect(
-        thread="conv3d of channels last ends the process for a dilated axis of one place",
-        device="cpu",
+        "conv3d of channels last ends the process for a dilated axis of one place",
+        "cpu",
         where={memory: ("last", "some of the last"), "option dilation": (2, (2, 1, 2))},
         unsafe=True,
     )

@@ -21,7 +21,7 @@ _sum = partial(
 )
 # The gradient of a tall matrix has ones below its diagonal; the oracle's, too, but no slope has.
 PAST_DIAGONAL = tuple(
-    KnownDefect(thread="pytorch#171704", device=device, before=(2, 13), label="Jacobian")
+    KnownDefect("pytorch#171704", device, before=(2, 13), label="Jacobian")
     for device in ("cpu", "cuda")
 )
 # Numbers of which no two are alike have one largest and one order.

@@ -10,7 +10,7 @@ from warpfront_checks.cases.operation import Operation
 
 # The algorithms of cuSPARSE that torch chooses add atomically, in each format. Torch chooses no
 # other, and raises nothing, where deterministic algorithms are demanded (H200, torch 2.11).
-ADDED_ATOMICALLY = KnownDefect(thread="cupy#9323", device="cuda", label="runs on the same inputs")
+ADDED_ATOMICALLY = KnownDefect("cupy#9323", "cuda", label="runs on the same inputs")
 
 _table = partial(
     exact, values=("few", "small"), halves="cpu", cases=16, m=7, n=5, k=3, backward=False

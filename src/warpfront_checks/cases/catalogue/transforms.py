@@ -23,8 +23,8 @@ _waves = partial(
 # MKL writes past its memory where neither axis of a plane has a stride of 1 (2.13).
 STRIDED_PLANES = tuple(
     KnownDefect(
-        thread="MKL writes past the memory of a plane without a stride of 1",
-        device="cpu",
+        "MKL writes past the memory of a plane without a stride of 1",
+        "cpu",
         where=where,
         unsafe=True,
     )
@@ -104,7 +104,7 @@ LINES = (
     ),
 )
 # Steps of integers are float32's.
-STEPS_IN_SINGLE = KnownDefect(thread="pytorch#181807", device="cuda", label="^result")
+STEPS_IN_SINGLE = KnownDefect("pytorch#181807", "cuda", label="^result")
 FRAMES = (
     *(
         rounded(

@@ -49,7 +49,7 @@ def _about(label: str, value: Any, expected: float, deviation: float) -> Verdict
 # The CUDA kernel advances its generator by less than it uses for large rates: half of the
 # next call's numbers were drawn before (2.11 on an H200).
 REPEATED = KnownDefect(
-    thread="pytorch#136750", label="correlation with the next call", device="cuda", before=None
+    "pytorch#136750", "cuda", label="correlation with the next call", before=None
 )
 
 
