@@ -53,7 +53,7 @@ def places_of(device: str, topics: set[str]) -> list[Place]:
     operations = [one for topic in TOPICS if topic in claimed for one in TOPICS[topic]]
     return [
         *(("cases", one.name) for one in operations if device not in one.unseen),
-        *(("rows", t.name, r.name) for t in TABLES for r in rows_for(t, device)),
+        *(("rows", name, r.name) for name in TABLES for r in rows_for(TABLES[name], device)),
         *(("opinfo", name) for name in dict.fromkeys(entry.name for entry in load_database())),
     ]
 
@@ -78,8 +78,7 @@ def faults_at(place: Place, device: str, seed: int, *, few: bool = False) -> Ite
 
 def row_at(place: Place, device: str) -> Any:
     _, table, name = place
-    rows = next(rows_for(each, device) for each in TABLES if each.name == table)
-    return next(row for row in rows if row.name == name)
+    return next(row for row in rows_for(TABLES[table], device) if row.name == name)
 
 
 def call_at(place: Place, device: str) -> None:

@@ -19,7 +19,7 @@ from kernels.seeding.mutations import MutationTally  # noqa: E402
 
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.session import SEEN_ON  # noqa: E402
-from warpfront_checks.cases.special.tables import TABLES, table_named  # noqa: E402
+from warpfront_checks.cases.special.tables import TABLES  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 from warpfront_checks.selftest import (  # noqa: E402
     CHECKOUT,
@@ -78,7 +78,7 @@ def test_each_check_that_is_named_is_there_and_no_kernel_is_in_two_sets() -> Non
         elif kind == "opinfo":
             assert len(place) in {0, 2}
         elif kind == "rows":
-            assert set(place[1].split("; ")) <= {row.name for row in table_named(place[0]).rows}
+            assert set(place[1].split("; ")) <= {row.name for row in TABLES[place[0]]}
 
 
 def on_the_cpu() -> Iterator[str]:
@@ -86,9 +86,9 @@ def on_the_cpu() -> Iterator[str]:
         if "cpu" in devices:
             yield topic
     yield "opinfo"
-    for table in TABLES:
-        if any(not row.devices for row in table.rows):
-            yield table.name
+    for name, table in TABLES.items():
+        if any(not row.devices for row in table):
+            yield name
 
 
 @pytest.mark.parametrize("check", list(on_the_cpu()))

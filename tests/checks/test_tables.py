@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,20 +16,19 @@ from warpfront_checks.cases.catalogue.systems import DOMINANT, POSITIVE  # noqa:
 from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.session import check_name  # noqa: E402
 from warpfront_checks.cases.special import tables  # noqa: E402
-from warpfront_checks.cases.special.rows import CaseContext, Row, Table, verdict_of  # noqa: E402
+from warpfront_checks.cases.special.rows import CaseContext, Row, verdict_of  # noqa: E402
 from warpfront_checks.cases.special.tables import TABLES, finding_of, judge_rows  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.results import Recorder  # noqa: E402
 
 QUICK = CheckOptions(quick=True, seeds=(0,))
-ON_THE_CPU = [one for one in TABLES if any(not row.devices for row in one.rows)]
+ON_THE_CPU = [name for name, table in TABLES.items() if any(not r.devices for r in table)]
 # Rows of seconds: only in the sweep.
 SLOW = {"permutations", "ranges"}
 
 
-@pytest.mark.parametrize("one", ON_THE_CPU, ids=lambda one: one.name)
-def test_right_kernels_pass_every_row_of_a_table(one: Table) -> None:
-    rows = [row for row in one.rows if not row.devices and row.name not in SLOW]
+@pytest.mark.parametrize("name", ON_THE_CPU)
+def test_right_kernels_pass_every_row_of_a_table(name: str) -> None:
+    rows = [row for row in TABLES[name] if not row.devices and row.name not in SLOW]
     judged = judge_rows(rows, "cpu", ("float32",), QUICK)
     assert judged.faults == []
     # Rows without answers pass whatever they ask. A few have none here: torch lacks the kernel.
@@ -40,9 +37,9 @@ def test_right_kernels_pass_every_row_of_a_table(one: Table) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("one", ON_THE_CPU, ids=lambda one: one.name)
-def test_right_kernels_pass_with_other_seeds_in_every_dtype(one: Table, seed: int) -> None:
-    rows = [row for row in one.rows if not row.devices]
+@pytest.mark.parametrize("name", ON_THE_CPU)
+def test_right_kernels_pass_with_other_seeds_in_every_dtype(name: str, seed: int) -> None:
+    rows = [row for row in TABLES[name] if not row.devices]
     dtypes = ("float32", "bfloat16", "float16", "float64")
     assert judge_rows(rows, "cpu", dtypes, CheckOptions(seeds=(seed,))).faults == []
 
@@ -73,17 +70,12 @@ def test_a_row_that_raises_stops_no_other_and_a_quick_run_has_one_dtype() -> Non
     assert finding_of(judge_rows(rows, "cpu", (), QUICK)).outcome == "failed"
 
 
-def test_a_table_of_other_devices_is_unclaimed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_of_other_devices_is_unclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
     row = Row(name="c", answers=off, devices=("cuda",))
-    here = Table(name="here", rows=(Row(name="d", answers=off),))
-    monkeypatch.setattr(tables, "TABLES", (Table(name="elsewhere", rows=(row,)), here))
-    recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    assert tables.claimed_tables("cpu", recorder) == [here]
-    recorder.finish()
-    unclaimed = json.loads((tmp_path / "operators.json").read_text())["unclaimed"]
-    assert unclaimed == [{"name": "elsewhere", "reason": "says nothing about cpu"}]
+    here = (Row(name="d", answers=off),)
+    monkeypatch.setattr(tables, "TABLES", {"elsewhere": (row,), "here": here})
+    obstacles = tables.table_obstacles("cpu")
+    assert obstacles == {"elsewhere": "says nothing about cpu", "here": ""}
 
 
 def test_rows_of_one_vendor_say_nothing_of_anothers_kernels(
@@ -91,7 +83,7 @@ def test_rows_of_one_vendor_say_nothing_of_anothers_kernels(
 ) -> None:
     for hip, right in ((None, True), ("6.4.1", False)):
         monkeypatch.setattr(torch.version, "hip", hip)
-        rows = tables.rows_for(tables.table_named("linear algebra"), "cuda")
+        rows = tables.rows_for(TABLES["linear algebra"], "cuda")
         assert ("cholesky" in {row.name for row in rows}) == right
 
 
@@ -171,7 +163,7 @@ def test_a_table_that_the_memory_is_too_small_for_is_skipped_and_says_so(
 
 def test_a_table_is_called_as_no_operation_of_the_same_session() -> None:
     """Two checks of one name are an error of the whole verification."""
-    names = [check_name(name) for name in CATALOGUE] + [row.name for row in TABLES]
+    names = [check_name(name) for name in CATALOGUE] + [*TABLES]
     assert len(names) == len(set(names))
 
 

@@ -13,7 +13,7 @@ from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.known_defects import preventing_thread
 from warpfront_checks.cases.run import LackingError, NoOracleError, run_case
-from warpfront_checks.cases.special.tables import free_bytes, judge_rows, table_named
+from warpfront_checks.cases.special.tables import TABLES, free_bytes, judge_rows
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.opinfo.adapter import load_database
 from warpfront_checks.opinfo.sweep import sweep_entries, sweeps_of
@@ -72,7 +72,7 @@ def case_faults(case: Case) -> Iterator[str]:
 
 def row_faults(fault: WrongKernel, device: str, name: str, row_name: str) -> Iterator[str]:
     """Yield the faults of a row of a table that it lacks without the kernel."""
-    rows = [row for row in table_named(name).rows if row.name in row_name.split("; ")]
+    rows = [row for row in TABLES[name] if row.name in row_name.split("; ")]
     if any(row.needed_bytes > free_bytes(device) for row in rows):
         return
     dtypes = list(dict.fromkeys(name for row in rows for name in row.dtypes))

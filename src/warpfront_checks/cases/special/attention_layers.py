@@ -90,11 +90,8 @@ def _masks_by_head(ground: CaseContext) -> Iterator[Verdict]:
     yield verdict_of("output", actual, expected, slack=64 * ground.eps)
 
 
-ATTENTION = Table(
-    name="attention layers",
-    rows=(
-        *rows({"dropped": _drops}, FLOATS),
-        *rows({f"inferred, {name}": partial(_inferred, name) for name in LAYERS}),
-        *rows({"masks by head": _masks_by_head}, devices=("cpu",)),
-    ),
+ATTENTION: Table = (
+    *rows({"dropped": _drops}, FLOATS),
+    *rows({f"inferred, {name}": partial(_inferred, name) for name in LAYERS}),
+    *rows({"masks by head": _masks_by_head}, devices=("cpu",)),
 )

@@ -181,10 +181,7 @@ TRIES = {
     "random numbers": (_drawn, 8 * GIB),
     "pictures": (_pictures, 12 * GIB),
 }
-INT64_INDEXING = Table(
-    name="more than 2^31",
-    rows=tuple(
-        Row(name=name, answers=attempt, devices=("cuda", "rocm"), needed_bytes=size)
-        for name, (attempt, size) in TRIES.items()
-    ),
+INT64_INDEXING: Table = tuple(
+    Row(name=name, answers=attempt, devices=("cuda", "rocm"), needed_bytes=size)
+    for name, (attempt, size) in TRIES.items()
 )

@@ -369,30 +369,26 @@ def _states(ground: CaseContext) -> Iterator[Verdict]:
     yield verdict_of("all different", torch.tensor(parts.unique().numel() > 990), TRUE)
 
 
-RANDOM_NUMBERS = Table(
-    name="random numbers",
-    rows=(
-        *(
-            Row(
-                name=name,
-                answers=partial(_distribution, name),
-                defects=(REPEATED,) if name == "poisson of many" else (),
-            )
-            for name in DISTRIBUTIONS
-        ),
-        *rows({"quartiles": _quartiles}),
-        *rows({"never drawn": _never_drawn}),
-        *rows({"ranges": _ranges}, USUAL),
-        *rows(
-            {
-                "whole numbers": _integers,
-                "drawn once": _drawn_once,
-                "permutations": _permutations,
-                "dropout's mask": _dropped,
-                "into views": _into_views,
-                "spread out": _spread_out,
-                "states": _states,
-            }
-        ),
+RANDOM_NUMBERS: Table = (
+    *(
+        Row(
+            name=name,
+            answers=partial(_distribution, name),
+            defects=(REPEATED,) if name == "poisson of many" else (),
+        )
+        for name in DISTRIBUTIONS
+    ),
+    *rows({"quartiles": _quartiles, "never drawn": _never_drawn}),
+    *rows({"ranges": _ranges}, USUAL),
+    *rows(
+        {
+            "whole numbers": _integers,
+            "drawn once": _drawn_once,
+            "permutations": _permutations,
+            "dropout's mask": _dropped,
+            "into views": _into_views,
+            "spread out": _spread_out,
+            "states": _states,
+        }
     ),
 )

@@ -98,15 +98,11 @@ class Row:
     defects: tuple[KnownDefect, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Rows of a kind. A table is one check."""
-
-    name: str
-    rows: tuple[Row, ...]
+# The rows of a table: a table is one check.
+Table = tuple[Row, ...]
 
 
-def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: Any) -> Any:
+def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: Any) -> Table:
     """Return a row for each function of a table, all with the same options."""
     return tuple(
         Row(name=name, answers=attempt, dtypes=dtypes, **options) for name, attempt in table.items()

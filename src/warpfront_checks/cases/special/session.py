@@ -16,7 +16,7 @@ from warpfront_checks.cases.special.properties import (
     check_repeats,
     sampled,
 )
-from warpfront_checks.cases.special.tables import FIND_TABLE, claimed_tables
+from warpfront_checks.cases.special.tables import FIND_TABLE, table_obstacles
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
@@ -35,7 +35,9 @@ def record_operators(
     effort, device = effort or CheckOptions(), claims.device
     special = {**property_checks(device, effort), **compiled_checks(device, effort)}
     cases = {check_name(name): name for name in claimed_operations(device, recorder)}
-    tables = {table.name: table.name for table in claimed_tables(device, recorder)}
+    obstacles = table_obstacles(device)
+    special |= {name: reason for name, reason in obstacles.items() if reason}
+    tables = {name: name for name, reason in obstacles.items() if not reason}
     planned = [name for name, find in special.items() if not isinstance(find, str)]
     recorder.plan([*planned, *tables, *cases])
     lanes = lanes_for(device)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.cases.special.rows import TRUE, CaseContext, Table, rows, verdict_of
+from warpfront_checks.cases.special.rows import TRUE, CaseContext, rows, verdict_of
 
 SIZE, ROUNDS = 1500, 40
 
@@ -114,10 +114,7 @@ def _graphs(ground: CaseContext) -> Iterator[Verdict]:
         yield verdict_of(f"masks of replay {step}", shared.cpu().double(), 0.5, slack=0.01)
 
 
-STREAMS = Table(
-    name="streams",
-    rows=rows(
-        {"waits": _waits, "pinned copies": _pinned, "reused memory": _reused, "graphs": _graphs},
-        devices=("cuda", "rocm"),
-    ),
+STREAMS = rows(
+    {"waits": _waits, "pinned copies": _pinned, "reused memory": _reused, "graphs": _graphs},
+    devices=("cuda", "rocm"),
 )

@@ -98,5 +98,5 @@ def _rows(operations: Sequence[Operation], sizes: Sequence[Lengths]) -> Iterator
         )
 
 
-LINEAR_SYSTEMS = Table(name="linear algebra", rows=tuple(_rows(EQUATIONS, SYSTEMS)))
-ANY_TRANSFORM = Table(name="transforms", rows=tuple(_rows((*LINES, *FRAMES), TRANSFORMS)))
+LINEAR_SYSTEMS: Table = tuple(_rows(EQUATIONS, SYSTEMS))
+ANY_TRANSFORM: Table = tuple(_rows((*LINES, *FRAMES), TRANSFORMS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -19,16 +19,16 @@ from warpfront_checks.cases.special.systems import ANY_TRANSFORM, LINEAR_SYSTEMS
 from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.precision import kind_of, tested_dtypes
-from warpfront_checks.results import SKIPPED, CheckFinding, Recorder, failed, judged
+from warpfront_checks.results import SKIPPED, CheckFinding, failed, judged
 
-TABLES: tuple[Table, ...] = (
-    INT64_INDEXING,
-    RANDOM_NUMBERS,
-    STREAMS,
-    ATTENTION,
-    LINEAR_SYSTEMS,
-    ANY_TRANSFORM,
-)
+TABLES: Mapping[str, Table] = {
+    "more than 2^31": INT64_INDEXING,
+    "random numbers": RANDOM_NUMBERS,
+    "streams": STREAMS,
+    "attention layers": ATTENTION,
+    "linear algebra": LINEAR_SYSTEMS,
+    "transforms": ANY_TRANSFORM,
+}
 FIND_TABLE = "cases.special.tables:find_table"
 SHOWN = 20
 
@@ -52,28 +52,21 @@ def finding_of(tally: Tally) -> CheckFinding:
     return judged(tally.faults, f"{tally.cases} answers{suffix}", **details)
 
 
-def claimed_tables(device: str, recorder: Recorder) -> list[Table]:
-    """Return the tables that can run on the device, and record why others cannot."""
-    obstacles = {table.name: _obstacle(table, device) for table in TABLES}
-    for name, reason in obstacles.items():
-        if reason:
-            recorder.note_unclaimed(name, reason)
-    return [table for table in TABLES if not obstacles[table.name]]
+def table_obstacles(device: str) -> dict[str, str]:
+    """Return for each table why no row of it can run on the device, or an empty string."""
+    return {name: _obstacle(rows_for(table, device), device) for name, table in TABLES.items()}
 
 
 def find_table(name: str, device: str, effort: CheckOptions) -> CheckFinding:
-    table = table_named(name)
-    rows = rows_for(table, device)
+    rows = rows_for(TABLES[name], device)
     return finding_of(judge_rows(rows, device, tested_dtypes(device), effort))
 
 
 def rows_for(table: Table, device: str) -> list[Row]:
-    return [row for row in table.rows if not row.devices or kind_of(device) in row.devices]
+    return [row for row in table if not row.devices or kind_of(device) in row.devices]
 
 
-def _obstacle(table: Table, device: str) -> str:
-    """Return the reason why no row of a table can run on the device, or an empty string."""
-    rows = rows_for(table, device)
+def _obstacle(rows: Sequence[Row], device: str) -> str:
     if not rows:
         return f"says nothing about {device}"
     least, free = min(row.needed_bytes for row in rows), free_bytes(device)
@@ -130,7 +123,3 @@ def _judge_row(row: Row, ground: CaseContext, tally: Tally) -> None:
     if row.needed_bytes:
         gc.collect()
         torch.cuda.empty_cache()
-
-
-def table_named(name: str) -> Table:
-    return next(table for table in TABLES if table.name == name)
