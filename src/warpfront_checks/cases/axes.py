@@ -43,17 +43,9 @@ SIZES: Mapping[str, tuple[int, int]] = {
 TILES = (64, 128, 256)
 # The rest past a boundary that half of such sizes have.
 REST = 63
-FORMS = (
-    "contiguous",
-    "transposed",
-    "reversed",
-    "offset",
-    "gaps",
-    "window",
-    "expanded",
-    "last",
-    "some of the last",
-)
+# Forms of memory, by the number of axes that each needs.
+FORMS = {"contiguous": 0, "transposed": 2, "reversed": 3, "offset": 0, "gaps": 1, "window": 2}
+FORMS |= {"expanded": 1, "last": 3, "some of the last": 3}
 # Of operands of 16 bits the call names float32 as the dtype of its result.
 NAMED = "dtype"
 WIDE = ("float32", "float64")
@@ -414,16 +406,7 @@ def _alike(operation: Operation, rank: int) -> tuple[str, ...]:
 
 
 def _forms(dims: int) -> list[str]:
-    least = {
-        "transposed": 2,
-        "reversed": 3,
-        "last": 3,
-        "some of the last": 3,
-        "window": 2,
-        "gaps": 1,
-        "expanded": 1,
-    }
-    return [form for form in FORMS if dims >= least.get(form, 0)]
+    return [form for form, least in FORMS.items() if dims >= least]
 
 
 def _candidate(

@@ -30,6 +30,11 @@ REFUSALS = (
 Oracle = AbstractContextManager[object]
 
 
+# Of no kernel; also of fused optimizers, and of a device that registers itself.
+LACKING = re.compile(
+    "not implemented for|not supported|Unsupported|mismatch in dtype|Tensors of supported devices"
+    "|missing kernel for"
+)
 # In words: a refusal of a memory format, or of a size for want of a block's memory, is loud, and no
 # wrong number.
 REFUSED = re.compile(r"memory format|(must|has to|should) be contiguous|shared ?mem", re.IGNORECASE)
@@ -85,18 +90,7 @@ def lacks_kernel(error: Exception) -> bool:
     """Return whether an error means that torch has no kernel for a dtype or a device, not
     that one broke.
     """
-    text = str(error)
-    return isinstance(error, NotImplementedError) or any(
-        phrase in text
-        for phrase in (
-            "not implemented for",
-            "not supported",
-            "Unsupported",
-            "mismatch in dtype",
-            "Tensors of supported devices",  # fused optimizers
-            "missing kernel for",  # DispatchStub, of a device that registers itself
-        )
-    )
+    return isinstance(error, NotImplementedError) or bool(LACKING.search(str(error)))
 
 
 @dataclass(frozen=True, kw_only=True)
