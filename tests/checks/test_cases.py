@@ -25,11 +25,11 @@ from warpfront_checks.cases import session  # noqa: E402
 from warpfront_checks.cases.axes import (  # noqa: E402
     EQUAL_TERMS,
     SCALES,
+    Drawing,
     assignments_of,
     axes_of,
     build,
     cases_of,
-    constrained,
     in_domain,
     laid_out,
 )
@@ -582,9 +582,10 @@ def test_a_result_past_its_dtype_has_no_judged_gradient() -> None:
     operation = Operation(name="large", code="torch.sum(a * {by})", options={"by": (1, 60000)})
     judged = {}
     for by in operation.options["by"]:
-        first = {axis: values[0] for axis, values in axes_of(operation, ("float16",)).items()}
+        drawing = Drawing(operation, ("float16",), random.Random(0))
+        first = {axis: values[0] for axis, values in drawing.axes.items()}
         chosen = {**first, "dtype": "float16", "values": "ones", "option by": by}
-        assignment = constrained(operation, chosen, random.Random(0)) | {"seed": 0, "wide": 0}
+        assignment = drawing.constrained(chosen) | {"seed": 0, "wide": 0}
         judged[by] = [each.name for each in run_case(build(operation, assignment, "cpu"))]
     assert judged[1] == ["result", "gradient of a", "argument a afterwards"]
     assert judged[60000] == ["result", "argument a afterwards"]

@@ -143,166 +143,388 @@ def assignments_of(
     quick: bool = False,
     spare: bool = False,
 ) -> Iterator[Assignment]:
-    """Yield a value of every axis for each case, each covering pairs that none before it has. With
-    `spare` more follow, in the place of cases that cannot be computed.
-    """
-    draw = random.Random(f"{seed} {operation.name}")
-    axes = axes_of(operation, dtypes)
-    met = Crossings()
-    count = QUICK_CASES if quick else operation.cases
-    sized = _sized(operation, axes, draw, LONGEST_SHARE / 2 if quick else LONGEST_SHARE)
-    # Each size class first, with the dtype and gradients that show most, and mostly such numbers.
-    first_axes: tuple[str, ...] = ("dtype", "destination", "gradient")
-    # In a sum of products a rounded operand shows only by the longest numbers.
-    first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
-    first_choices = {axis: axes[axis][0] for axis in first_axes}
-    size_cases = count * 5 // 18
-    middling = {a: [c for c in v if c in MIDDLING] for a, v in axes.items() if a[:5] == "size "}
-    remaining = count + operation.cases * spare
-    for number in itertools.count():
-        fixed, numbers = {}, operation.numbers
-        # More than half of the oracles, of which each has two calls.
-        if number < size_cases and number < len(sized):
-            fixed = {**first_choices, **_of_long_lines(operation, axes, sized[number], draw)}
-            alone = {LONG, LONGEST}.intersection(sized[number].values())
-            if number % 2 and "values" not in first_axes and not alone:
-                del fixed["dtype"]
-            numbers = MOST_NUMBERS if LONGEST in sized[number].values() else numbers
-        elif number == size_cases and not quick:
-            fixed = _without_rows(operation)
-        elif number % LONG_STEP:
-            numbers = min(numbers, FEW_NUMBERS)
-            longer = {size: draw.choice(classes) for size, classes in middling.items() if classes}
-            fixed = _of_one(operation, axes, longer, draw) if number % 2 else {}
-            if number % LONG_STEP == 1 and "values" in first_choices:
-                fixed = _of_one_sign(operation, axes, draw) or fixed
-        chosen = _chosen(operation, axes, fixed, met, draw, numbers)
-        chosen |= {"seed": draw.randrange(2**31), "wide": number}
-        met.add(chosen)
-        again = _called_again(operation, axes, chosen, met, draw)
-        for assignment in filter(None, (chosen, again)[:remaining]):
-            yield assignment
-            remaining -= 1
-        met.add(again)
-        if not remaining:
-            return
+    """Yield the assignments of a seed: see `Drawing.assignments`."""
+    drawing = Drawing(operation, dtypes, random.Random(f"{seed} {operation.name}"))
+    return drawing.assignments(quick=quick, spare=spare)
 
 
-def _without_rows(operation: Operation) -> Assignment:
-    """Return the first operand's first size as 0, as that of a batch may be."""
-    first = operation.arguments()[0][1][:1]
-    named = first and not first[0].isdigit() and operation.least_size == 1
-    return {"rank": 0, f"size {first[0]}": NONE} if named else {}
+class Drawing:
+    """The choices of an operation's cases, drawn by one generator."""
 
+    def __init__(self, operation: Operation, dtypes: tuple[str, ...], draw: random.Random) -> None:
+        self.operation, self.draw = operation, draw
+        self.axes, self.met = axes_of(operation, dtypes), Crossings()
 
-def _of_one(
-    operation: Operation, axes: Mapping[str, list[Any]], sized: Assignment, draw: random.Random
-) -> Assignment:
-    """Return one of several sizes to try, if there are any."""
-    size = draw.choice(list(sized)) if sized else ""
-    return _of_long_lines(operation, axes, {size: sized[size]}, draw) if sized else {}
+    def assignments(self, *, quick: bool, spare: bool) -> Iterator[Assignment]:
+        """Yield a value of every axis for each case, each covering pairs that none before it has.
+        With `spare` more follow, in the place of cases that cannot be computed.
+        """
+        operation = self.operation
+        count = QUICK_CASES if quick else operation.cases
+        sized = self._sized(LONGEST_SHARE / 2 if quick else LONGEST_SHARE)
+        # Each size class first, with the dtype and gradients that show most, and mostly such
+        # numbers.
+        first_axes: tuple[str, ...] = ("dtype", "destination", "gradient")
+        # In a sum of products a rounded operand shows only by the longest numbers.
+        first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
+        first_choices = {axis: self.axes[axis][0] for axis in first_axes}
+        size_cases = count * 5 // 18
+        middling = {
+            a: [c for c in v if c in MIDDLING] for a, v in self.axes.items() if a[:5] == "size "
+        }
+        remaining = count + operation.cases * spare
+        for number in itertools.count():
+            fixed, numbers = {}, operation.numbers
+            # More than half of the oracles, of which each has two calls.
+            if number < size_cases and number < len(sized):
+                fixed = {**first_choices, **self._of_long_lines(sized[number])}
+                alone = {LONG, LONGEST}.intersection(sized[number].values())
+                if number % 2 and "values" not in first_axes and not alone:
+                    del fixed["dtype"]
+                numbers = MOST_NUMBERS if LONGEST in sized[number].values() else numbers
+            elif number == size_cases and not quick:
+                fixed = self._without_rows()
+            elif number % LONG_STEP:
+                numbers = min(numbers, FEW_NUMBERS)
+                longer = {
+                    size: self.draw.choice(classes) for size, classes in middling.items() if classes
+                }
+                fixed = self._of_one(longer) if number % 2 else {}
+                if number % LONG_STEP == 1 and "values" in first_choices:
+                    fixed = self._of_one_sign() or fixed
+            chosen = self._chosen(fixed, numbers)
+            chosen |= {"seed": self.draw.randrange(2**31), "wide": number}
+            self.met.add(chosen)
+            again = self._called_again(chosen)
+            for assignment in filter(None, (chosen, again)[:remaining]):
+                yield assignment
+                remaining -= 1
+            self.met.add(again)
+            if not remaining:
+                return
 
+    def _without_rows(self) -> Assignment:
+        """Return the first operand's first size as 0, as that of a batch may be."""
+        first = self.operation.arguments()[0][1][:1]
+        named = first and not first[0].isdigit() and self.operation.least_size == 1
+        return {"rank": 0, f"size {first[0]}": NONE} if named else {}
 
-def _of_one_sign(
-    operation: Operation, axes: Mapping[str, list[Any]], draw: random.Random
-) -> Assignment:
-    """Return a long sum of products that leaves the range in which 16 bits count, if there is one:
-    of ones in such a dtype.
-    """
-    short = [name for name in HALVES if name in axes["dtype"]]
-    shared = [f"size {name}" for name in sorted(_shared(operation, 0))]
-    sizes = [axis for axis in shared if MIDDLING[-1] in axes.get(axis, ())]
-    if not (short and sizes and "ones" in axes["values"]):
-        return {}
-    long = _of_long_lines(operation, axes, {draw.choice(sizes): MIDDLING[-1]}, draw)
-    return {**long, "dtype": draw.choice(short), "values": "ones"}
+    def _of_one(self, sized: Assignment) -> Assignment:
+        """Return one of several sizes to try, if there are any."""
+        size = self.draw.choice(list(sized)) if sized else ""
+        return self._of_long_lines({size: sized[size]}) if sized else {}
 
+    def _of_one_sign(self) -> Assignment:
+        """Return a long sum of products that leaves the range in which 16 bits count, if there is
+        one: of ones in such a dtype.
+        """
+        short = [name for name in HALVES if name in self.axes["dtype"]]
+        shared = [f"size {name}" for name in sorted(_shared(self.operation, 0))]
+        sizes = [axis for axis in shared if MIDDLING[-1] in self.axes.get(axis, ())]
+        if not (short and sizes and "ones" in self.axes["values"]):
+            return {}
+        long = self._of_long_lines({self.draw.choice(sizes): MIDDLING[-1]})
+        return {**long, "dtype": self.draw.choice(short), "values": "ones"}
 
-def _of_long_lines(
-    operation: Operation, axes: Mapping[str, list[Any]], sized: Assignment, draw: random.Random
-) -> Assignment:
-    """Return sizes to try with a rank that has them, and mostly an axis along which they lie."""
-    names = {axis.removeprefix("size ") for axis in sized}
-    ranks = [r for r in range(operation.ranks) if names.intersection(operation.sizes(r))]
-    chosen = {**sized, "rank": draw.choice(ranks)}
-    words = operation.arguments(chosen["rank"])[0][1]
-    dims = [d for d in axes.get("option dim", ()) if isinstance(d, int) and -len(words) <= d]
-    along = [d for d in dims if d < len(words) and words[d] in names]
-    if along and draw.random() < ALONG:
-        chosen["option dim"] = draw.choice(along)
-    return chosen
+    def _of_long_lines(self, sized: Assignment) -> Assignment:
+        """Return sizes to try with a rank that has them, and mostly an axis that they lie along."""
+        operation = self.operation
+        names = {axis.removeprefix("size ") for axis in sized}
+        ranks = [r for r in range(operation.ranks) if names.intersection(operation.sizes(r))]
+        chosen = {**sized, "rank": self.draw.choice(ranks)}
+        words = operation.arguments(chosen["rank"])[0][1]
+        dims = [
+            d for d in self.axes.get("option dim", ()) if isinstance(d, int) and -len(words) <= d
+        ]
+        along = [d for d in dims if d < len(words) and words[d] in names]
+        if along and self.draw.random() < ALONG:
+            chosen["option dim"] = self.draw.choice(along)
+        return chosen
 
+    def _called_again(self, assignment: Assignment) -> Assignment:
+        """Return the choices of another call whose oracle is the same, or nothing where there is
+        none: other memory, destination, dtype, or fewer gradients.
+        """
+        lengths, values = assignment["lengths"], assignment["values"]
+        # Of more numbers an exact sum leaves the range in which 16 bits count: CUDA's cumsum and
+        # additions at an index keep it in them.
+        moves = self.operation.exact and not self.operation.ulps
+        most = SIZES[LONG][1] if moves else self.operation.half_size
+        narrow = (
+            max(lengths.values(), default=0) <= most
+            and not (self.operation.exact and "expanded" in assignment.values())
+            and (self.operation.exact or self._bearable(assignment["rank"], lengths, HALF_NUMBERS))
+            and self._narrowed(assignment).get("values", values) == values
+        )
+        same = (*(HALVES if narrow else ()), *WIDE) if not assignment["mixed"] else ()
+        varied = {axis: [v for v in self.axes[axis] if v != "expanded"] for axis in self.axes}
+        varied["dtype"] = [v for v in self.axes["dtype"] if v in same] or [assignment["dtype"]]
+        if assignment["memory a"] == "expanded":
+            varied["destination"] = [v for v in self.axes["destination"] if v != "in place"]
+        fixed = {
+            axis: value
+            for axis, value in assignment.items()
+            if not axis.startswith(OF_CALLS)
+            or value == "expanded"
+            or (axis == "dtype" and value not in same)
+            or (axis == "gradient" and value != "all")
+        }
+        again = self._reconciled(self._candidate(varied, fixed, 0.0))
+        if again == assignment:
+            return {}
+        if again["dtype"] == assignment["dtype"]:
+            again["values"] = values
+        elif again["dtype"] in WIDE and assignment["dtype"] in FLOATS and values != "far":
+            # Both calls have the numbers of the narrower dtype.
+            rounded = min(again["dtype"], assignment["dtype"], key=FLOATS.index)
+            again["rounded"] = assignment["rounded"] = rounded
+        return again
 
-def _called_again(
-    operation: Operation,
-    axes: Mapping[str, list[Any]],
-    assignment: Assignment,
-    met: Crossings,
-    draw: random.Random,
-) -> Assignment:
-    """Return the choices of another call whose oracle is the same, or nothing where there is none:
-    other memory, destination, dtype, or fewer gradients.
-    """
-    lengths, values = assignment["lengths"], assignment["values"]
-    # Of more numbers an exact sum leaves the range in which 16 bits count: CUDA's cumsum and
-    # additions at an index keep it in them.
-    moves = operation.exact and not operation.ulps
-    most = SIZES[LONG][1] if moves else operation.half_size
-    narrow = (
-        max(lengths.values(), default=0) <= most
-        and not (operation.exact and "expanded" in assignment.values())
-        and (operation.exact or _bearable(operation, assignment["rank"], lengths, HALF_NUMBERS))
-        and _narrowed(operation, assignment).get("values", values) == values
-    )
-    same = (*(HALVES if narrow else ()), *WIDE) if not assignment["mixed"] else ()
-    varied = {axis: [v for v in axes[axis] if v != "expanded"] for axis in axes}
-    varied["dtype"] = [v for v in axes["dtype"] if v in same] or [assignment["dtype"]]
-    if assignment["memory a"] == "expanded":
-        varied["destination"] = [v for v in axes["destination"] if v != "in place"]
-    fixed = {
-        axis: value
-        for axis, value in assignment.items()
-        if not axis.startswith(OF_CALLS)
-        or value == "expanded"
-        or (axis == "dtype" and value not in same)
-        or (axis == "gradient" and value != "all")
-    }
-    again = _reconciled(operation, _candidate(operation, varied, fixed, met, draw, 0.0), draw)
-    if again == assignment:
-        return {}
-    if again["dtype"] == assignment["dtype"]:
-        again["values"] = values
-    elif again["dtype"] in WIDE and assignment["dtype"] in FLOATS and values != "far":
-        # Both calls have the numbers of the narrower dtype.
-        rounded = min(again["dtype"], assignment["dtype"], key=FLOATS.index)
-        again["rounded"] = assignment["rounded"] = rounded
-    return again
+    def _chosen(self, fixed: Assignment, numbers: int) -> Assignment:
+        """Return drawn choices in the domain of the operation, with the `fixed` values where such
+        choices are found.
+        """
+        for number in range(TRIES):
+            # What no domain has is never met, so that later tries leave more to chance.
+            choices, chance = fixed if 2 * number < TRIES else {}, number * 2 % TRIES / TRIES
+            chosen = self._candidate(self.axes, choices, chance)
+            if "values" in choices:
+                # Equal numbers are short, and mostly 0.
+                chosen = {a: "contiguous" if v == "expanded" else v for a, v in chosen.items()}
+            for _ in range(CANDIDATES):
+                sizes = self._drawn_sizes(choices, numbers)
+                candidate = self.constrained(chosen | sizes, choices, numbers)
+                if in_domain(self.operation, candidate):
+                    return candidate | {"scale": scale_of(self.operation, candidate)}
+        raise ValueError(f"{self.operation.name}: no case was drawn in {self.operation.domain}")
 
+    def _sized(self, share: float) -> list[Assignment]:
+        """Return sizes to try: each size long by itself, then each class of some size before a
+        second size of any, and one for all. Axes that two operands share come first: a sum is along
+        one.
+        """
+        axes = self.axes
+        operation = self.operation
+        sizes = [axis for axis in axes if axis.startswith("size ")]
+        single = {axis: "one" for axis in sizes if "one" in axes[axis]}
+        some = [({axis: size}, size) for axis in sizes for size in axes[axis] if size != LONGEST]
+        some += [(single, "single")] if len(single) > 1 else []
+        self.draw.shuffle(some)
+        shared = {
+            f"size {word}" for rank in range(operation.ranks) for word in _shared(operation, rank)
+        }
+        some.sort(key=lambda each: shared.isdisjoint(each[0]))
+        before: Counter[str] = Counter()
+        turns = []
+        for chosen, size in some:
+            turns.append((0 if size == LONG else before[size] + 1, chosen))
+            before[size] += 1
+        longest = [{axis: LONGEST} for axis in sizes if LONGEST in axes[axis]]
+        is_added = self.draw.random() < share and operation.work >= WORK and longest
+        first = [self.draw.choice(longest)] if is_added else []
+        return first + [chosen for _, chosen in sorted(turns, key=lambda turn: turn[0])]
 
-def _chosen(
-    operation: Operation,
-    axes: Mapping[str, list[Any]],
-    fixed: Assignment,
-    met: Crossings,
-    draw: random.Random,
-    numbers: int,
-) -> Assignment:
-    """Return drawn choices in the domain of the operation, with the `fixed` values where such
-    choices are found.
-    """
-    for number in range(TRIES):
-        # What no domain has is never met, so that later tries leave more to chance.
-        choices, chance = fixed if 2 * number < TRIES else {}, number * 2 % TRIES / TRIES
-        chosen = _candidate(operation, axes, choices, met, draw, chance)
-        if "values" in choices:
-            # Equal numbers are short, and mostly 0.
-            chosen = {a: "contiguous" if v == "expanded" else v for a, v in chosen.items()}
-        for _ in range(CANDIDATES):
-            sizes = _drawn_sizes(axes, choices, draw, numbers)
-            candidate = constrained(operation, chosen | sizes, draw, choices, numbers)
-            if in_domain(operation, candidate):
-                return candidate | {"scale": scale_of(operation, candidate)}
-    raise ValueError(f"{operation.name}: no case was drawn in {operation.domain}")
+    def _candidate(
+        self, axes: Mapping[str, list[Any]], fixed: Assignment, chance: float
+    ) -> Assignment:
+        """Choose for each axis but sizes the value that was crossed with fewest of those chosen
+        before, or by chance. Axes of few values come first, so that all of theirs cross, and before
+        them the rank, which decides what forms of memory there are.
+        """
+        chosen, crossed, deciding = dict(fixed), 0, list[Value]()
+
+        def place(axis: str) -> tuple[bool, bool, float]:
+            return axis not in fixed, axis != "rank", len(axes[axis]) * self.draw.uniform(1, 2)
+
+        sizes = (v for axis, v in fixed.items() if axis.startswith("size ") and v != NONE)
+        longest = max((SIZES[v][0] for v in sizes), default=0)
+        if longest:
+            crossed |= self.met.bit(
+                ("scale", str(next(most for most in SCALES if longest <= most)))
+            )
+        for axis in sorted((axis for axis in axes if not axis.startswith("size ")), key=place):
+            if axis not in fixed:
+                values = self._offered(axis, axes[axis], chosen)
+                unmet = [self.met.unmet((axis, str(value)), crossed) for value in values]
+                most = min(unmet) if self.draw.random() < chance else max(unmet)
+                best = [v for v, count in zip(values, unmet, strict=True) if count >= most]
+                chosen[axis] = self.draw.choice(best)
+            pair = (axis, str(chosen[axis]))
+            crossed |= self.met.bit(pair)
+            if axis.startswith(DECIDING):
+                for other in deciding:
+                    crossed |= self.met.bit((min(pair, other), max(pair, other)))
+                deciding.append(pair)
+        return {axis: chosen[axis] for axis in axes if axis in chosen} | chosen
+
+    def _offered(self, axis: str, values: list[Any], chosen: Assignment) -> list[Any]:
+        """Return the values of an axis to choose from: forms of memory that the chosen rank has,
+        mostly none of the rare values, and in half of the draws float32.
+        """
+        if axis.startswith("memory "):
+            place = NAMES.index(axis.removeprefix("memory "))
+            forms = _forms(len(self.operation.arguments(chosen.get("rank", 0))[place][1]))
+            values = [value for value in values if value in forms]
+        common = [value for value in values if value not in RARE]
+        if axis in RARE_AXES or (PLAIN in values and self.draw.random() < PLAIN_SHARE):
+            common = values[:1]
+        return common if common and self.draw.random() >= RARE_SHARE else values
+
+    def _drawn_sizes(self, fixed: Assignment, numbers: int) -> Assignment:
+        """Draw sizes that are not `fixed`, some of them usual: few long ones fit together."""
+        sizes: Assignment = {}
+        is_fixed = any(axis.startswith("size ") for axis in fixed)
+        beside: tuple[str, ...] = SHORT if is_fixed else tuple(SIZES)
+        beside = ("one",) if LONGEST in fixed.values() else beside
+        for axis, classes in self.axes.items():
+            if axis.startswith("size ") and axis not in fixed:
+                fitting = [c for c in classes if c in beside and SIZES[c][0] <= numbers]
+                by_chance = len(beside) == 1 or self.draw.random() >= USUAL
+                sizes[axis] = self.draw.choice(fitting) if by_chance and fitting else classes[0]
+        return sizes
+
+    def constrained(
+        self, assignment: Assignment, fixed: Assignment | None = None, numbers: int = 0
+    ) -> Assignment:
+        """Return an assignment that can be computed and has an oracle that bounds it, with at most
+        so many `numbers`. Sizes that are `fixed` become smaller last.
+        """
+        half = assignment["dtype"] in HALVES
+        assignment = self._reconciled(assignment)
+        rank = assignment.setdefault("rank", 0)
+        names = self.operation.sizes(rank)
+        for name in set(self.operation.sizes()) - set(names):
+            assignment.pop(f"size {name}", None)
+        lengths = {name: self._length(name, assignment[f"size {name}"]) for name in names}
+        if half and not self.operation.exact:
+            for name in (name for name, size in lengths.items() if size > self.operation.half_size):
+                assignment[f"size {name}"], lengths[name] = (
+                    "past a wave",
+                    self.draw.randrange(65, HALF_SIZE, 2),
+                )
+        short = half and not self.operation.exact and self.operation.half_size == HALF_SIZE
+        most = HALF_NUMBERS if short else numbers or self.operation.numbers
+        while not self._bearable(rank, lengths, most):
+            name, size = self._smaller(lengths, fixed or {})
+            if size >= lengths[name]:
+                break
+            lengths[name] = size
+            assignment[f"size {name}"] = "usual"
+        return assignment | {"lengths": lengths}
+
+    def _reconciled(self, assignment: Assignment) -> Assignment:
+        """Return choices of values, destination and gradient that go together."""
+        if assignment["dtype"] in HALVES:
+            assignment |= self._narrowed(assignment)
+        slopes = self.operation.half_backward or assignment["dtype"] not in HALVES
+        if assignment["destination"] or not slopes:
+            assignment["gradient"] = "none"
+        if assignment["gradient"] in assignment["absent"].split():
+            assignment["gradient"] = "all"
+        changed = self.operation.changes or assignment["destination"] == "in place"
+        if changed and assignment["memory a"] == "expanded":
+            assignment["memory a"] = "contiguous"
+        if assignment["dtype"] in (*INTEGERS, "bool"):
+            assignment |= {"gradient": "none", "values": self._integers(assignment)}
+        if assignment["dtype"] in COMPLEX and assignment["values"] in ENDLESS:
+            assignment["values"] = self.operation.values[0]
+        if assignment["values"] in (*ENDLESS, *TIED):
+            assignment["gradient"] = "none"
+        return self._joined(assignment)
+
+    def _joined(self, assignment: Assignment) -> Assignment:
+        """Return choices that operands of two dtypes, or of one memory, allow."""
+        wide = [] if assignment["mixed"] == NAMED else ["float32"]
+        if assignment["mixed"] and assignment["dtype"] not in (*wide, *HALVES):
+            assignment["mixed"] = ""
+        if assignment["mixed"]:
+            assignment |= {"destination": "", "gradient": "none", **self._narrowed(assignment)}
+            operands = zip(NAMES, self.operation.arguments(assignment.get("rank", 0)), strict=False)
+            bare = [name for name, (_, words) in operands if not words]
+            if (self.operation.fit != "{x}" and assignment["mixed"] != NAMED) or assignment[
+                "mixed"
+            ] in bare:
+                # An operand without axes has the other's dtype: its numbers are ones of 16 bits.
+                assignment["values"] = "eighths"
+        alike = _alike(self.operation, assignment.get("rank", 0))
+        # Products of two long numbers are not exact.
+        equal = assignment["operands"] == "partly equal"
+        if assignment["mixed"] or len(alike) < 2 or (equal and assignment["values"] in LONG_VALUES):
+            assignment["operands"] = ""
+        if assignment["operands"]:
+            assignment |= {f"memory {name}": "contiguous" for name in alike} | {"gradient": "none"}
+        return assignment
+
+    def _integers(self, assignment: Assignment) -> str:
+        """Return numbers for an integer dtype: small, at its ends, and over its range or, of
+        orders, in a row with no two alike.
+        """
+        if assignment["dtype"] == "bool":
+            return "small"
+        if {*self.operation.values} <= {*ORDERED, *ENDLESS, *TIED}:
+            return "neighbours"
+        several = ("neighbours",) if "distinct" in self.operation.values else ("bits",)
+        return self.draw.choice(("small", "ends", *several))
+
+    def _narrowed(self, assignment: Assignment) -> Assignment:
+        """Return the choices that 16 bits change: representable values, and sums that stay
+        exact in them.
+        """
+        narrowed: Assignment = {}
+        if "few" in self.operation.values and assignment["values"] not in (*ENDLESS, "ones"):
+            # Of one sign a sum leaves the range in which 16 bits count.
+            long = assignment["values"] in LONG_VALUES and "ones" in self.operation.values
+            narrowed["values"] = "ones" if long else "few"
+        elif assignment["values"] in LONG_VALUES:
+            short = (value for value in self.operation.values if value not in LONG_VALUES)
+            narrowed["values"] = next(short, "small")
+        if self.operation.exact:
+            # Of equal numbers a sum leaves the range in which it is exact.
+            narrowed |= {
+                axis: "contiguous" for axis, form in assignment.items() if form == "expanded"
+            }
+        return narrowed
+
+    def _smaller(self, lengths: Mapping[str, int], fixed: Assignment) -> tuple[str, int]:
+        """Return a size to change, and its new value. All but the largest first become usual, then
+        least, so that the largest stays as long as it can.
+        """
+        *smaller, largest = sorted(
+            lengths, key=lambda name: (f"size {name}" in fixed, lengths[name])
+        )
+        for most in (max(n, self.operation.least_size) for n in (SIZES["usual"][1], 2, 1)):
+            large = [name for name in smaller if lengths[name] > most]
+            if large:
+                name = self.draw.choice(large)
+                return name, min(most, self._usual(name))
+        return largest, self._usual(largest)
+
+    def _length(self, name: str, kind: str) -> int:
+        if kind in {"usual", NONE}:
+            return self._usual(name) if kind != NONE else 0
+        low, high = SIZES[kind]
+        low, high = (
+            max(low, self.operation.least_size),
+            min(high, self.operation.most.get(name, high)),
+        )
+        if kind == "tile" and high >= low:
+            return self.draw.choice([size for size in TILES if low <= size <= high] or [high])
+        # What follows a boundary closely is a short rest.
+        high = min(high, low + REST) if self.draw.random() < USUAL else high
+        size = self.draw.randint(low, high)
+        return size - 1 if size > low and size % 2 == 0 else size
+
+    def _usual(self, name: str) -> int:
+        if name in self.operation.usual:
+            return self.operation.usual[name]
+        return min(self.draw.randint(*SIZES["usual"]), self.operation.most.get(name, 10**9))
+
+    def _bearable(self, rank: int, lengths: Mapping[str, int], most: int) -> bool:
+        shapes = [_shape(words, lengths) for _, words in self.operation.arguments(rank)]
+        numbers = sum(math.prod(shape) for shape in shapes)
+        small = all(size <= 9 for size in lengths.values())
+        work = self.operation.work if most <= self.operation.numbers else most
+        return small or (numbers <= most and math.prod(lengths.values()) <= work)
 
 
 def scale_of(operation: Operation, assignment: Assignment) -> int:
@@ -323,32 +545,6 @@ def in_domain(operation: Operation, assignment: Assignment) -> bool:
     if isinstance(dim, int) and not -len(shape) <= dim < len(shape):
         return False
     return not operation.domain or bool(eval(operation.domain, names))  # noqa: S307
-
-
-def _sized(
-    operation: Operation, axes: Mapping[str, list[Any]], draw: random.Random, share: float
-) -> list[Assignment]:
-    """Return sizes to try: each size long by itself, then each class of some size before a second
-    size of any, and one for all. Axes that two operands share come first: a sum is along one.
-    """
-    sizes = [axis for axis in axes if axis.startswith("size ")]
-    single = {axis: "one" for axis in sizes if "one" in axes[axis]}
-    some = [({axis: size}, size) for axis in sizes for size in axes[axis] if size != LONGEST]
-    some += [(single, "single")] if len(single) > 1 else []
-    draw.shuffle(some)
-    shared = {
-        f"size {word}" for rank in range(operation.ranks) for word in _shared(operation, rank)
-    }
-    some.sort(key=lambda each: shared.isdisjoint(each[0]))
-    before: Counter[str] = Counter()
-    turns = []
-    for chosen, size in some:
-        turns.append((0 if size == LONG else before[size] + 1, chosen))
-        before[size] += 1
-    longest = [{axis: LONGEST} for axis in sizes if LONGEST in axes[axis]]
-    is_added = draw.random() < share and operation.work >= WORK and longest
-    first = [draw.choice(longest)] if is_added else []
-    return first + [chosen for _, chosen in sorted(turns, key=lambda turn: turn[0])]
 
 
 def _shared(operation: Operation, rank: int) -> set[str]:
@@ -407,224 +603,6 @@ def _alike(operation: Operation, rank: int) -> tuple[str, ...]:
 
 def _forms(dims: int) -> list[str]:
     return [form for form, least in FORMS.items() if dims >= least]
-
-
-def _candidate(
-    operation: Operation,
-    axes: Mapping[str, list[Any]],
-    fixed: Assignment,
-    met: Crossings,
-    draw: random.Random,
-    chance: float,
-) -> Assignment:
-    """Choose for each axis but sizes the value that was crossed with fewest of those chosen before,
-    or by chance. Axes of few values come first, so that all of theirs cross, and before them the
-    rank, which decides what forms of memory there are.
-    """
-    chosen, crossed, deciding = dict(fixed), 0, list[Value]()
-
-    def place(axis: str) -> tuple[bool, bool, float]:
-        return axis not in fixed, axis != "rank", len(axes[axis]) * draw.uniform(1, 2)
-
-    sizes = (v for axis, v in fixed.items() if axis.startswith("size ") and v != NONE)
-    longest = max((SIZES[v][0] for v in sizes), default=0)
-    if longest:
-        crossed |= met.bit(("scale", str(next(most for most in SCALES if longest <= most))))
-    for axis in sorted((axis for axis in axes if not axis.startswith("size ")), key=place):
-        if axis not in fixed:
-            values = _offered(operation, axis, axes[axis], chosen, draw)
-            unmet = [met.unmet((axis, str(value)), crossed) for value in values]
-            most = min(unmet) if draw.random() < chance else max(unmet)
-            best = [v for v, count in zip(values, unmet, strict=True) if count >= most]
-            chosen[axis] = draw.choice(best)
-        pair = (axis, str(chosen[axis]))
-        crossed |= met.bit(pair)
-        if axis.startswith(DECIDING):
-            for other in deciding:
-                crossed |= met.bit((min(pair, other), max(pair, other)))
-            deciding.append(pair)
-    return {axis: chosen[axis] for axis in axes if axis in chosen} | chosen
-
-
-def _offered(
-    operation: Operation, axis: str, values: list[Any], chosen: Assignment, draw: random.Random
-) -> list[Any]:
-    """Return the values of an axis to choose from: forms of memory that the chosen rank has, mostly
-    none of the rare values, and in half of the draws float32.
-    """
-    if axis.startswith("memory "):
-        place = NAMES.index(axis.removeprefix("memory "))
-        forms = _forms(len(operation.arguments(chosen.get("rank", 0))[place][1]))
-        values = [value for value in values if value in forms]
-    common = [value for value in values if value not in RARE]
-    if axis in RARE_AXES or (PLAIN in values and draw.random() < PLAIN_SHARE):
-        common = values[:1]
-    return common if common and draw.random() >= RARE_SHARE else values
-
-
-def _drawn_sizes(
-    axes: Mapping[str, list[Any]], fixed: Assignment, draw: random.Random, numbers: int
-) -> Assignment:
-    """Draw sizes that are not `fixed`, some of them usual: few long ones fit together."""
-    sizes: Assignment = {}
-    is_fixed = any(axis.startswith("size ") for axis in fixed)
-    beside: tuple[str, ...] = SHORT if is_fixed else tuple(SIZES)
-    beside = ("one",) if LONGEST in fixed.values() else beside
-    for axis, classes in axes.items():
-        if axis.startswith("size ") and axis not in fixed:
-            fitting = [c for c in classes if c in beside and SIZES[c][0] <= numbers]
-            by_chance = len(beside) == 1 or draw.random() >= USUAL
-            sizes[axis] = draw.choice(fitting) if by_chance and fitting else classes[0]
-    return sizes
-
-
-def constrained(
-    operation: Operation,
-    assignment: Assignment,
-    draw: random.Random,
-    fixed: Assignment | None = None,
-    numbers: int = 0,
-) -> Assignment:
-    """Return an assignment that can be computed and has an oracle that bounds it, with at most so
-    many `numbers`. Sizes that are `fixed` become smaller last.
-    """
-    half = assignment["dtype"] in HALVES
-    assignment = _reconciled(operation, assignment, draw)
-    rank = assignment.setdefault("rank", 0)
-    names = operation.sizes(rank)
-    for name in set(operation.sizes()) - set(names):
-        assignment.pop(f"size {name}", None)
-    lengths = {name: _length(operation, name, assignment[f"size {name}"], draw) for name in names}
-    if half and not operation.exact:
-        for name in (name for name, size in lengths.items() if size > operation.half_size):
-            assignment[f"size {name}"], lengths[name] = (
-                "past a wave",
-                draw.randrange(65, HALF_SIZE, 2),
-            )
-    short = half and not operation.exact and operation.half_size == HALF_SIZE
-    most = HALF_NUMBERS if short else numbers or operation.numbers
-    while not _bearable(operation, rank, lengths, most):
-        name, size = _smaller(operation, lengths, draw, fixed or {})
-        if size >= lengths[name]:
-            break
-        lengths[name] = size
-        assignment[f"size {name}"] = "usual"
-    return assignment | {"lengths": lengths}
-
-
-def _reconciled(operation: Operation, assignment: Assignment, draw: random.Random) -> Assignment:
-    """Return choices of values, destination and gradient that go together."""
-    if assignment["dtype"] in HALVES:
-        assignment |= _narrowed(operation, assignment)
-    slopes = operation.half_backward or assignment["dtype"] not in HALVES
-    if assignment["destination"] or not slopes:
-        assignment["gradient"] = "none"
-    if assignment["gradient"] in assignment["absent"].split():
-        assignment["gradient"] = "all"
-    changed = operation.changes or assignment["destination"] == "in place"
-    if changed and assignment["memory a"] == "expanded":
-        assignment["memory a"] = "contiguous"
-    if assignment["dtype"] in (*INTEGERS, "bool"):
-        assignment |= {"gradient": "none", "values": _integers(operation, assignment, draw)}
-    if assignment["dtype"] in COMPLEX and assignment["values"] in ENDLESS:
-        assignment["values"] = operation.values[0]
-    if assignment["values"] in (*ENDLESS, *TIED):
-        assignment["gradient"] = "none"
-    return _joined(operation, assignment)
-
-
-def _joined(operation: Operation, assignment: Assignment) -> Assignment:
-    """Return choices that operands of two dtypes, or of one memory, allow."""
-    wide = [] if assignment["mixed"] == NAMED else ["float32"]
-    if assignment["mixed"] and assignment["dtype"] not in (*wide, *HALVES):
-        assignment["mixed"] = ""
-    if assignment["mixed"]:
-        assignment |= {"destination": "", "gradient": "none", **_narrowed(operation, assignment)}
-        operands = zip(NAMES, operation.arguments(assignment.get("rank", 0)), strict=False)
-        bare = [name for name, (_, words) in operands if not words]
-        if (operation.fit != "{x}" and assignment["mixed"] != NAMED) or assignment["mixed"] in bare:
-            # An operand without axes has the other's dtype: its numbers are ones of 16 bits.
-            assignment["values"] = "eighths"
-    alike = _alike(operation, assignment.get("rank", 0))
-    # Products of two long numbers are not exact.
-    equal = assignment["operands"] == "partly equal"
-    if assignment["mixed"] or len(alike) < 2 or (equal and assignment["values"] in LONG_VALUES):
-        assignment["operands"] = ""
-    if assignment["operands"]:
-        assignment |= {f"memory {name}": "contiguous" for name in alike} | {"gradient": "none"}
-    return assignment
-
-
-def _integers(operation: Operation, assignment: Assignment, draw: random.Random) -> str:
-    """Return numbers for an integer dtype: small, at its ends, and over its range or, of orders, in
-    a row with no two alike.
-    """
-    if assignment["dtype"] == "bool":
-        return "small"
-    if {*operation.values} <= {*ORDERED, *ENDLESS, *TIED}:
-        return "neighbours"
-    several = ("neighbours",) if "distinct" in operation.values else ("bits",)
-    return draw.choice(("small", "ends", *several))
-
-
-def _narrowed(operation: Operation, assignment: Assignment) -> Assignment:
-    """Return the choices that 16 bits change: representable values, and sums that stay
-    exact in them.
-    """
-    narrowed: Assignment = {}
-    if "few" in operation.values and assignment["values"] not in (*ENDLESS, "ones"):
-        # Of one sign a sum leaves the range in which 16 bits count.
-        long = assignment["values"] in LONG_VALUES and "ones" in operation.values
-        narrowed["values"] = "ones" if long else "few"
-    elif assignment["values"] in LONG_VALUES:
-        short = (value for value in operation.values if value not in LONG_VALUES)
-        narrowed["values"] = next(short, "small")
-    if operation.exact:
-        # Of equal numbers a sum leaves the range in which it is exact.
-        narrowed |= {axis: "contiguous" for axis, form in assignment.items() if form == "expanded"}
-    return narrowed
-
-
-def _smaller(
-    operation: Operation, lengths: Mapping[str, int], draw: random.Random, fixed: Assignment
-) -> tuple[str, int]:
-    """Return a size to change, and its new value. All but the largest first become usual, then
-    least, so that the largest stays as long as it can.
-    """
-    *smaller, largest = sorted(lengths, key=lambda name: (f"size {name}" in fixed, lengths[name]))
-    for most in (max(n, operation.least_size) for n in (SIZES["usual"][1], 2, 1)):
-        large = [name for name in smaller if lengths[name] > most]
-        if large:
-            name = draw.choice(large)
-            return name, min(most, _usual(operation, name, draw))
-    return largest, _usual(operation, largest, draw)
-
-
-def _length(operation: Operation, name: str, kind: str, draw: random.Random) -> int:
-    if kind in {"usual", NONE}:
-        return _usual(operation, name, draw) if kind != NONE else 0
-    low, high = SIZES[kind]
-    low, high = max(low, operation.least_size), min(high, operation.most.get(name, high))
-    if kind == "tile" and high >= low:
-        return draw.choice([size for size in TILES if low <= size <= high] or [high])
-    # What follows a boundary closely is a short rest.
-    high = min(high, low + REST) if draw.random() < USUAL else high
-    size = draw.randint(low, high)
-    return size - 1 if size > low and size % 2 == 0 else size
-
-
-def _usual(operation: Operation, name: str, draw: random.Random) -> int:
-    if name in operation.usual:
-        return operation.usual[name]
-    return min(draw.randint(*SIZES["usual"]), operation.most.get(name, 10**9))
-
-
-def _bearable(operation: Operation, rank: int, lengths: Mapping[str, int], most: int) -> bool:
-    shapes = [_shape(words, lengths) for _, words in operation.arguments(rank)]
-    numbers = sum(math.prod(shape) for shape in shapes)
-    small = all(size <= 9 for size in lengths.values())
-    work = operation.work if most <= operation.numbers else most
-    return small or (numbers <= most and math.prod(lengths.values()) <= work)
 
 
 def _shape(words: list[str], lengths: Mapping[str, int]) -> tuple[int, ...]:

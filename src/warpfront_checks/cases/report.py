@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from warpfront_checks.cases.axes import Assignment, axes_of, build, constrained, in_domain
+from warpfront_checks.cases.axes import Assignment, Drawing, axes_of, build, in_domain
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.operation import Operation
@@ -29,7 +29,8 @@ def shrunk(operation: Operation, assignment: Assignment, device: str, fails: Fai
     for axis, values in axes.items():
         if axis in {"dtype", "rank"} or axis not in assignment or assignment[axis] == values[0]:
             continue
-        smaller = constrained(operation, {**assignment, axis: values[0]}, random.Random(0))
+        drawing = Drawing(operation, dtypes, random.Random(0))
+        smaller = drawing.constrained({**assignment, axis: values[0]})
         smaller |= {"seed": assignment["seed"], "wide": assignment["wide"]}
         if not axis.startswith("size "):
             smaller["lengths"] = assignment["lengths"]

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-from warpfront_checks.cases.axes import Assignment, axes_of, build, constrained
+from warpfront_checks.cases.axes import Assignment, Drawing, axes_of, build
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.known_defects import preventing_thread, thread_of
@@ -91,9 +91,9 @@ def plain_case(operation: Operation, dtype: str, device: str, **changes: Any) ->
 
 def plain_assignment(operation: Operation, dtype: str, **changes: Any) -> Assignment:
     """Return the choices of a plain case; of `lengths` and `seed` those of the changes decide."""
-    axes = axes_of(operation, (dtype,)).items()
-    first = {"dtype": dtype} | {axis: values[0] for axis, values in axes if values}
-    chosen = constrained(operation, {**first, **changes}, random.Random(0))
+    drawing = Drawing(operation, (dtype,), random.Random(0))
+    first = {axis: values[0] for axis, values in drawing.axes.items() if values}
+    chosen = drawing.constrained({"dtype": dtype, **first, **changes})
     fixed: Assignment = {name: changes[name] for name in ("lengths", "seed") if name in changes}
     return {**chosen, "seed": 0, "wide": 0, **fixed}
 
