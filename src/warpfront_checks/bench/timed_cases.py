@@ -20,7 +20,7 @@ from warpfront_checks.documents import packaged
 MI = 2**20
 ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 # Suite, operation, shape, elements read and written.
-TransientError = tuple[str, str, tuple[int, ...], int]
+Streamed = tuple[str, str, tuple[int, ...], int]
 FORWARD, BOTH, COPY = "forward", "both", "copy"
 
 # The seed's flags, in its order, and what each times: --matmul products and batches of them.
@@ -235,7 +235,7 @@ def _typed(preset: Preset, dtype: str) -> Iterator[TimedCase]:
             yield TimedCase("attention", op, sizes, dtype, BOTH, flops=both, note=note)
 
 
-def _moved(preset: Preset) -> Iterator[TransientError]:
+def _moved(preset: Preset) -> Iterator[Streamed]:
     for size in preset.elements:
         for op in ("relu", "sigmoid", "tanh", "gelu", "silu"):
             yield "activations", op, (size,), 2 * size

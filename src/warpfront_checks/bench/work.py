@@ -21,7 +21,6 @@ _STREAMS: dict[str, Callable[..., Any]] = {
     "sum_rows": lambda x: torch.sum(x, dim=1),
     "softmax": lambda x: torch.softmax(x, dim=-1),
 }
-Shape = tuple[int, ...]
 # Of sizes: the shapes of tensors, and what computes with them.
 _LAYERS: dict[str, Callable[..., tuple[list[tuple[int, ...]], Callable[..., Any]]]] = {
     "mm": lambda m, k, n: ([(m, k), (k, n)], torch.mm),

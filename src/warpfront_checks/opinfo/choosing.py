@@ -4,16 +4,14 @@ are often the smallest. Samples with an option or a form that none before them h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 
-EXCLUSIONS = Path(__file__).with_name("exclusions.json")
+from warpfront_checks.documents import packaged
 
 # An option's text is cut here: later differences are in numbers, not in kind.
 _SAID_CHARACTERS = 60
@@ -62,7 +60,7 @@ class Exclusion:
     name: str
     reason: str
     what: str
-    dtypes: tuple[str, ...] = ()
+    dtypes: Sequence[str] = ()
     elsewhere: bool = False
 
     def covers(
@@ -76,23 +74,12 @@ class Exclusion:
 
 
 @cache
-def _exclusions_of(name: str) -> tuple[Exclusion, ...]:
-    return tuple(exclusion for exclusion in exclusions() if exclusion.name == name)
-
-
-@cache
 def exclusions() -> tuple[Exclusion, ...]:
     """Return the declared exclusions, with their reasons in words."""
-    text = json.loads(EXCLUSIONS.read_text(encoding="utf-8"))
+    table = packaged("opinfo/exclusions.json")
+    reasons = table["reasons"]
     return tuple(
-        Exclusion(
-            name=row["name"],
-            reason=text["reasons"][row["reason"]],
-            what=row["what"],
-            dtypes=tuple(row.get("dtypes", ())),
-            elsewhere=row.get("elsewhere", False),
-        )
-        for row in text["exclusions"]
+        Exclusion(**{**row, "reason": reasons[row["reason"]]}) for row in table["exclusions"]
     )
 
 
@@ -100,11 +87,6 @@ def excluded(name: str, dtype: str, device: str, *, backward: bool, options: boo
     """Return the reason for an exclusion in this dtype and direction on a device, or an empty
     string. It applies to an entry, or to its samples with options.
     """
-    return next(
-        (
-            exclusion.reason
-            for exclusion in _exclusions_of(name)
-            if exclusion.covers(name, dtype, device, backward=backward, options=options)
-        ),
-        "",
-    )
+    part = {"backward": backward, "options": options}
+    covering = (each for each in exclusions() if each.covers(name, dtype, device, **part))
+    return next((each.reason for each in covering), "")

@@ -75,10 +75,9 @@ class SampleCase(Case):
         else:
             # Rounded to the dtype, and no more; a real call has no complex gradient.
             kind = f"torch.{self.dtype}"
-            real = f"torch.randn(x.shape, generator=g, dtype=x.dtype).to({kind}).to(x.dtype)"
             if self.dtype.startswith("complex"):
                 kind = "torch.complex64 if x.is_complex() else torch.float32"
-                real = f"torch.randn(x.shape, generator=g, dtype=x.dtype).to({kind}).to(x.dtype)"
+            real = f"torch.randn(x.shape, generator=g, dtype=x.dtype).to({kind}).to(x.dtype)"
             lines.append(f"fed = [{real} for x in ends]")
         grad = f"torch.autograd.grad(ends, [{leaves}], {back}, allow_unused=True)"
         return [

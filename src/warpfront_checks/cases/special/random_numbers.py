@@ -6,12 +6,10 @@ Every bound of a statistic is 6 of its standard deviations: a correct generator 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +29,7 @@ from warpfront_checks.cases.special.rows import (
     rows,
     verdict_of,
 )
+from warpfront_checks.documents import packaged
 
 SIGMAS = 6.0
 COUNT = 300_007
@@ -54,9 +53,9 @@ REPEATED = KnownDefect(
 
 
 # The call, the mean and the variance of each distribution, as expressions.
-DISTRIBUTIONS: Mapping[str, tuple[str, str, str]] = json.loads(
-    Path(__file__).with_name("distributions.json").read_text(encoding="utf-8")
-)["distributions"]
+DISTRIBUTIONS: Mapping[str, tuple[str, str, str]] = packaged("cases/special/distributions.json")[
+    "distributions"
+]
 
 
 def _drawn(code: str, ground: CaseContext) -> Tensor:
