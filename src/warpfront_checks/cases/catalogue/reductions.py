@@ -34,8 +34,7 @@ _apart = partial(_order, halves=False)
 SPREAD = "not 1 < (math.prod(shape) if dim is None else shape[dim]) <= correction"
 # Of equal numbers the first is documented.
 TIES = ("distinct", "small", "equal", "non-finite")
-_first = partial(_order, values=TIES)
-_found = partial(_first, backward=False)
+_first = partial(_order, values=TIES, backward=False)
 _nearly = partial(rounded, shapes=LINES, values=("quarters", "normal", "equal"))
 _boolean = partial(
     exact,
@@ -57,7 +56,7 @@ def _placed(name: str, call: str, **options: Any) -> Operation:
     of equal numbers an index names is not determined.
     """
     code = "(lambda i: [torch.gather(a, {dim}, i), i.sort({dim}).values.diff(dim={dim}) > 0])"
-    return _first(f"{code}({call})", name=name, dim=DIM, backward=False, **options)
+    return _first(f"{code}({call})", name=name, dim=DIM, **options)
 
 
 _square = "{x}.abs() + 0.125"
@@ -212,15 +211,12 @@ REDUCTIONS: tuple[Operation, ...] = (
         _order(f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN)
         for n in ("amax", "amin")
     ),
-    *(
-        _first(f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", backward=False)
-        for n in ("argmax", "argmin")
-    ),
+    *(_first(f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})") for n in ("argmax", "argmin")),
     *(
         _order(f"torch.{n}(a)", name=f"{n} of all", backward=n != "median")
         for n in ("max", "min", "median")
     ),
-    *(_first(f"torch.{n}(a)", name=f"{n} of all", backward=False) for n in ("argmax", "argmin")),
+    *(_first(f"torch.{n}(a)", name=f"{n} of all") for n in ("argmax", "argmin")),
     *(
         _order(f"torch.{n}(a, {{dim}}).values", name=f"{n}'s values", values=WITH_NAN)
         for n in ("max", "min", "cummax", "cummin")
@@ -261,9 +257,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     _order("torch.aminmax(a, dim={dim})[1]", backward=False),
     _order("torch.sort(a, {dim}, {down}).values", name="sort's values", values=WITH_NAN),
     _first(
-        "torch.sort(a, dim={dim}, descending={down}, stable=True)[1]",
-        name="stable sort's indices",
-        backward=False,
+        "torch.sort(a, dim={dim}, descending={down}, stable=True)[1]", name="stable sort's indices"
     ),
     _placed("argsort", "torch.argsort(a, {dim}, {down})"),
     _order("torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[0]"),
@@ -287,17 +281,17 @@ REDUCTIONS: tuple[Operation, ...] = (
         halves=False,
     ),
     # What is no number is found behind all numbers.
-    _found(
+    _first(
         "torch.searchsorted(a.nan_to_num().sort(-1).values, b, right={right}, out_int32={narrow})",
         "a k, a n",
     ),
-    _found(
+    _first(
         "torch.searchsorted(a, b, side={side}, sorter=a.argsort(-1))",
         "a k, a n",
         name="searchsorted by a sorter",
         side=("left", "right"),
     ),
-    _found("torch.bucketize(a, b.nan_to_num().sort().values, right={right})", "m n, k"),
+    _first("torch.bucketize(a, b.nan_to_num().sort().values, right={right})", "m n, k"),
     *(_boolean(f"torch.{n}(a, {{dim}})") for n in ("all", "any")),
     *(_boolean(f"torch.{n}(a)", name=f"{n} of all") for n in ("all", "any")),
     *(_boolean(f"torch.{n}(a > -4, {{dim}})", name=f"{n} of few") for n in ("all", "any")),
