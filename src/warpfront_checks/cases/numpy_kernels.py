@@ -459,15 +459,7 @@ TWINS = {
     "atan2": "arctan2",
 }
 ARCS = "asin acos atan asinh acosh atanh"
-REDUCED: Mapping[str, Callable[..., Any]] = {
-    "sum": np.sum,
-    "mean": np.mean,
-    "amax": np.max,
-    "amin": np.min,
-    "prod": np.prod,
-    "any": np.any,
-    "all": np.all,
-}
+REDUCED = "sum mean amax amin prod any all"
 _NORMS: Any = ("backward", "ortho", "forward")
 
 
@@ -511,7 +503,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "clamp": _clamp,
     "clamp_min": _clamp,
     "clamp_max": lambda x, high: _clamp(x, None, high),
-    **{name: _reduced(function) for name, function in REDUCED.items()},
+    **{name: _reduced(getattr(np, name)) for name in REDUCED.split()},
     "var": _var,
     "argmax": _place(np.argmax),
     "argmin": _place(np.argmin),

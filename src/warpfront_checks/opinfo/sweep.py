@@ -18,7 +18,7 @@ from warpfront_checks.cases.report import described
 from warpfront_checks.cases.run import NoOracleError, Reference, reference_of
 from warpfront_checks.cases.session import verdicts_of
 from warpfront_checks.cases.tally import Tally
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
 from warpfront_checks.executing import Watched, tensors_in
@@ -85,9 +85,9 @@ class Sweep:
         return self.effort.seeds if self.backward else self.effort.seeds[:1]
 
 
-def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions | None = None) -> None:
+def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """Sweep the database: in parallel parts, where there are several sweeps and cores for them."""
-    effort, device = effort or CheckOptions(), claims.device
+    device = claims.device
     if kind_of(device) not in SEEN_ON:
         reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
         recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)

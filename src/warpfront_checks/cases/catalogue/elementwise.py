@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.case import COMPLEX, INTEGERS
-from warpfront_checks.cases.catalogue.record import PARTS, Make, moved, rounded
+from warpfront_checks.cases.catalogue.record import FLAG, PARTS, Make, moved, rounded
 from warpfront_checks.cases.operation import FEW_CASES, WORK, Operation
 
 EACH = "m n | m | a k b | a b c d e | "
@@ -208,25 +208,16 @@ TERNARY = (
 )
 # A leaf may not be changed in place, so it is multiplied by 1 before.
 _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
-    "elu": {"alpha": (0.5, 2.0), "inplace": (False, True)},
-    "celu": {"alpha": (0.5, 2.0), "inplace": (False, True)},
-    "selu": {"inplace": (False, True)},
-    "leaky_relu": {"negative_slope": (0.25, 1.5), "inplace": (False, True)},
-    "hardtanh": {"min_val": (-0.6, -1.1), "max_val": (0.3, 1.1), "inplace": (False, True)},
-    "relu": {"inplace": (False, True)},
-    "relu6": {"inplace": (False, True)},
-    "silu": {"inplace": (False, True)},
-    "mish": {"inplace": (False, True)},
-    "hardswish": {"inplace": (False, True)},
-    "hardsigmoid": {"inplace": (False, True)},
-    "threshold": {"threshold": (0.1,), "value": (7.0, -7.0), "inplace": (False, True)},
+    "elu celu": {"alpha": (0.5, 2.0), "inplace": FLAG},
+    "selu": {"inplace": FLAG},
+    "leaky_relu": {"negative_slope": (0.25, 1.5), "inplace": FLAG},
+    "hardtanh": {"min_val": (-0.6, -1.1), "max_val": (0.3, 1.1), "inplace": FLAG},
+    "relu relu6 silu mish hardswish hardsigmoid": {"inplace": FLAG},
+    "threshold": {"threshold": (0.1,), "value": (7.0, -7.0), "inplace": FLAG},
     "softplus": {"beta": (0.05, 0.5, 3), "threshold": (0.5, 1, 20)},
-    "hardshrink": {"lambd": (0.1, 0.6)},
-    "softshrink": {"lambd": (0.1, 0.6)},
+    "hardshrink softshrink": {"lambd": (0.1, 0.6)},
     "gelu": {"approximate": ("none", "tanh")},
-    "logsigmoid": {},
-    "softsign": {},
-    "tanhshrink": {},
+    "logsigmoid softsign tanhshrink": {},
 }
 PASSING = {"relu", "relu6", "hardtanh", "threshold"}
 KINKED = {"relu", "relu6", "hardtanh", "threshold", "hardshrink", "softshrink", "hardsigmoid"}
@@ -247,7 +238,8 @@ ACTIVATIONS = (
             doubles=name not in {"hardsigmoid", "hardswish"},
             **options,
         )
-        for name, options in _ACTIVE.items()
+        for names, options in _ACTIVE.items()
+        for name in names.split()
     ),
     *(
         _activation(f"torch._C._nn.{name}(a)", name=f"{name} into", backward=False)

@@ -17,7 +17,7 @@ from warpfront_checks.cases.special.properties import (
     sampled,
 )
 from warpfront_checks.cases.special.tables import FIND_TABLE, table_obstacles
-from warpfront_checks.check_options import CheckOptions
+from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
 from warpfront_checks.precision import computes_float64
@@ -27,12 +27,10 @@ from warpfront_checks.results import Checks, Recorder
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 
-def record_operators(
-    claims: Claims, recorder: Recorder, effort: CheckOptions | None = None
-) -> None:
+def record_operators(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """Run all parts: cases and tables in parallel lanes where there are cores for them."""
     os.environ.setdefault(*WORKSPACE)
-    effort, device = effort or CheckOptions(), claims.device
+    device = claims.device
     special = {**property_checks(device, effort), **compiled_checks(device, effort)}
     cases = {check_name(name): name for name in claimed_operations(device, recorder)}
     obstacles = table_obstacles(device)
