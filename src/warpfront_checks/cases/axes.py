@@ -300,8 +300,7 @@ class Drawing:
 
     def _sized(self, share: float) -> list[Assignment]:
         """Return sizes to try: each size long by itself, then each class of some size before a
-        second size of any, and one for all. Axes that two operands share come first: a sum is along
-        one.
+        second size of any, and one for all. Axes of two operands come first: a sum is along one.
         """
         axes = self.axes
         operation = self.operation
