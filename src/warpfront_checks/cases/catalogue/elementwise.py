@@ -25,7 +25,11 @@ def _by_element(make: Make, code: str, *shapes: str, **fields: Any) -> Operation
 
 
 _choice = partial(
-    _by_element, moved, cases=FEW_CASES, values=("eighths", "non-finite", "zeros", "equal")
+    _by_element,
+    moved,
+    cases=FEW_CASES,
+    values=("eighths", "non-finite", "zeros", "equal"),
+    backward=False,
 )
 # By library documentation fewer than 16 units in the last place.
 _function = partial(
@@ -64,7 +68,7 @@ UNARY = (
         for name in names.split()
     ),
     *(
-        _choice(f"torch.{name}(a)", backward=False, **fields)
+        _choice(f"torch.{name}(a)", **fields)
         for names, fields in (
             ("signbit isposinf isneginf", {"values": ("eighths",)}),
             ("isnan isinf isfinite", {}),
@@ -88,10 +92,10 @@ _integer = partial(
 # A broadcast operand has a sum as its gradient.
 _of_two = partial(_function, walk=1 / 16)
 _promoted = partial(_of_two, promotes=True)
-_chosen = partial(_choice, promotes=True, backward=False)
+_chosen = partial(_choice, promotes=True)
 BINARY = (
     *(_chosen(f"torch.{n}(a, b)", kinds=INTEGERS) for n in (*COMPARED.split(), *CHOSEN.split())),
-    _choice("torch.heaviside(a, b)", backward=False, values=("eighths", "zeros")),
+    _choice("torch.heaviside(a, b)", values=("eighths", "zeros")),
     # The sign of NaN is no number's.
     _chosen("torch.copysign(a, b)", values=("eighths", "equal")),
     *(_integer(f"torch.{n}(a, b)") for n in INTEGERS_OF_TWO.split()),
@@ -179,11 +183,10 @@ BINARY = (
         values=("eighths", "equal"),
         fit="(lambda x: torch.where(x == 0, 3.0, x))({x})",
         strided=False,
-        backward=False,
     ),
-    _choice("torch.clamp(a, {low}, {high})", low=(None, -0.55), high=(0.3, 1.1)),
-    _choice("torch.clamp_min(a, b)", backward=False, values=("eighths", "equal")),
-    _choice("torch.clamp_max(a, b)", backward=False, values=("eighths", "equal")),
+    _choice("torch.clamp(a, {low}, {high})", low=(None, -0.55), high=(0.3, 1.1), backward=True),
+    _choice("torch.clamp_min(a, b)", values=("eighths", "equal")),
+    _choice("torch.clamp_max(a, b)", values=("eighths", "equal")),
 )
 TERNARY = (
     _of_two(
@@ -372,15 +375,12 @@ COMPLEX_CALLS = (
 SIGNED = "round trunc ceil floor neg abs sin tan tanh atan asinh expm1"
 SIGNS = (
     *(
-        _choice(f"torch.{n}(a).signbit()", name=f"sign of {n}", values=("signed",), backward=False)
+        _choice(f"torch.{n}(a).signbit()", name=f"sign of {n}", values=("signed",))
         for n in SIGNED.split()
     ),
     _function("torch.atan2(a * 0, b)", name="atan2 of zeros", values=("signed",)),
     _choice(
-        "torch.nan_to_num(a).isfinite()",
-        name="nan_to_num of the largest",
-        values=("non-finite",),
-        backward=False,
+        "torch.nan_to_num(a).isfinite()", name="nan_to_num of the largest", values=("non-finite",)
     ),
     *(
         moved(

@@ -105,28 +105,23 @@ LINES = (
 )
 # Steps of integers are float32's.
 STEPS_IN_SINGLE = KnownDefect("pytorch#181807", "cuda", label="^result")
+_made = partial(rounded, halves=False, backward=False, cases=8)
 FRAMES = (
     *(
-        rounded(
+        _made(
             f"torch.{name}_window({{count}}, periodic={{periodic}}, dtype=a.dtype,"
             " device=a.device) + 0 * a[:1]",
             "k",
             # The ends of some are nearly 0: of two numbers, all.
             count=(9, 2, 400),
-            halves=False,
-            backward=False,
-            cases=8,
         )
         for name in ("hann", "hamming", "blackman", "bartlett", "kaiser")
     ),
     *(
-        rounded(
+        _made(
             f"torch.{name}(-3, {last}, {{count}}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
             "k",
             count=(2, 9, 400),
-            halves=False,
-            backward=False,
-            cases=8,
         )
         for name, last in (("linspace", 5), ("logspace", 2))
     ),
