@@ -119,6 +119,14 @@ def test_the_file_is_true_after_every_check_and_each_has_its_line(
     assert json.loads(recorder.path.read_text())["finished"] is True
 
 
+def test_a_reason_in_the_place_of_a_function_is_not_claimed(recorder: Recorder) -> None:
+    recorder.run({"gpus": "no device is claimed", "one": passed})
+    assert (recorder.planned, recorder.found) == (("one",), (("one", "passed"),))
+    kept = json.loads(recorder.path.read_text())["unclaimed"]
+    assert kept == [{"name": "gpus", "reason": "no device is claimed"}]
+    assert recorder.finish() is True
+
+
 def test_only_all_that_was_planned_and_passed_is_a_pass(recorder: Recorder) -> None:
     assert recorder.finish() is False
     recorder.run({"one": passed})
