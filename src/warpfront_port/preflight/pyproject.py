@@ -27,7 +27,7 @@ from warpfront_port.preflight.declared import (
     read_requirement,
 )
 
-_SCRIPT = re.compile(r"^# /// script[ \t]*\n((?:#(?: [^\n]*)?\n)+?)# ///[ \t]*$", re.MULTILINE)
+_SCRIPT = re.compile(r"(?m)^# /// script[^\S\n]*\n((?:#(?:[^\S\n].*)?\n)+?)# ///[^\S\n]*$")
 _TABLES = frozenset(
     {"project", "tool", "build-system", "dependency-groups", "dependencies", "packages"}
     | {"dev-packages", "lock-version", "requires-python"}
@@ -59,12 +59,12 @@ def read_pyproject(text: str, *, path: str) -> FileRequirements:
 
 
 def script_metadata(text: str) -> str:
-    """Return the TOML in a script (PEP 723), each line in its place; "" for a script without."""
-    match = _SCRIPT.search(text.replace("\r\n", "\n"))
+    """Return the TOML in a script (PEP 723), each character in its place; "" where it has none."""
+    match = _SCRIPT.search(text)
     if match is None:
         return ""
-    above = text.count("\n", 0, match.start(1))
-    return "\n" * above + re.sub(r"^# ?", "", match[1], flags=re.MULTILINE)
+    above = re.sub(r"[^\n]", " ", text[: match.start(1)])
+    return above + re.sub(r"(?m)^# ?", lambda mark: " " * len(mark[0]), match[1])
 
 
 class _PyprojectReader:

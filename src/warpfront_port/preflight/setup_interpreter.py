@@ -108,7 +108,16 @@ def _matched(function: Callable[..., Any], pattern: str, text: str) -> Any:
     return function(pattern, text)
 
 
+def _formatted(template: str, values: Any) -> str:
+    if re.search(r"%[^sd%]|^[^%]*$", template):  # a format's width may be a billion characters
+        raise ValueError
+    return template % (tuple(values) if isinstance(values, list) else values)
+
+
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Div: _Path.__truediv__,
+    ast.Mod: _formatted,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -415,17 +424,17 @@ class SetupInterpreter:
                 entries[self._of(key)] = self._of(value)
         return entries
 
-    def _of_binop(self, node: ast.BinOp) -> Any:
-        first, second = self._sure(node.left), self._sure(node.right)
-        value: Any = UNKNOWN
-        if isinstance(node.op, ast.Add):
-            value = first + second
-        elif isinstance(node.op, ast.Div) and isinstance(first, _Path):
-            value = first / second
-        # A format's width may be a billion characters.
-        elif isinstance(node.op, ast.Mod) and not re.search(r"%[^sd%]|^[^%]*$", first):
-            value = first % (tuple(second) if isinstance(second, list) else second)
-        return Placed.located(value, first) if isinstance(value, str) else value
+    def _of_binop(self, node: ast.BinOp | ast.UnaryOp | ast.Compare) -> Any:
+        nodes = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+        operands = [self._sure(operand) for operand in nodes]
+        operator_ = node.ops[0] if isinstance(node, ast.Compare) else node.op
+        is_container = isinstance(operands[-1], list | dict | set)
+        if isinstance(node, ast.Compare) and is_container and UNKNOWN in operands[-1]:
+            raise ValueError
+        value = _OPERATORS[type(operator_)](*operands)
+        return Placed.located(value, operands[0]) if isinstance(value, str) else value
+
+    _of_unaryop = _of_compare = _of_binop
 
     def _of_formattedvalue(self, node: ast.FormattedValue) -> Any:
         return UNKNOWN if node.format_spec or node.conversion != -1 else self._of(node.value)
@@ -446,17 +455,6 @@ class SetupInterpreter:
             place = self._sure(node.slice)
         element = value[place]
         return Placed.located(element, value) if isinstance(value, Placed) else element
-
-    def _of_unaryop(self, node: ast.UnaryOp) -> Any:
-        return _OPERATORS[type(node.op)](self._sure(node.operand))
-
-    def _of_compare(self, node: ast.Compare) -> bool:
-        if len(node.ops) != 1:
-            raise ValueError
-        of, operand = _OPERATORS[type(node.ops[0])], self._sure(node.comparators[0])
-        if isinstance(operand, list | dict | set) and UNKNOWN in operand:
-            raise ValueError
-        return bool(of(self._sure(node.left), operand))
 
     def _of_boolop(self, node: ast.BoolOp) -> Any:
         is_and = isinstance(node.op, ast.And)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
-from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import keyword, last_name, text_of
 from warpfront_port.scan.python.scopes import HOLE, STARTERS
 from warpfront_port.scan.structured.command_rules import script_rule_matches
-from warpfront_port.scan.structured.dependencies import toml_rule_matches
 
 # Of a command: what it installs or starts. Programs have a rule of their own.
 _TAKEN = re.compile(r"DP3\d\d|CT402|PY00[128]|PY025")
-_SCRIPT = re.compile(r"(?m)^# /// script[^\S\n]*\n((?:^#(?:[^\S\n].*)?\n)+?)# ///")
 _STARTED = re.compile(rf"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:[\s{HOLE}]|\Z)")
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
@@ -32,11 +28,10 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         for head in module.scopes.heads(node):
             if started := _STARTED.match(head.text):
                 shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
-                yield Seen(
-                    rule="PY016", node=head.node, excerpt=started[1], shift=shift, via=node
+                yield Seen("PY016", head.node, started[1], shift=shift, via=node
                 )  # fmt: skip
             elif _NVCC.search(head.text):
-                yield Seen(rule="BL214", node=node, excerpt="nvcc")
+                yield Seen("BL214", node, "nvcc")
         command = node.args[0] if node.args else keyword(node, "args")
         for value in module.scopes.values(command):
             lists = module.scopes.words(value)
@@ -77,7 +72,7 @@ def _found(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
     matches = {m.rule: m for m in reversed([*script_rule_matches(command)])}
     for rule, match in matches.items():
         if _TAKEN.fullmatch(rule):
-            yield Seen(rule=rule, node=node, excerpt=match.excerpt, shift=match.shift, via=via)
+            yield Seen(rule, node, match.excerpt, shift=match.shift, via=via)
 
 
 def _required(module: Module, node: ast.expr | None, extra: str, via: ast.AST) -> Iterator[Seen]:
@@ -86,17 +81,6 @@ def _required(module: Module, node: ast.expr | None, extra: str, via: ast.AST) -
         for word in {word for words in module.scopes.words(value) for word in words} or {value}:
             for text in module.scopes.texts(word):
                 for required in read_requirement(text.text, extra=extra):
-                    yield Seen(
-                        rule=required.rule, node=text.node, excerpt=text.text,
+                    yield Seen(required.rule, text.node, text.text,
                         shift=required.shift, via=via,
                     )  # fmt: skip
-
-
-def script_requirements(module: Module) -> Iterator[Match]:
-    """Yield the dependencies in a script's comment (PEP 723)."""
-    match = _SCRIPT.search(module.text)
-    if match is not None:
-        plain = re.sub(r"(?m)^# ?", lambda marks: " " * len(marks[0]), match[1])
-        moved = match.start(1) - len("[project]\n")
-        for rule_match in toml_rule_matches(f"[project]\n{plain}"):
-            yield replace(rule_match, start=rule_match.start + moved, end=rule_match.end + moved)

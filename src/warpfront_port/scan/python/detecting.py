@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, get_args, get_type_hints
 
+from warpfront_port.preflight.pyproject import script_metadata
 from warpfront_port.scan.findings import Context, Gate, Match, SourceText
 from warpfront_port.scan.python import (
     commands,
@@ -31,6 +32,7 @@ from warpfront_port.scan.python.gates import Gates, Standing
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.tables import EVERY_NAME, OF_PACKAGES
 from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
+from warpfront_port.scan.structured.dependencies import toml_rule_matches
 from warpfront_port.scan.words import line_starts
 
 CudaReader = Callable[[SourceText, Context], Iterator[Match]]
@@ -95,7 +97,8 @@ def rule_matches(
         start = starts[min(line, len(starts)) - 1]
         yield Match(rule="SC003", start=start, end=start, excerpt=reason)
         return
-    yield from commands.script_requirements(module)
+    if script := script_metadata(source.text):
+        yield from toml_rule_matches(script)
     gates = Gates(module, context.started, context.purpose)
     for sighting in _seen(module, context):
         decided = sighting.rule in _DECIDED and gates.standing(sighting.node).sides == {"amd"}
@@ -138,7 +141,7 @@ def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:
         rule=sighting.rule,
         start=start,
         end=end,
-        excerpt=sighting.excerpt,
+        excerpt=sighting.excerpt or module.excerpt(sighting.node),
         shift=sighting.shift,
         sides=standing.sides & sighting.sides,
         gate=Gate.OPEN if soft else standing.gate,

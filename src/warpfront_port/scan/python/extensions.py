@@ -25,23 +25,18 @@ _PATTERN = re.compile(r"\*\.(?:c|cc|cpp|cxx|cu)\b")
 
 def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     """Yield package indexes, commands of nvcc, and flags for a compiler at run time."""
-    text = text_of(node) or ""
-    indexed = "/whl/cu" in text and CUDA_INDEX.search(text) and node not in module.docstrings
-    if indexed and not module.is_said(node):
-        yield Seen(rule="DP314", node=node, excerpt=text[:80])
-    if _NVCC_COMMAND.search(text) and node not in module.docstrings and not module.is_said(node):
-        yield Seen(rule="BL214", node=node, excerpt="nvcc")
-    if module.builds_extensions or not _RUN_TIME_FLAG.match(text):
-        return
-    match module.parents.get(node):
-        case ast.Compare(left=operand, ops=[ast.In() | ast.NotIn()]) if operand is node:
-            pass  # it is searched for, or removed
-        case ast.Call(func=ast.Attribute(attr=name), args=[first, *_]) if (
-            first is node and name in _SEEKING
-        ):
-            pass
-        case _:
-            yield Seen(rule="BL201", node=node, excerpt=text[:60])
+    text, parent = text_of(node) or "", module.parents.get(node)
+    used = node not in module.docstrings
+    if used and "/whl/cu" in text and CUDA_INDEX.search(text) and not module.is_said(node):
+        yield Seen("DP314", node, text[:80])
+    if used and _NVCC_COMMAND.search(text) and not module.is_said(node):
+        yield Seen("BL214", node, "nvcc")
+    # Text that is searched for, or removed, is no flag.
+    sought = isinstance(parent, ast.Compare) or (
+        isinstance(parent, ast.Call) and last_name(parent.func) in _SEEKING
+    )
+    if not module.builds_extensions and _RUN_TIME_FLAG.match(text) and not sought:
+        yield Seen("BL201", node, text[:60])
 
 
 def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
@@ -51,29 +46,22 @@ def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
         return
     library = f"-l{text}"
     if ("BL207", library) in compiler_flag(library) and _is_linked(module, node):
-        yield Seen(rule="BL207", node=node, excerpt=library)
+        yield Seen("BL207", node, library)
     around = [ancestor for ancestor, _ in islice(module.ancestors(node), 3)]
     if " is " in text or any(isinstance(ancestor, ast.Compare) for ancestor in around):
         return
     for rule, flag in compiler_flag(text):
-        yield Seen(rule=rule, node=node, excerpt=flag)
+        yield Seen(rule, node, flag)
     if GFX.search(text):
-        yield Seen(rule="BL203", node=node, excerpt=text[:60])
+        yield Seen("BL203", node, text[:60])
 
 
 def _is_linked(module: Module, node: ast.AST) -> bool:
     """Return true in `libraries=["cuda"]`, `libraries.append("nccl")`, `ext_libs = ["cublas"]`."""
     for parent, _ in islice(module.ancestors(node), 3):
-        match parent:
-            case ast.keyword(arg=name):
-                names = ["lib" if name == "libraries" else ""]
-            case ast.Assign(targets=targets):
-                names = [module.source_of(target) for target in targets]
-            case ast.Call(func=function):
-                names = [module.source_of(function)]
-            case _:
-                names = []
-        if any("lib" in name for name in names):
+        named = [*getattr(parent, "targets", ()), getattr(parent, "func", None)]
+        names = [module.source_of(target) for target in named if target is not None]
+        if getattr(parent, "arg", "") == "libraries" or any("lib" in name for name in names):
             return True
     return False
 
@@ -89,14 +77,14 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
     if is_decided and truths["amd"] is truths["nvidia"]:
         return  # a tensor on AMD's device is on "cuda" too
     if any(_NVIDIA_ALONE.search(text_of(part) or "") for part in ast.walk(message)):
-        yield Seen(rule="BL216", node=node, excerpt=module.excerpt(node, 60))
+        yield Seen("BL216", node)
 
 
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
     """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an import for ROCm."""
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
     if named and node.module == "torch.utils.cpp_extension" and not module.knows_hip:
-        yield Seen(rule="PY047", node=node, excerpt="CUDA_HOME", shift=-1)
+        yield Seen("PY047", node, "CUDA_HOME", shift=-1)
 
 
 def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
@@ -104,13 +92,12 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     truths = module.conditions.truths(node.test)
     if not module.builds_extensions or truths["amd"] is None or truths["nvidia"] is truths["amd"]:
         return
-    test = module.excerpt(node.test, 60)
     body, other = ([arm] if isinstance(arm, ast.expr) else arm for arm in (node.body, node.orelse))
     if not truths["amd"]:
         left_out = body
     elif isinstance(node, ast.If) and isinstance(body[-1], ast.Raise):
         if module.path.name == "setup.py":
-            yield Seen(rule="BL216", node=node.test, excerpt=test, shift=1)
+            yield Seen("BL216", node.test, shift=1)
         return
     else:
         left_out = other
@@ -120,7 +107,7 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     inside = {n for start in left_out for n in ast.walk(start) if last_name(n) == "CUDAExtension"}
     mentions = {n for n in module.nodes if last_name(n) == "CUDAExtension"}
     if inside and inside == mentions:
-        yield Seen(rule="PY047", node=node.test, excerpt=test, shift=-int(module.knows_hip))
+        yield Seen("PY047", node.test, shift=-int(module.knows_hip))
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -129,8 +116,8 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     """
     name = last_name(node.func)
     if module.builds_extensions and module.dotted(node.func) == "torch.cuda.get_gencode_flags":
-        yield Seen(rule="BL202", node=node, excerpt="-gencode by get_gencode_flags()")
+        yield Seen("BL202", node, "-gencode by get_gencode_flags()")
     elif name in {"glob", "rglob", "iglob"} and node.args:
         hipified = "CUDAExtension" in module.text and not module.knows_hip
         if hipified and _PATTERN.search(module.source_of(node)):
-            yield Seen(rule="BL211", node=node, excerpt=module.excerpt(node, 60))
+            yield Seen("BL211", node)

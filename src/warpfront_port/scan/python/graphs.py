@@ -63,11 +63,11 @@ def _in_capture(module: Module, call: ast.Call) -> Iterator[Seen]:
     of_generator = name in {"get_state", "set_state"} and "generator" in module.source_of(call)
     of_device = name in _RNG and not module.dotted(call.func).startswith(_CPU_RNG)
     if of_device or of_generator:
-        yield Seen(rule="PY006", node=call, excerpt=f"{name}()")
+        yield Seen("PY006", call, f"{name}()")
     elif name in _SYNCHRONISING and isinstance(call.func, ast.Attribute):
-        yield Seen(rule="PY007", node=call, excerpt=f".{name}()")
+        yield Seen("PY007", call, f".{name}()")
     elif name == "print" and any(not isinstance(a, ast.Constant) for a in call.args):
-        yield Seen(rule="PY007", node=call, excerpt="print()")
+        yield Seen("PY007", call, "print()")
 
 
 def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -83,4 +83,4 @@ def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
     )
     has_graph = any(scope in (parent for parent, _ in module.ancestors(graph)) for graph in graphs)
     if has_graph and not isinstance(scope, ast.Module) and not inside:
-        yield Seen(rule="PY006", node=node, excerpt=f"torch.cuda.{name}()", shift=-1)
+        yield Seen("PY006", node, f"torch.cuda.{name}()", shift=-1)

@@ -36,11 +36,11 @@ def launches(module: Module, node: ast.Call) -> Iterator[Seen]:
         if _number(value) >= 32:
             shift = 0 if all(_number(other) >= 32 for other in warp_values) else -1
             excerpt = f"num_warps={_number(value)}"
-            yield Seen(rule="PY038", node=value or node, excerpt=excerpt, shift=shift)
+            yield Seen("PY038", value or node, excerpt, shift=shift)
     if warps is not None and _LANES_OF_A_WARP.search(module.source_of(warps)):
-        yield Seen(rule="PY039", node=warps, excerpt=f"num_warps={module.source_of(warps)}")
+        yield Seen("PY039", warps, f"num_warps={module.source_of(warps)}")
     if clusters is not None and _number(clusters) > 1:
-        yield Seen(rule="PY039", node=clusters, excerpt=f"num_ctas={_number(clusters)}")
+        yield Seen("PY039", clusters, f"num_ctas={_number(clusters)}")
 
 
 def _number(node: ast.expr | None) -> int:
@@ -54,15 +54,15 @@ def warps_assigned(module: Module, node: ast.Assign) -> Iterator[Seen]:
     number = _number(node.value)
     for name in map(last_name, node.targets) if number >= 32 else ():
         if name == "num_warps" and "triton" in module.text:
-            yield Seen(rule="PY038", node=node, excerpt=f"num_warps = {number}")
+            yield Seen("PY038", node, f"num_warps = {number}")
         elif number == 32 and _WARP_NAME.match(name) and _LAUNCHES.search(module.text):
-            yield Seen(rule="PY055", node=node, excerpt=f"{name} = 32")
+            yield Seen("PY055", node, f"{name} = 32")
 
 
 def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
     """Yield `32 * num_warps`: the lanes of a warp written down."""
     if isinstance(node.op, ast.Mult) and _TRITON_WARP.fullmatch(module.source_of(node)):
-        yield Seen(rule="PY039", node=node, excerpt=module.source_of(node))
+        yield Seen("PY039", node, module.source_of(node))
 
 
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:

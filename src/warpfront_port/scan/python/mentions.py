@@ -26,7 +26,7 @@ def imports(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[Seen]
     else:
         names = [f"{node.module}.{alias.name}" for alias in node.names]
         entries = ((longest_known(name, NAMES), name) for name in names)
-        yield from (Seen(rule=NAMES[e], node=node, excerpt=n) for e, n in entries if e)
+        yield from (Seen(NAMES[e], node, n) for e, n in entries if e)
     for name in names:
         yield from _imported(module, node, name)
 
@@ -37,7 +37,7 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     if dotted in {"importlib.import_module", "__import__"} and node.args:
         yield from _imported(module, node, text_of(node.args[0]) or "")
     if _NVML_CALL.match(name):  # a note, for the package may come by another module
-        yield Seen(rule="PY014", node=node, excerpt=f"pynvml.{name}", shift=-2)
+        yield Seen("PY014", node, f"pynvml.{name}", shift=-2)
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
     of = (node, receiver) if isinstance(receiver, ast.Call) else (node,)
     for rule, pattern, template in (*CALLS.get(name, ()), *CALLS.get(dotted, ())):
@@ -45,7 +45,7 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
             for text in module.scopes.texts(argument):
                 if pattern.fullmatch(text.text):
                     excerpt = template.format(name=name, text=text.text)
-                    yield Seen(rule=rule, node=node, excerpt=excerpt)
+                    yield Seen(rule, node, excerpt)
 
 
 def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
@@ -55,7 +55,7 @@ def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
     if entry and not (lazy and IMPORTS[entry] == "PY025"):
         better = -2 if entry in {"cupy", "cupyx"} else 0  # cupy has a build for ROCm
         shift = better - int(lazy and IMPORTS[entry] in OF_PACKAGES)
-        yield Seen(rule=IMPORTS[entry], node=node, excerpt=name, shift=shift)
+        yield Seen(IMPORTS[entry], node, name, shift=shift)
 
 
 def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
@@ -63,16 +63,16 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     parent, dotted = module.parents[node], module.dotted(node)
     if dotted == "torch.version.rocm":
         if 'hasattr(torch.version, "rocm")' not in module.text.replace("'", '"'):
-            yield Seen(rule="PY023", node=node, excerpt=dotted)
+            yield Seen("PY023", node, dotted)
     elif isinstance(parent, ast.Attribute) or "." not in dotted:
         return
     elif entry := longest_known(dotted, NAMES):
         # Triton gets assembly of AMD's: `s_getreg_b32`, `v_exp_f32`.
         if not (dotted.endswith("asm_elementwise") and _GCN.search(module.source_of(parent))):
             one_of_many = isinstance(parent, ast.List | ast.Tuple)
-            yield Seen(rule=NAMES[entry], node=node, excerpt=dotted, shift=-int(one_of_many))
+            yield Seen(NAMES[entry], node, dotted, shift=-int(one_of_many))
     elif dotted in _OCP and not (f"{node.attr}uz" in module.text or _is_compared(module, node)):
-        yield Seen(rule="PY037", node=node, excerpt=dotted)
+        yield Seen("PY037", node, dotted)
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:

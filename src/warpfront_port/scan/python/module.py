@@ -32,11 +32,12 @@ _SAYING = re.compile(r"(?i)print|echo|warn|info|error|exception|debug|critical|l
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Seen:
     """A node that a rule is about, before its gates are evaluated.
 
-    `via` is where the value takes effect, if at another node; `sides` are the affected ones.
+    `excerpt` defaults to the node's source. `via` is where the value takes effect, if at another
+    node; `sides` are the affected ones.
     """
 
     rule: str
@@ -165,9 +166,9 @@ class Module:
         start, end = self.span(node)
         return self.text[start:end]
 
-    def excerpt(self, node: ast.AST, longest: int = 80) -> str:
+    def excerpt(self, node: ast.AST) -> str:
         """Return the source of `node` on one line, truncated where it is long."""
-        return " ".join(self.source_of(node).split())[:longest]
+        return " ".join(self.source_of(node).split())[:80]
 
     @cached_property
     def docstrings(self) -> frozenset[ast.AST]:

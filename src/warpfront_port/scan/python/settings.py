@@ -58,9 +58,9 @@ def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
         name, value, place, *_ = assignment
         for text in module.scopes.texts(value):
             for excerpt, shift in allocator_settings(text.text.replace(HOLE, "0")):
-                yield Seen(rule="PY010", node=text.node, excerpt=excerpt, shift=shift, via=place)
+                yield Seen("PY010", text.node, excerpt, shift=shift, via=place)
         if rule := ENVIRONMENT.get(name, ""):
-            yield Seen(rule=rule, node=place, excerpt=name)
+            yield Seen(rule, place, name)
 
 
 def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
@@ -68,14 +68,13 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
     for text in module.scopes.texts(value):
         via = None if text.node is value else assignment.node
         for use in read_setting(name, text.text, own=assignment.own):
-            yield Seen(rule=use.rule, node=text.node, excerpt=use.excerpt, via=via)
+            yield Seen(use.rule, text.node, use.excerpt, via=via)
     # A number is no yes: the rate in `{"tf32": 156e12}`.
     amount = isinstance(value, ast.Constant) and value.value not in (0, 1)
     for use in () if amount else read_setting(name, "true", own=assignment.own):
         sides = module.conditions.true_for(value)
         if sides:
-            excerpt = module.excerpt(assignment.node)
-            yield Seen(rule=use.rule, node=assignment.node, excerpt=excerpt, sides=sides)
+            yield Seen(use.rule, assignment.node, sides=sides)
 
 
 def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
@@ -83,7 +82,7 @@ def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
     text = text_of(node)
     if text is not None and ":" in text and ALLOCATOR.search(text):
         for excerpt, shift in allocator_settings(text) if node not in module.docstrings else ():
-            yield Seen(rule="PY010", node=node, excerpt=excerpt, shift=shift)
+            yield Seen("PY010", node, excerpt, shift=shift)
 
 
 def visible_devices(module: Module, node: ast.Constant) -> Iterator[Seen]:
@@ -99,7 +98,7 @@ def visible_devices(module: Module, node: ast.Constant) -> Iterator[Seen]:
         case _:
             is_read = False
     if is_read and not module.is_said(parent):
-        yield Seen(rule="PY063", node=parent, excerpt=node.value)
+        yield Seen("PY063", parent, node.value)
 
 
 _AMDS_DEVICES = re.compile(r"(?:HIP|ROCR|GPU)_(?:VISIBLE_DEVICES|DEVICE_ORDINAL)")
@@ -110,7 +109,7 @@ def option_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
     text = text_of(node) or ""
     if text.lstrip().startswith("--") and module.has_settings and node not in module.docstrings:
         for match in option_rule_matches([Word(text=w, start=0, end=0) for w in text.split()]):
-            yield Seen(rule=match.rule, node=node, excerpt=match.excerpt)
+            yield Seen(match.rule, node, match.excerpt)
 
 
 def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:

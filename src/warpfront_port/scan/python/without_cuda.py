@@ -22,6 +22,7 @@ _DOING_NOTHING = frozenset(
 _FUNCTIONS = frozenset(
     {"current_device", "synchronize", "empty_cache", "set_device", "manual_seed"}
 )
+_COMPARING = (ast.Compare, ast.MatchValue)
 _HARMLESS = frozenset({"is_available", "device_count", "is_initialized", "is_bf16_supported"})
 
 
@@ -30,14 +31,14 @@ def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     dotted, name = module.dotted(node.func), last_name(node.func)
     if isinstance(node.func, ast.Attribute) and name == "cuda" and not node.keywords:
         if dotted not in {"torch.cuda", "numba.cuda"}:
-            yield Seen(rule="HP601", node=node, excerpt=".cuda()")
+            yield Seen("HP601", node, ".cuda()")
     elif _is_cuda_autocast(dotted, node):
-        yield Seen(rule="HP601", node=node, excerpt=dotted)
+        yield Seen("HP601", node, dotted)
     elif dotted.startswith("torch.cuda.") and name not in _HARMLESS:
         idle = dotted == f"torch.cuda.{name}" and name in _DOING_NOTHING
-        yield Seen(rule="HP601", node=node, excerpt=dotted, shift=-2 * idle)
+        yield Seen("HP601", node, dotted, shift=-2 * idle)
     elif dotted.split(".")[-1] == "CUDAExtension":
-        yield Seen(rule="HP606", node=node, excerpt="CUDAExtension")
+        yield Seen("HP606", node, "CUDAExtension")
 
 
 def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -49,9 +50,9 @@ def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
     if dotted in _QUESTIONS and not _knows_gaudi(module):
         match module.parents[node]:
             case ast.BinOp(op=ast.Mod() | ast.FloorDiv() | ast.Div(), right=by) if by is node:
-                yield Seen(rule="HP610", node=node, excerpt=f"dividing by {dotted}()", shift=1)
+                yield Seen("HP610", node, f"dividing by {dotted}()", shift=1)
             case _:
-                yield Seen(rule="HP610", node=node, excerpt=f"{dotted}()")
+                yield Seen("HP610", node, f"{dotted}()")
 
 
 def _knows_gaudi(module: Module) -> bool:
@@ -77,20 +78,21 @@ def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
     parent, whole = next((p, c) for p, c in around if getattr(p, "func", None) is not c)
     if isinstance(parent, ast.Call) and module.is_said(whole):
         return
-    if isinstance(parent, ast.Tuple | ast.List | ast.Set):
-        is_compared = isinstance(module.parents[parent], ast.Compare | ast.MatchValue)
-    elif isinstance(parent, ast.Call):
-        is_compared = last_name(parent.func) in {"startswith", "endswith"} and whole in parent.args
-    else:
-        is_compared = isinstance(parent, ast.Compare | ast.MatchValue)
-    if is_compared or text == "cuda:" or text.startswith(("cuda:%", "cuda:{")):
-        yield Seen(rule="HP610", node=whole, excerpt=module.excerpt(whole, 60))
+    listed = isinstance(parent, ast.Tuple | ast.List | ast.Set)
+    begins = (
+        isinstance(parent, ast.Call)
+        and whole in parent.args
+        and last_name(parent.func) in {"startswith", "endswith"}
+    )
+    compared = isinstance(module.parents[parent] if listed else parent, _COMPARING)
+    if compared or begins or text == "cuda:" or text[5:6] in {"%", "{"}:
+        yield Seen("HP610", whole)
         return
     call = module.parents[parent] if isinstance(parent, ast.keyword) else None
     mixed = isinstance(call, ast.Call) and _is_cuda_autocast(module.dotted(call.func), call)
     shift = None if mixed else _choice(module, node, parent)
     if shift is not None:
-        yield Seen(rule="HP601", node=node, excerpt=f'"{text}"', shift=shift)
+        yield Seen("HP601", node, f'"{text}"', shift=shift)
 
 
 def _choice(module: Module, node: ast.AST, parent: ast.AST) -> int | None:
@@ -131,6 +133,6 @@ def device_attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     if node.attr == "is_cuda" and isinstance(node.ctx, ast.Load):
         if not _knows_gaudi(module):
             worse = int(isinstance(parent, ast.Assert))
-            yield Seen(rule="HP610", node=node, excerpt=module.excerpt(node, 60), shift=worse)
+            yield Seen("HP610", node, shift=worse)
     elif node.attr in _FUNCTIONS and module.dotted(node) == f"torch.cuda.{node.attr}":
-        yield Seen(rule="HP601", node=node, excerpt=f"torch.cuda.{node.attr}")
+        yield Seen("HP601", node, f"torch.cuda.{node.attr}")

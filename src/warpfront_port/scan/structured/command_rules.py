@@ -46,8 +46,7 @@ def script_rule_matches(text: str, offset: int = 0) -> Iterator[Match]:
         if command.words:
             yield from _of_command(command)
     for match in _BESIDE_PACKAGE.finditer(text) if "__file__" in text else ():
-        place = Word(text=match[0][:80], start=match.start() + offset, end=match.end() + offset)
-        yield place.match("PY060")
+        yield Word.found(match, offset=offset).match("PY060", match[0][:80])
 
 
 def _of_command(command: Command) -> Iterator[Match]:

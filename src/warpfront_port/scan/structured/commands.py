@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Self
 
 from warpfront_port.scan.findings import SIDES, Gate, Match, Side
 
@@ -25,6 +26,12 @@ class Word:
     end: int
     sides: frozenset[Side] = frozenset(SIDES)
     gate: Gate = Gate.OPEN
+
+    @classmethod
+    def found(cls, match: re.Match[str], group: str | int = 0, offset: int = 0) -> Self:
+        """Return the word that a group of a match is, in a text at `offset` of its file."""
+        start, end = match.span(group)
+        return cls(text=match[group], start=start + offset, end=end + offset)
 
     def match(self, rule: str, excerpt: str = "", shift: int = 0) -> Match:
         """Return the match of a rule here."""
@@ -110,13 +117,10 @@ class Arms:
         sides = sides_of(condition) if negated is not None else None
         asks = sides is None and _ASKS.search(condition) is not None
         arm.gate = Gate.AVAILABILITY if asks else Gate.OPEN
-        if sides is None:
-            arm.sides = arm.left
-            return
-        reached = frozenset(SIDES) - sides if negated else sides
+        reached = arm.left if sides is None else frozenset(SIDES) - sides if negated else sides
         arm.sides = arm.left & reached
-        if " OR " not in condition and " AND " not in condition:
-            arm.left = arm.left - reached
+        if sides is not None and " OR " not in condition and " AND " not in condition:
+            arm.left -= reached
 
     def close(self) -> None:
         """Close the innermost condition."""

@@ -17,7 +17,7 @@ _INSTRUCTION = re.compile(
 )
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\\]*)")
-_OLD_PAIR = re.compile(r"\s*([A-Za-z_]\w*)\s+(.*)", re.DOTALL)
+_OLD_PAIR = re.compile(r"(?<!\S)([A-Za-z_]\w*)\s+(.*\S)", re.DOTALL)
 _FROM = re.compile(r"(?:\s+--\S+)*\s+(\S+)(?:(?i:\s+AS\s+)(\S+))?")
 _COPIED = re.compile(r"--from=(\S+)")
 _ARCH_NAME = re.compile(r"(?i).*(?:ARCH|GFX|TARGET)\w*\Z")
@@ -58,8 +58,7 @@ def dockerfile_rule_matches(text: str) -> Iterator[Match]:
                 script = re.sub(r"[\[\],\"]", " ", script)  # the list form: its words are the same
             yield from script_rule_matches(script, start)
         if image is not None and image[1] not in stages and NVIDIA_IMAGE.fullmatch(image[1]):
-            place = start + image.start(1)
-            yield Word(text=image[1], start=place, end=place + len(image[1])).match("CT401")
+            yield Word.found(image, 1, start).match("CT401")
 
 
 def _variables(instruction: str, body: str, start: int) -> Iterator[Match]:
@@ -68,7 +67,7 @@ def _variables(instruction: str, body: str, start: int) -> Iterator[Match]:
         pairs = list(_OLD_PAIR.finditer(body))
     for pair in pairs:
         name, value = pair[1], pair[2].strip("\"'\n \t")
-        word = Word(text=pair[0].strip(), start=start + pair.start(), end=start + pair.end())
+        word = Word.found(pair, offset=start)
         yield from variable_rule_matches(name, value, word)
         if instruction == "ARG" and NVIDIA_IMAGE.fullmatch(value):
             yield word.match("CT401", value)

@@ -17,9 +17,13 @@ from warpfront_port.scan.structured.dependencies import (
     toml_rule_matches,
 )
 from warpfront_port.scan.structured.dockerfile import dockerfile_rule_matches
+from warpfront_port.scan.structured.embedded import (
+    JSON,
+    LINES,
+    markdown_rule_matches,
+    pair_rule_matches,
+)
 from warpfront_port.scan.structured.makefile import make_rule_matches
-from warpfront_port.scan.structured.markdown import markdown_rule_matches
-from warpfront_port.scan.structured.pairs import pair_rule_matches
 from warpfront_port.scan.structured.yaml_documents import yaml_rule_matches
 
 Kind = Literal[
@@ -80,8 +84,8 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "dockerfile": dockerfile_rule_matches,
         "cmake": cmake_rule_matches,
         "make": make_rule_matches,
-        "json": partial(pair_rule_matches, form="json"),
-        "lines": partial(pair_rule_matches, form="lines"),
+        "json": partial(pair_rule_matches, form=JSON),
+        "lines": partial(pair_rule_matches, form=LINES),
         "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),
         "shell": script_rule_matches,
         "markdown": markdown_rule_matches,

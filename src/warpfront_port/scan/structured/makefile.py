@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from warpfront_port.scan.findings import Match, Side
 from warpfront_port.scan.structured.command_rules import (
@@ -46,16 +47,14 @@ def make_rule_matches(text: str) -> Iterator[Match]:
         nvcc = _NVCC.search(line) if nvcc_alone else None
         if nvcc is not None:
             nvcc_alone = False
-            place = Word(text="nvcc", start=start + nvcc.start(), end=start + nvcc.end())
-            yield place.match("BL217", shift=-int(conditional and not chosen))
+            shift = -int(conditional and not chosen)
+            yield Word.found(nvcc, offset=start).match("BL217", shift=shift)
         variable = _VARIABLE.match(line)
         reached = sides & used.get(variable[1], sides) if variable else sides
         for word in re.finditer(r"\S+", line):
-            begin, end = start + word.start(), start + word.end()
-            yield from word_rule_matches(Word(text=word[0], start=begin, end=end, sides=reached))
+            yield from word_rule_matches(replace(Word.found(word, offset=start), sides=reached))
     for match in _VARIABLE.finditer(text):
-        assigned = Word(text=match[2], start=match.start(2), end=match.end(2))
-        yield from variable_rule_matches(match[1], match[2].strip(), assigned)
+        yield from variable_rule_matches(match[1], match[2].strip(), Word.found(match, 2))
     for match in _RECIPE.finditer(text):
         # A reference to a variable is a word of its length: `$(PIP)` is pip.
         words = _REFERENCE.sub(

@@ -42,67 +42,56 @@ class _Document:
         self._seen: set[int] = set()
 
     def walk(self, node: yaml.Node, path: tuple[str, ...]) -> Iterator[Match]:
+        """Yield the matches below a node; `path` has the names above it, "-" for a list."""
         if id(node) in self._seen or len(self._seen) > _NODE_LIMIT or len(path) > 60:
             return
         self._seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            yield from self._named_variable(node)
+            texts = {str(key.value): v for key, v in node.value if isinstance(v, yaml.ScalarNode)}
+            if {"name", "value"} <= texts.keys():  # Kubernetes' `name: X` with `value: y`
+                value = texts["value"]
+                word = self._word(value)
+                yield from variable_rule_matches(texts["name"].value, value.value, word)
             for key, value in node.value:
                 name = key.value if isinstance(key, yaml.ScalarNode) else ""
                 if name == "nvidia.com/gpu" or name.startswith("nvidia.com/mig"):
                     yield self._word(key).match("CT404")
-                if isinstance(value, yaml.ScalarNode):
-                    yield from self._scalar(name, value, path)
                 yield from self.walk(value, (*path, name))
         elif isinstance(node, yaml.SequenceNode):
             items = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
             yield from option_rule_matches([self._word(item) for item in items])
             for item in node.value:
-                if isinstance(item, yaml.ScalarNode):
-                    yield from self._item(item, path)
                 yield from self.walk(item, (*path, "-"))
+        elif isinstance(node, yaml.ScalarNode) and path:
+            yield from self._scalar(node, path)
 
-    def _scalar(self, name: str, value: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Match]:
-        word = self._word(value)
-        text = word.text
+    def _scalar(self, node: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Match]:
+        """Yield the matches in a value. Its name is that of the list that it is an item of."""
+        word = self._word(node)
+        text, listed = word.text, path[-1] == "-"
+        name = next((part for part in reversed(path) if part != "-"), "")
         devices = name == "gpus" and "services" in path
-        if devices or (name, text) in {("driver", "nvidia"), ("runtime", "nvidia")}:
+        if name in _SCRIPTS:
+            yield from self._script(node)
+        elif listed and name in {"environment", "env"} and "=" in text:
+            variable, _, value = text.partition("=")
+            yield from variable_rule_matches(variable, value, word)
+        elif listed and name in {"dependencies", "channels"}:
+            if CONDA_CUDA.fullmatch(text) or (name == "channels" and text == "nvidia"):
+                yield word.match("DP317")
+        elif listed and name == "pip" and "dependencies" in path and "://" not in text:
+            for required in read_requirement(text):
+                yield word.match(required.rule, shift=required.shift)
+        elif devices or (name, text) in {("driver", "nvidia"), ("runtime", "nvidia")}:
             yield word.match("CT402", f"{name}: {text}")
         elif name in _IMAGES and NVIDIA_IMAGE.fullmatch(text):
             yield word.match("CT401")
-        elif name in _SCRIPTS:
-            yield from self._script(value)
-        elif name.isupper():
+        elif not listed and name.isupper():
             yield from variable_rule_matches(name, text, word)
-        elif uses := [*read_setting(".".join((*path[-2:], name)), text)]:
+        elif not listed and (uses := [*read_setting(".".join(path[-3:]), text)]):
             yield word.match(uses[0].rule, uses[0].excerpt)
         elif CUDA_INDEX.search(text):
             yield word.match("DP314", text[:80], index_shift(self.text))
-
-    def _named_variable(self, node: yaml.MappingNode) -> Iterator[Match]:
-        """Yield the matches in Kubernetes' `name: X` with `value: y`."""
-        pairs = {str(key.value): v for key, v in node.value if isinstance(v, yaml.ScalarNode)}
-        if {"name", "value"} <= pairs.keys():
-            value = pairs["value"]
-            yield from variable_rule_matches(pairs["name"].value, value.value, self._word(value))
-
-    def _item(self, item: yaml.ScalarNode, path: tuple[str, ...]) -> Iterator[Match]:
-        word = self._word(item)
-        last = next((name for name in reversed(path) if name != "-"), "")
-        if last in _SCRIPTS:
-            yield from self._script(item)
-        elif last in {"environment", "env"} and "=" in word.text:
-            name, _, value = word.text.partition("=")
-            yield from variable_rule_matches(name, value, word)
-        elif last in {"dependencies", "channels"} and (
-            CONDA_CUDA.fullmatch(word.text) or (last == "channels" and word.text == "nvidia")
-        ):
-            yield word.match("DP317")
-        elif last == "pip" and "dependencies" in path:
-            for required in read_requirement(word.text):
-                yield word.match(required.rule, shift=required.shift)
-            if CUDA_INDEX.search(word.text):
-                yield word.match("DP314", word.text[:80])
 
     def _script(self, node: yaml.ScalarNode) -> Iterator[Match]:
         start, end = node.start_mark.index, node.end_mark.index
