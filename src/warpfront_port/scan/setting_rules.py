@@ -17,12 +17,14 @@ from warpfront_port.scan.catalogue import catalogue
 _TRUE = frozenset({"1", "true", "yes", "on"})
 WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32", "matmul_precision",
          "fp32_precision", "flash_att", "attn_backend", "attention_backend",
-         "attention-backend")  # fmt: skip
+         "attention-backend", "num_warps", "num_ctas", "warp_size", "warpsize", "per_warp",
+         "num_lanes")  # fmt: skip
 """One of these is in every text that gives a setting of these rules."""
 
 
 _NAMES = re.compile(
-    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash|backend"
+    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash|backend|warp"
+    r"|num_ctas|num_lanes"
 )
 
 

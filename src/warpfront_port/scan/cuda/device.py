@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from warpfront_port.scan.cuda.lexer import Span
-from warpfront_port.scan.cuda.view import View, number_of, patterns, rule_match
+from warpfront_port.scan.cuda.view import View, number_of, rule_match
 from warpfront_port.scan.findings import Match
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
@@ -37,21 +37,8 @@ _SIZES = {
     "int4": 16, "uint4": 16, "double2": 16,
 }  # fmt: skip
 _LDS_BYTES = 65536
-_TEXTURE_REFERENCE = re.compile(r"(?<![\w:])texture\s*<(?![^;{}]{0,40}\bhip)")
 _FAR = 4000
 _PTX_OPERANDS = frozenset({"__cvta_generic_to_shared", "__CUDA_ARCH__", "__forceinline__"})
-_PROPERTIES = frozenset(
-    {"cudaDeviceProp", "cudaGetDeviceProperties", "getCurrentDeviceProperties"}
-    | {"getDeviceProperties", "cudaDeviceProperties"}
-)
-_CAPABILITY = re.compile(
-    r"(?:\.|->)\s*major\s*(?:[<>](?![<>])=?|[=!]=(?!\s*9999)|\*\s*10)|\b\d\s*(?:[<>](?![<>])=?|[=!]=)\s*[\w.()>-]{1,60}(?:\.|->)\s*major\b"
-)
-_SMID = re.compile(r"%smid\b|\b(?:__)?smid\s*\(|\bget_?smid\s*\(", re.IGNORECASE)
-_SIZED_BY_COUNT = re.compile(
-    r"\b(?:cuda|hip)Malloc\w*\s*\([^;{}]{0,200}\bmultiProcessorCount\b[^;{}]{0,100}"
-    r"|\bnew\s+[\w:]+\s*\[[^;\]]{0,100}\bmultiProcessorCount\b[^;\]]{0,60}\]"
-)
 
 
 def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
@@ -96,22 +83,8 @@ def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
             yield rule_match(view, "CU129", whole, shift=-1 if size is None else 1)
 
 
-def device_rule_matches(view: View) -> Iterator[Match]:
-    """Yield the matches that depend on the whole text of the file, not on a single name."""
-    if "__shared__" in view.names:
-        yield from _shared_memory(view)
-    if "major" in view.names and (view.is_cuda or not _PROPERTIES.isdisjoint(view.names)):
-        # comparisons of a device's `major` property, and sums of `major` and `minor`
-        yield from patterns(view, _CAPABILITY, "CU151")
-    if "multiProcessorCount" in view.names and _SMID.search(view.source.text):
-        # memory sized by the count of multiprocessors in code that indexes by `smid`
-        for match in _SIZED_BY_COUNT.finditer(view.code):
-            yield rule_match(view, "CU172", match.span())
-    if "texture" in view.names:
-        yield from patterns(view, _TEXTURE_REFERENCE, "CU135")
-
-
-def _shared_memory(view: View) -> Iterator[Match]:
+def shared_memory_rule_matches(view: View) -> Iterator[Match]:
+    """Yield static shared memory that is too large, and arrays with a slot a warp."""
     total: Counter[int] = Counter()
     for place in view.syntax.places("__shared__"):
         declaration, function = (

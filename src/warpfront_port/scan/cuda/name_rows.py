@@ -15,12 +15,17 @@ class NameRow:
     """`once`: only the first of a name in each part of a file that other sides reach,
     `once_a_file`: of all its names and headers; `call` and `scope`: a bracket or `::` must follow a
     name; `shift`: worse or better; `open_shift`: so behind a condition that AMD may not meet.
+
+    `pattern` is searched for in the code of a file that names one of `words` and has `requires`.
     """
 
     rule: str
     names: frozenset[str]
     families: tuple[re.Pattern[str], ...]
     headers: tuple[re.Pattern[str], ...]
+    pattern: re.Pattern[str] | None = None
+    words: tuple[str, ...] = ()
+    requires: re.Pattern[str] = re.compile("")
     once: bool = False
     once_a_file: bool = False
     call: bool = False
@@ -39,6 +44,8 @@ def rows() -> tuple[NameRow, ...]:
         names = frozenset((*record.pop("names", ()), *twinless))
         for key in ("families", "headers"):
             record[key] = tuple(map(re.compile, record.get(key, ())))
+        for key in {"pattern", "requires"} & record.keys():
+            record[key] = re.compile(record[key].replace("\n", ""))
         read.append(NameRow(rule=rule, names=names, **record))
     return tuple(read)
 

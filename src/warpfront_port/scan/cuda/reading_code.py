@@ -14,23 +14,15 @@ from pathlib import PurePosixPath
 from warpfront_port.scan.cuda.device import (
     MEMORY_NAMES,
     asm_rule_matches,
-    device_rule_matches,
     memory_rule_matches,
+    shared_memory_rule_matches,
 )
 from warpfront_port.scan.cuda.guards import guard_rule_matches
 from warpfront_port.scan.cuda.headers import HeaderFacts, facts_of
 from warpfront_port.scan.cuda.lexer import Span
-from warpfront_port.scan.cuda.name_rows import rows_including, rows_naming
+from warpfront_port.scan.cuda.name_rows import rows, rows_including, rows_naming
 from warpfront_port.scan.cuda.preprocessor import Reach
-from warpfront_port.scan.cuda.view import (
-    NAME,
-    NEAR,
-    View,
-    is_definition,
-    is_function,
-    is_typed,
-    rule_match,
-)
+from warpfront_port.scan.cuda.view import NAME, NEAR, View, inside, is_declared, rule_match
 from warpfront_port.scan.cuda.warp_size_rules import (
     MASK_NAMES,
     lane_rule_matches,
@@ -61,6 +53,7 @@ _TOOLKITS = re.compile(
     r"|__(?:cuda_cuda_h|CUDA_RUNTIME)"
 )
 _TOOLS = re.compile(r"(?:dcgm|nvml|cupti)\w*\.h\Z")
+_DEFINE = re.compile(r"(?:\#|%:)\s*define\Z")
 _OF_ANOTHER = re.compile(r"(?:\.|->|\w::)\Z")
 _INCLUDED = re.compile(r"[<\"]([^>\"]+)[>\"]")
 _GLOBAL = re.compile(r"cuda[A-Z]|cu[A-Z]|nv[a-z]+[A-Z]|__|tex[123]D|surf[123]D")
@@ -81,7 +74,8 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     yield from guard_rule_matches(view)
     yield from _named(view, reported)
     yield from lane_rule_matches(view)
-    yield from device_rule_matches(view)
+    yield from shared_memory_rule_matches(view)
+    yield from _patterned(view)
 
 
 def is_cudas_own(source: SourceText) -> bool:
@@ -112,6 +106,18 @@ def _included(view: View, reported: Seen) -> Iterator[Match]:
                 yield rule_match(view, row.rule, span, excerpt=header, shift=row.shift)
 
 
+def _patterned(view: View) -> Iterator[Match]:
+    """Yield the matches of patterns, except where waves of 64 lanes do not come."""
+    for row in rows():
+        if row.pattern is None or view.names.isdisjoint(row.words):
+            continue
+        required = row.requires.search(view.source.text)
+        for match in row.pattern.finditer(view.code) if required else ():
+            if not inside(view.narrow_arms, match.start()):
+                names = frozenset(NAME.findall(match[0]))
+                yield rule_match(view, row.rule, match.span(), names=names)
+
+
 def _named(view: View, reported: Seen) -> Iterator[Match]:
     """Yield the matches of the rules that begin with a name, but for names declared here."""
     unknown = view.names & view.context.unknown
@@ -123,7 +129,7 @@ def _named(view: View, reported: Seen) -> Iterator[Match]:
     looked_at = 0
     for place in places:
         name, span = place[0], place.span()
-        if name in declared or _is_of_project(view, name, span):
+        if name in declared or not _is_use(view, name, span):
             continue
         looked_at += 1
         if looked_at <= _MOST_LOOKED_AT and name in _BY_NAME:
@@ -135,21 +141,18 @@ def _named(view: View, reported: Seen) -> Iterator[Match]:
             yield rule_match(view, "CU147", span, shift=shift, names={name})
 
 
-def _is_of_project(view: View, name: str, span: Span) -> bool:
-    """Return true for a member, a prototype, and a global name of CUDA's in another namespace."""
+def _is_use(view: View, name: str, span: Span) -> bool:
+    """Return true for no definition or prototype, no member, no name in another namespace."""
     before = view.code[max(0, span[0] - NEAR) : span[0]].rstrip()
-    if _GLOBAL.match(name) and _OF_ANOTHER.search(before):
-        return True
-    prototype = is_typed(view.code, span[0]) and view.code[span[1] : span[1] + 1] == "("
-    declared = prototype and view.syntax.around(span[0], "function_declarator") is not None
-    return declared and not view.syntax.defines_function(span[0])
+    of_another = _GLOBAL.match(name) and _OF_ANOTHER.search(before)
+    return not (of_another or _DEFINE.search(before) or is_declared(view, span))
 
 
 def _is_own(view: View, place: re.Match[str]) -> bool:
     """Return true if a place defines a function of the project's own. One that calls its own name
     is an overload, which forwards to the language's function.
     """
-    function = view.syntax.function(place.start()) if is_function(view, place.span()) else None
+    function = view.syntax.function(place.start()) if is_declared(view, place.span()) else None
     return function is not None and len(view.syntax.places(place[0], function)) == 1
 
 
@@ -161,7 +164,6 @@ def _by_rows(view: View, name: str, span: Span, reported: Seen) -> Iterator[Matc
         if ((row.once or row.once_a_file) and key in reported) or not after.startswith(follows):
             continue
         reported.add(key)
-        if not is_definition(view, span):
-            is_open = any("amd" in arm.open for arm in view.region(span[0]).arms)
-            shift = row.shift + row.open_shift * is_open
-            yield rule_match(view, row.rule, span, shift=shift, names={name})
+        is_open = any("amd" in arm.open for arm in view.region(span[0]).arms)
+        shift = row.shift + row.open_shift * is_open
+        yield rule_match(view, row.rule, span, shift=shift, names={name})

@@ -216,11 +216,10 @@ class Syntax:
             )
         return "" if node is None else self.text(node.children[0])
 
-    def defines_function(self, offset: int) -> bool:
-        """Return true if the name at `offset` is that of a function defined at that place."""
+    def declares_function(self, offset: int) -> bool:
+        """Return true if the name at `offset` is that of a function declared at that place."""
         inner = self.around(offset, "function_declarator", "parameter_list", "compound_statement")
-        named = inner is not None and inner.type == "function_declarator"
-        return named and bool(self.function_name(offset))
+        return inner is not None and inner.type == "function_declarator"
 
     def call(self, offset: int) -> tuple[Span, tuple[Span, ...]]:
         """Return the span of the call of the name at `offset`, and those of its arguments.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +34,6 @@ _WIDTH_ASKED = re.compile(
 _WIDE_ARM = re.compile(r"\b(?:\w*W(?:ARP|AVE)\w*|WS)\s*(?:==\s*64|>\s*32)\b")
 # Text further from a name than this belongs to other code.
 NEAR = 400
-_DEFINE_BEFORE = re.compile(r"(?:\#|%:)\s*define\s+\Z")
 _TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
 _NO_TYPE = re.compile(
     r"(?:co_)?return|else|do|case|goto|throw|delete|new|using|namespace|struct|class|enum|union|"
@@ -193,24 +192,10 @@ def rule_match(
     )
 
 
-def patterns(view: View, pattern: re.Pattern[str], rule: str, *, shift: int = 0) -> Iterator[Match]:
-    """Yield the matches of a pattern, except where waves of 64 lanes do not reach."""
-    for match in pattern.finditer(view.code):
-        if not inside(view.narrow_arms, match.start()):
-            names = frozenset(NAME.findall(match[0]))
-            yield rule_match(view, rule, match.span(), shift=shift, names=names)
-
-
-def is_definition(view: View, span: Span) -> bool:
-    """Return true if a macro or a function at `span` defines the name."""
-    before = view.code[max(0, span[0] - 40) : span[0]]
-    return _DEFINE_BEFORE.search(before) is not None or is_function(view, span)
-
-
-def is_function(view: View, span: Span) -> bool:
-    """Return true if the name at `span` is that of a function defined at that place."""
+def is_declared(view: View, span: Span) -> bool:
+    """Return true if the name at `span` is that of a function declared or defined there."""
     called = view.code[span[1] : span[1] + 10].lstrip().startswith("(")
-    return called and is_typed(view.code, span[0]) and view.syntax.defines_function(span[0])
+    return called and is_typed(view.code, span[0]) and view.syntax.declares_function(span[0])
 
 
 def is_typed(code: str, start: int) -> bool:

@@ -13,10 +13,8 @@ from warpfront_port.scan.cuda.view import (
     WARP_NAME,
     View,
     inside,
-    is_definition,
     macro_bodies,
     number_of,
-    patterns,
     rule_match,
 )
 from warpfront_port.scan.findings import SIDES, Match
@@ -114,7 +112,7 @@ _ALL_LANES = re.compile(
 
 def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     """Yield the matches in the use of one warp function: CU108 to CU112, CU115."""
-    if is_definition(view, span) or inside(view.narrow_arms, span[0]):
+    if inside(view.narrow_arms, span[0]):
         return
     if _SYNC.match(name):
         yield from _narrow_masks(view, name, span)
@@ -220,7 +218,9 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
         yield from _shifted_by_lane(view)
-        yield from patterns(view, _LAST_LANE, "CU114")
+        for match in _LAST_LANE.finditer(view.code):
+            if not inside(view.narrow_arms, match.start()):
+                yield rule_match(view, "CU114", match.span())
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)

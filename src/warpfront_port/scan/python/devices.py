@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import elements, keyword, last_name, text_of
+from warpfront_port.scan.python.nodes import elements, last_name, text_of
 from warpfront_port.scan.python.tables import imports_nvidia
 
 # What a compared value is made of, by its dotted names.
@@ -66,16 +66,6 @@ def cuda_version(module: Module, node: ast.Call | ast.Subscript) -> Iterator[See
     values = () if isinstance(text, ast.BoolOp) else module.scopes.values(text)
     if any(module.dotted(value) == "torch.version.cuda" for value in values):
         yield Seen("PY021", node)
-
-
-def platforms(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield `register_lowering(..., platform="cuda")` of JAX in a module that names no ROCm."""
-    value = keyword(node, "platform")
-    for_cuda = value is not None and text_of(value) in {"cuda", "CUDA"}
-    if not for_cuda or not module.names("jax"):
-        return
-    if "rocm" not in {(text_of(text) or "").lower() for text in module.of(ast.Constant)}:
-        yield Seen("PY062", value or node, module.excerpt(node.func))
 
 
 def tests(module: Module, node: ast.If | ast.IfExp | ast.While) -> Iterator[Seen]:
@@ -161,20 +151,11 @@ def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
     return None
 
 
-def patched_packages(module: Module, node: ast.Constant | ast.Call) -> Iterator[Seen]:
-    """Yield `shutil.copytree(ours, Path(transformers.__file__).parent)`, and texts that tell to
-    copy files over those of an installed package.
-    """
-    if isinstance(node, ast.Constant):
-        text = text_of(node) or ""
-        instructs = "site-packages" in text and node not in module.docstrings
-        if instructs and re.search(r"\b(?:cp|rsync|ln)\s+-\w+\s", text):
-            yield Seen("PY060", node, "site-packages")
-    elif len(node.args) > 1 and module.dotted(node.func) in _COPIES:
-        target = node.args[1]
-        text = module.source_of(target) + module.source_of(module.scopes.one(target))
-        if "site-packages" in text or re.search(r"\b[a-z]\w*\.__file__", text):
-            yield Seen("PY060", node, module.excerpt(target))
+def patching_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
+    """Yield texts that tell to copy files over those of an installed package."""
+    text = text_of(node) or ""
+    if "site-packages" in text and _COPY.search(text) and node not in module.docstrings:
+        yield Seen("PY060", node, "site-packages")
 
 
-_COPIES = frozenset(f"shutil.{name}" for name in ("copytree", "copy", "copyfile", "copy2"))
+_COPY = re.compile(r"\b(?:cp|rsync|ln)\s+-\w+\s")

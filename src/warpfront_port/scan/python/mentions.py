@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import last_name, text_of
 from warpfront_port.scan.python.tables import CALLS, IMPORTS, NAMES, OF_PACKAGES, longest_known
 
 _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
+_COMPUTED = (ast.Call, ast.Attribute, ast.BinOp)
 _NVML_CALL = re.compile(r"nvml[A-Z]")
 _GCN = re.compile(
     r"\b(?:s|v|ds|global|buffer|flat)_[a-z]\w*_[biuf]\d+\b|\bs_(?:waitcnt|barrier|nop)"
@@ -40,12 +41,29 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield Seen("PY014", node, f"pynvml.{name}", shift=-2)
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
     of = (node, receiver) if isinstance(receiver, ast.Call) else (node,)
-    for rule, pattern, template in (*CALLS.get(name, ()), *CALLS.get(dotted, ())):
-        for argument in (a for call in of for a in (*call.args, *(i.value for i in call.keywords))):
-            for text in module.scopes.texts(argument):
-                if pattern.fullmatch(text.text):
-                    excerpt = template.format(name=name, text=text.text)
-                    yield Seen(rule, node, excerpt)
+    for called in {name, dotted} & CALLS.keys():
+        arguments = (a for call in of for a in (*call.args, *(i.value for i in call.keywords)))
+        yield from _with_arguments(module, node, called, arguments)
+
+
+def read_variables(module: Module, node: ast.Subscript) -> Iterator[Seen]:
+    """Yield `os.environ["CUDA_HOME"]` where it is read, as a call that gets it."""
+    if isinstance(node.ctx, ast.Load) and module.dotted(node.value) == "os.environ":
+        yield from _with_arguments(module, node, "os.environ.get", [node.slice])
+
+
+def _with_arguments(
+    module: Module, node: ast.AST, called: str, arguments: Iterable[ast.expr]
+) -> Iterator[Seen]:
+    """Yield the rules about an argument's text, or its source where it is computed."""
+    name = called.rpartition(".")[2]
+    for argument in arguments:
+        texts = [text.text for text in module.scopes.texts(argument)]
+        values = (v for v in module.scopes.values(argument) if isinstance(v, _COMPUTED))
+        for rule, pattern, unless, shown in CALLS[called]:
+            for text in (*texts, *map(module.source_of, values)):
+                if pattern.fullmatch(text) and not unless.search(module.text):
+                    yield Seen(rule, node, shown.format(name=name, text=text))
 
 
 def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:

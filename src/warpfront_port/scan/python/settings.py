@@ -5,7 +5,6 @@ of dictionaries, `setattr`, `config.patch`, options of a command line. Pure.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -69,6 +68,12 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
         via = None if text.node is value else assignment.node
         for use in read_setting(name, text.text, own=assignment.own):
             yield Seen(use.rule, text.node, use.excerpt, via=via)
+    # An autotuner leaves out the choices that do not fit: one of several numbers is a suspicion.
+    numbers = [v for v in module.scopes.values(value) if isinstance(v, ast.Constant)]
+    numbers = [n for n in numbers if type(n.value) is int and n.value > 1]
+    uses = [[*read_setting(name, str(n.value), own=assignment.own)] for n in numbers]
+    for number, use in ((n, use) for n, found in zip(numbers, uses, strict=True) for use in found):
+        yield Seen(use.rule, number, use.excerpt, shift=-int(not all(uses)))
     # A number is no yes: the rate in `{"tf32": 156e12}`.
     amount = isinstance(value, ast.Constant) and value.value not in (0, 1)
     for use in () if amount else read_setting(name, "true", own=assignment.own):
@@ -83,25 +88,6 @@ def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
     if text is not None and ":" in text and ALLOCATOR.search(text):
         for excerpt, shift in allocator_settings(text) if node not in module.docstrings else ():
             yield Seen("PY010", node, excerpt, shift=shift)
-
-
-def visible_devices(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield reads of `CUDA_VISIBLE_DEVICES` in a module that knows no variable of AMD's."""
-    if node.value != "CUDA_VISIBLE_DEVICES" or _AMDS_DEVICES.search(module.text):
-        return
-    parent = module.parents[node]
-    match parent:
-        case ast.Call(func=function, args=[first, *_]) if first is node:
-            is_read = last_name(function) in {"get", "getenv", "pop"}
-        case ast.Subscript(ctx=ast.Load()):
-            is_read = True
-        case _:
-            is_read = False
-    if is_read and not module.is_said(parent):
-        yield Seen("PY063", parent, node.value)
-
-
-_AMDS_DEVICES = re.compile(r"(?:HIP|ROCR|GPU)_(?:VISIBLE_DEVICES|DEVICE_ORDINAL)")
 
 
 def option_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:

@@ -20,16 +20,16 @@ OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_pa
 NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
 
 
-CALLS: Mapping[str, Sequence[tuple[str, re.Pattern[str], str]]] = {
+CALLS: Mapping[str, Sequence[tuple[str, re.Pattern[str], re.Pattern[str], str]]] = {
     name: [
-        (rule.id, re.compile(row["argument"]), row["shown"])
+        (rule.id, re.compile(row["argument"]), re.compile(row.get("unless", "(?!)")), row["shown"])
         for rule in catalogue().values()
         for row in rule.seen
         if name in row.get("calls", ())
     ]
     for name in rules_by_name("calls")
 }
-"""Rule, argument and what is shown, by the name of what is called."""
+"""Rule, argument, what the module's text must not have, and what is shown, by what is called."""
 
 
 def imports_nvidia(node: ast.AST) -> bool:
