@@ -45,7 +45,7 @@ _FLAGS: Final = frozenset(
 _SEEN: Final = frozenset(
     {"imports", "dotted", "environment", "distributions", "names"}
     | {"twinless", "families", "headers", "once", "once_a_file", "call", "scope", "shift"}
-    | {"open_shift", "pattern", "words", "requires", "unless"}
+    | {"open_shift", "pattern", "words", "requires", "within", "unless"}
     | {"calls", "argument", "shown", "settings", "value", "library", "programs", "options"}
     | {"packages", "conda_packages", "images", "indexes"}
 )

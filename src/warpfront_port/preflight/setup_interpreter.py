@@ -209,10 +209,12 @@ class SetupInterpreter:
             raise _TooLongError
 
     def _forget(self, node: ast.AST) -> None:
-        """Make the names that a statement binds unknown, in whatever way it does."""
+        """Make the names that a statement binds, and what it changes or deletes in, unknown."""
         for child in ast.walk(node):
             if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store):
                 self._names[child.id] = UNKNOWN
+            elif isinstance(child, ast.Subscript) and not isinstance(child.ctx, ast.Load):
+                _poison(self._of(child.value))
             elif isinstance(child, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
                 self._names[child.name] = UNKNOWN
 
@@ -254,15 +256,6 @@ class SetupInterpreter:
             self._names["yield"].extend(self._conditioned(list(self._of(value.value))))
         else:
             self._of(value)
-
-    def _do_delete(self, node: ast.Delete) -> None:
-        for target in node.targets:
-            if isinstance(target, ast.Subscript):
-                of, key = self._of(target.value), self._of(target.slice)
-                if isinstance(of, dict) and key is not UNKNOWN and not self._conditions:
-                    of.pop(key, None)
-                elif isinstance(of, dict | list):
-                    _poison(of)
 
     def _do_return(self, node: ast.stmt) -> None:
         value = node.value if isinstance(node, ast.Return) else None

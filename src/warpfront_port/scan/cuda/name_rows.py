@@ -16,7 +16,8 @@ class NameRow:
     `once_a_file`: of all its names and headers; `call` and `scope`: a bracket or `::` must follow a
     name; `shift`: worse or better; `open_shift`: so behind a condition that AMD may not meet.
 
-    `pattern` is searched for in the code of a file that names one of `words` and has `requires`.
+    `pattern` is searched for in the code of a file that names one of `words` and has `requires`, in
+    functions that have `within`.
     """
 
     rule: str
@@ -26,6 +27,7 @@ class NameRow:
     pattern: re.Pattern[str] | None = None
     words: tuple[str, ...] = ()
     requires: re.Pattern[str] = re.compile("")
+    within: re.Pattern[str] | None = None
     once: bool = False
     once_a_file: bool = False
     call: bool = False
@@ -44,7 +46,7 @@ def rows() -> tuple[NameRow, ...]:
         names = frozenset((*record.pop("names", ()), *twinless))
         for key in ("families", "headers"):
             record[key] = tuple(map(re.compile, record.get(key, ())))
-        for key in {"pattern", "requires"} & record.keys():
+        for key in {"pattern", "requires", "within"} & record.keys():
             record[key] = re.compile(record[key].replace("\n", ""))
         read.append(NameRow(rule=rule, names=names, **record))
     return tuple(read)

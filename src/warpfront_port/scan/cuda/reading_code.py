@@ -22,7 +22,7 @@ from warpfront_port.scan.cuda.headers import HeaderFacts, facts_of
 from warpfront_port.scan.cuda.lexer import Span
 from warpfront_port.scan.cuda.name_rows import rows, rows_including, rows_naming
 from warpfront_port.scan.cuda.preprocessor import Reach
-from warpfront_port.scan.cuda.view import NAME, NEAR, View, inside, is_declared, rule_match
+from warpfront_port.scan.cuda.view import NAME, NEAR, View, is_declared, rule_match
 from warpfront_port.scan.cuda.warp_size_rules import (
     MASK_NAMES,
     lane_rule_matches,
@@ -107,15 +107,15 @@ def _included(view: View, reported: Seen) -> Iterator[Match]:
 
 
 def _patterned(view: View) -> Iterator[Match]:
-    """Yield the matches of patterns, except where waves of 64 lanes do not come."""
+    """Yield the matches of patterns."""
     for row in rows():
-        if row.pattern is None or view.names.isdisjoint(row.words):
-            continue
-        required = row.requires.search(view.source.text)
-        for match in row.pattern.finditer(view.code) if required else ():
-            if not inside(view.narrow_arms, match.start()):
-                names = frozenset(NAME.findall(match[0]))
-                yield rule_match(view, row.rule, match.span(), names=names)
+        named = not (row.words and view.names.isdisjoint(row.words))
+        possible = row.pattern and named and row.requires.search(view.source.text)
+        for match in row.pattern.finditer(view.code) if row.pattern and possible else ():
+            function = view.syntax.function(match.start()) if row.within else None
+            if row.within and not row.within.search(view.syntax.text(function)):
+                continue
+            yield rule_match(view, row.rule, match.span(), names=frozenset(NAME.findall(match[0])))
 
 
 def _named(view: View, reported: Seen) -> Iterator[Match]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -26,12 +25,6 @@ WARP_NAME = re.compile(
     r"lanes?_*(?:per|in)_*warp|wave_*size|wavefront_*size)",
     re.IGNORECASE,
 )
-_WIDTH_ASKED = re.compile(
-    rf"\bif\s*(?:constexpr\s*)?\(\s*[\w:]*?{WARP_NAME.pattern}\s*(?:(?P<wide>==\s*64|>\s*32)|==\s*32|<\s*64)"
-    r"\s*\)",
-    re.IGNORECASE,
-)
-_WIDE_ARM = re.compile(r"\b(?:\w*W(?:ARP|AVE)\w*|WS)\s*(?:==\s*64|>\s*32)\b")
 # Text further from a name than this belongs to other code.
 NEAR = 400
 _TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
@@ -135,31 +128,9 @@ class View:
     def syntax(self) -> Syntax:
         return Syntax(code=self.code, directives=self.directives, reaches=self.reaches)
 
-    @cached_property
-    def narrow_arms(self) -> tuple[Span, ...]:
-        """Return code that waves of 64 lanes do not run: `if (warpSize == 64) {} else { here }`."""
-        spans: list[Span] = []
-        for match in _WIDTH_ASKED.finditer(self.code):
-            asking = self.syntax.around(match.start(), "if_statement")
-            part = "alternative" if match["wide"] else "consequence"
-            node = None if asking is None else asking.child_by_field_name(part)
-            if node is not None:
-                spans.append((node.start_byte, node.end_byte))
-        for chain in self.reaches.chains:
-            for arm, rest in itertools.pairwise(chain.arms):
-                if _WIDE_ARM.search(arm.directive.body):
-                    spans.append((rest.directive.start, chain.end))
-        return tuple(spans)
-
     def in_device_code(self, offset: int) -> bool:
         """Return true if `offset` is in a `__global__` or `__device__` function."""
         return self.is_device_code and not self.syntax.specifiers(offset) <= {"host"}
-
-
-def inside(spans: tuple[Span, ...], offset: int) -> bool:
-    """Return true if `offset` is in one of `spans`, which are in order and disjoint."""
-    index = bisect_right(spans, (offset, len(spans) and spans[-1][1])) - 1
-    return index >= 0 and spans[index][0] <= offset < spans[index][1]
 
 
 def rule_match(

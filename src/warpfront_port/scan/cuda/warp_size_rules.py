@@ -12,7 +12,6 @@ from warpfront_port.scan.cuda.view import (
     NEAR,
     WARP_NAME,
     View,
-    inside,
     macro_bodies,
     number_of,
     rule_match,
@@ -44,12 +43,6 @@ _WIDE_MASK = re.compile(
 _WIDE_WORDS = frozenset({"uint64_t", "int64_t", "size_t", "long", "lane_mask_t"})
 _NARROW_WORDS = frozenset({"unsigned", "signed", "int", "uint32_t", "int32_t", "uint"})
 _QUALIFIERS = frozenset({"const", "constexpr", "static", "volatile", "register", "__shared__"})
-_LANE = r"\b(?=\w*lane)(?!\w*(?:(?<!war)plane|log_|sub_?lane))\w+"
-_SHIFTED_BY_LANE = re.compile(
-    r"(?<!64_t\))(?<!long\))"
-    rf"\b(?:1[uU]?|0[xX]1[uU]?)\s*<<\s*\(?\s*(?:{_LANE}|threadIdx\.x)",
-    re.IGNORECASE,
-)
 _OF_A_CPU = re.compile(
     r"\b(?:_mm(?:256|512)?_\w+\s*\(|__m(?:256|512)\w*\b|sv(?:bool|float\d+)_t\b)"
 )
@@ -77,9 +70,6 @@ _THREAD_NAME = re.compile(
     re.IGNORECASE,
 )
 _OF_LANES = re.compile(r"lane|warp", re.IGNORECASE)
-_LAST_LANE = re.compile(
-    rf"{_LANE}\s*[!=]=\s*(?:31|32\s*-\s*1)\b|\b(?:31|32\s*-\s*1)\s*[!=]=\s*{_LANE}", re.IGNORECASE
-)
 _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
 _ON_BITS = frozenset("&|^~")
@@ -91,7 +81,6 @@ _ASKING = re.compile(
 _BUILT_IN = re.compile(r"\b__(?:ballot|activemask|match_any|match_all)(?:_sync)?\b")
 _OF_A_THREAD = re.compile(r"\b(?:threadIdx|laneId|lane_id)\b")
 _HALF = re.compile(r">>\s*32\b")
-_OF_WARPS = re.compile(r"\b__(?:shfl|ballot|activemask|syncwarp)|_sync\b")
 _LAUNCH = re.compile(r"<<<|\b(?:hip|cuda)LaunchKernel")
 # Where no lanes exchange values, 32 threads are a tile and not a warp.
 _TALK = re.compile(
@@ -112,8 +101,6 @@ _ALL_LANES = re.compile(
 
 def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     """Yield the matches in the use of one warp function: CU108 to CU112, CU115."""
-    if inside(view.narrow_arms, span[0]):
-        return
     if _SYNC.match(name):
         yield from _narrow_masks(view, name, span)
     if name in _BALLOTS or name == "__activemask":
@@ -189,7 +176,7 @@ def _comes_from(view: View, span: Span, origin: re.Pattern[str], depth: int = 2)
     for name in sorted(set(NAME.findall(view.code, *span)))[:12] if depth else ():
         for value in view.syntax.values(name, span[0]):
             inner = (value.start_byte, min(value.end_byte, value.start_byte + NEAR))
-            if _HALF.search(view.code, *inner) or inside(view.narrow_arms, inner[0]):
+            if _HALF.search(view.code, *inner):
                 continue
             if origin.search(view.code, *inner) or _comes_from(view, inner, origin, depth - 1):
                 return True
@@ -217,10 +204,6 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
     lowered = " ".join(sorted(view.names)).lower()
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes and not _OF_A_CPU.search(view.code):
-        yield from _shifted_by_lane(view)
-        for match in _LAST_LANE.finditer(view.code):
-            if not inside(view.narrow_arms, match.start()):
-                yield rule_match(view, "CU114", match.span())
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)
@@ -229,18 +212,6 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
         yield from _lane_arithmetic(view)
     if lanes and view.is_device_code:
         yield from _after_partial_returns(view)
-
-
-def _shifted_by_lane(view: View) -> Iterator[Match]:
-    """Yield shifts of one bit a lane, in a function that calls a warp function.
-
-    In other functions lanes may be planes, or a CPU's.
-    """
-    for match in _SHIFTED_BY_LANE.finditer(view.code):
-        function = view.syntax.function(match.start())
-        asks = function is not None and _OF_WARPS.search(view.syntax.text(function))
-        if asks and not inside(view.narrow_arms, match.start()):
-            yield rule_match(view, "CU111", match.span())
 
 
 def _halvings(view: View) -> Iterator[Match]:

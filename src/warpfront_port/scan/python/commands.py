@@ -20,27 +20,22 @@ _AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield `subprocess.run(["pip", "install", "-e", "."])`, `os.system("pip install -e .")`, and
-    nox's `session.install("-e", ".")`.
-    """
+    """Yield `subprocess.run(["pip", "install", "-e", "."])`, `os.system("pip install -e .")`."""
     name = last_name(node.func)
     if name in STARTERS:
         for head in module.scopes.heads(node):
             if started := _STARTED.match(head.text):
                 shift = -2 if _AMDS_PROGRAMS.search(module.text) else 0
-                yield Seen("PY016", head.node, started[1], shift=shift, via=node
-                )  # fmt: skip
+                yield Seen("PY016", head.node, started[1], shift=shift, via=node)
             elif _NVCC.search(head.text):
                 yield Seen("BL214", node, "nvcc")
         command = node.args[0] if node.args else keyword(node, "args")
         for value in module.scopes.values(command):
             lists = module.scopes.words(value)
             for words in lists:
-                yield from _of_command(module, words, value, node)
+                yield from _found(_command(module, words), value, node)
             for text in () if lists else module.scopes.texts(value):
                 yield from _found(text.text.replace(HOLE, "_"), text.node, node)
-    elif name == "install" and last_name(getattr(node.func, "value", node)) == "session":
-        yield from _of_command(module, node.args, node, node, "pip install ")
 
 
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -49,23 +44,19 @@ def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
         for group in ("install_requires", "setup_requires", "tests_require"):
             yield from _required(module, keyword(node, group), "", node)
         for value in module.scopes.values(keyword(node, "extras_require")):
-            pairs = (
-                zip(value.keys, value.values, strict=True) if isinstance(value, ast.Dict) else ()
-            )
-            for key, listed in pairs:
+            groups = value if isinstance(value, ast.Dict) else ast.Dict(keys=[], values=[])
+            for key, listed in zip(groups.keys, groups.values, strict=True):
                 yield from _required(module, listed, text_of(key) or "?", node)
 
 
-def _of_command(
-    module: Module, listed: list[ast.expr], node: ast.AST, via: ast.AST, start: str = ""
-) -> Iterator[Seen]:
-    """Yield what a list of words starts: each quoted where needed, with `_` for an unknown part."""
+def _command(module: Module, listed: list[ast.expr]) -> str:
+    """Return a list of words as a command: each quoted where needed, `_` for an unknown part."""
     words: list[str] = []
     for element in listed:
         text = next((text.text for text in module.scopes.texts(element)), "_").replace(HOLE, "_")
         text = "python" if module.dotted(element) == "sys.executable" else text
         words.append(f"'{text}'" if re.search(r"[\s;&|<>]", text) and "'" not in text else text)
-    yield from _found(start + " ".join(words), node, via)
+    return " ".join(words)
 
 
 def _found(command: str, node: ast.AST, via: ast.AST) -> Iterator[Seen]:
@@ -81,6 +72,5 @@ def _required(module: Module, node: ast.expr | None, extra: str, via: ast.AST) -
         for word in {word for words in module.scopes.words(value) for word in words} or {value}:
             for text in module.scopes.texts(word):
                 for required in read_requirement(text.text, extra=extra):
-                    yield Seen(required.rule, text.node, text.text,
-                        shift=required.shift, via=via,
-                    )  # fmt: skip
+                    place = text.node, text.text, required.shift, via
+                    yield Seen(required.rule, *place)

@@ -30,6 +30,7 @@ from warpfront_port.scan.python import (
 )
 from warpfront_port.scan.python.gates import Gates, Standing
 from warpfront_port.scan.python.module import Module, Seen
+from warpfront_port.scan.python.nodes import Text
 from warpfront_port.scan.python.tables import EVERY_NAME, OF_PACKAGES
 from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront_port.scan.structured.dependencies import toml_rule_matches
@@ -121,13 +122,14 @@ def rule_matches(
 
 
 def _seen(module: Module, context: Context) -> Iterator[Seen]:
-    for node in module.nodes:
-        for detect in _DETECTORS.get(type(node), ()):
-            for sighting in detect(module, node):
-                package = sighting.excerpt.partition(".")[0] if sighting.rule in OF_PACKAGES else ""
-                if package not in context.own_packages:
-                    spared = sighting.rule == "PY047" and str(module.path) in context.dispensable
-                    yield replace(sighting, shift=sighting.shift - int(spared))
+    detections = [(node, d) for node in module.nodes for d in _DETECTORS.get(type(node), ())]
+    detections += [(text, d) for text in module.texts for d in _DETECTORS.get(Text, ())]
+    for node, detect in detections:
+        for sighting in detect(module, node):
+            package = sighting.excerpt.partition(".")[0] if sighting.rule in OF_PACKAGES else ""
+            if package not in context.own_packages:
+                spared = sighting.rule == "PY047" and str(module.path) in context.dispensable
+                yield replace(sighting, shift=sighting.shift - int(spared))
 
 
 def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:

@@ -149,13 +149,3 @@ def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
             case _:
                 return None
     return None
-
-
-def patching_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield texts that tell to copy files over those of an installed package."""
-    text = text_of(node) or ""
-    if "site-packages" in text and _COPY.search(text) and node not in module.docstrings:
-        yield Seen("PY060", node, "site-packages")
-
-
-_COPY = re.compile(r"\b(?:cp|rsync|ln)\s+-\w+\s")

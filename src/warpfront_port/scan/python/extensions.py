@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import last_name, text_of
+from warpfront_port.scan.python.nodes import Text, last_name, text_of
 from warpfront_port.scan.words import CUDA_INDEX, GFX, compiler_flag
 
 _NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
@@ -17,20 +17,24 @@ _RUN_TIME_FLAG = re.compile(
     r"|nvrtc(?:CompileProgram|CreateProgram|GetPTX)\w*\Z"
 )
 _NVCC_COMMAND = re.compile(r"(?:\A|[/\\\s])nvcc(?:\.exe)?[\"']?\s+-")
+_COPY = re.compile(r"\b(?:cp|rsync|ln)\s+-\w+\s")
 _SEEKING = frozenset(
     {"replace", "remove", "removeprefix", "removesuffix", "index", "count", "find"}
 )
 _PATTERN = re.compile(r"\*\.(?:c|cc|cpp|cxx|cu)\b")
 
 
-def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield package indexes, commands of nvcc, and flags for a compiler at run time."""
-    text, parent = text_of(node) or "", module.parents.get(node)
-    used = node not in module.docstrings
-    if used and "/whl/cu" in text and CUDA_INDEX.search(text) and not module.is_said(node):
+def strings(module: Module, node: Text) -> Iterator[Seen]:
+    """Yield package indexes, commands of nvcc, texts that tell to copy files over those of an
+    installed package, and flags for a compiler at run time.
+    """
+    text, parent = node.value, module.parents[node]
+    if "/whl/cu" in text and CUDA_INDEX.search(text) and not module.is_said(node):
         yield Seen("DP314", node, text[:80])
-    if used and _NVCC_COMMAND.search(text) and not module.is_said(node):
+    if _NVCC_COMMAND.search(text) and not module.is_said(node):
         yield Seen("BL214", node, "nvcc")
+    if "site-packages" in text and _COPY.search(text):
+        yield Seen("PY060", node, "site-packages")
     # Text that is searched for, or removed, is no flag.
     sought = isinstance(parent, ast.Compare) or (
         isinstance(parent, ast.Call) and last_name(parent.func) in _SEEKING
@@ -39,10 +43,10 @@ def strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
         yield Seen("BL201", node, text[:60])
 
 
-def build_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
+def build_strings(module: Module, node: Text) -> Iterator[Seen]:
     """Yield flags, architectures and libraries of a build."""
-    text = text_of(node) or ""
-    if len(text) < 3 or not module.builds_extensions or node in module.docstrings:
+    text = node.value
+    if len(text) < 3 or not module.builds_extensions:
         return
     library = f"-l{text}"
     if ("BL207", library) in compiler_flag(library) and _is_linked(module, node):
@@ -111,13 +115,9 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
 
 
 def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield lists of nvcc's options, and `glob.glob("csrc/*.cpp")` where torch's hipify writes its
-    files next to the sources.
-    """
+    """Yield `glob.glob("csrc/*.cpp")` where torch's hipify writes its files next to the sources."""
     name = last_name(node.func)
-    if module.builds_extensions and module.dotted(node.func) == "torch.cuda.get_gencode_flags":
-        yield Seen("BL202", node, "-gencode by get_gencode_flags()")
-    elif name in {"glob", "rglob", "iglob"} and node.args:
+    if name in {"glob", "rglob", "iglob"} and node.args:
         hipified = "CUDAExtension" in module.text and not module.knows_hip
         if hipified and _PATTERN.search(module.source_of(node)):
             yield Seen("BL211", node)

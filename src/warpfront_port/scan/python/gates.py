@@ -39,7 +39,6 @@ _NVIDIA_STEM = re.compile(
 _OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "metal", "tpu", "musa", "sdaa"})
 _AMDS = frozenset({"amd", "hip", "rocm"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_OF_CUDA = re.compile(r"(?i)(?<![a-z])(?:cuda|nvidia|nv)(?![a-z])")
 _SKIP = re.compile(r"(?i)(?:.*\.)?skip_?if\Z")
 _SKIP_AMD = re.compile(r"(?i)(?:.*\.)?(?:skip_?if_?(?:rocm|hip|amd)\w*|require_?nvidia\w*)\Z")
 _NOT_AMD: VendorTruths = {"nvidia": None, "amd": False, "other": None}
@@ -151,16 +150,8 @@ class Gates:
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test) if (
                 child is not test
             ):
-                inside = _is_body(parent, child)
-                yield truths(test) if inside else negated(truths(test)), parent.lineno
-                # CUDA's arm in `if CUDA_AVAILABLE: ... elif HIP_AVAILABLE: ...`: a later is AMD's.
-                later = parent.orelse if inside and isinstance(parent, ast.If) else []
-                later = later if later and _OF_CUDA.search(ast.unparse(test)) else []
-                while len(later) == 1 and isinstance(later[0], ast.If):
-                    after = truths(later[0].test)
-                    if after["nvidia"] is False and after["amd"] is not False:
-                        yield _NOT_AMD, parent.lineno
-                    later = later[0].orelse
+                truth = truths(test)
+                yield truth if _is_body(parent, child) else negated(truth), parent.lineno
             case ast.BoolOp(op=operator, values=values) if child in values:
                 both = isinstance(operator, ast.And)
                 before = map(truths, values[: values.index(child)])

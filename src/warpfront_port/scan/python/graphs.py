@@ -68,19 +68,3 @@ def _in_capture(module: Module, call: ast.Call) -> Iterator[Seen]:
         yield Seen("PY007", call, f".{name}()")
     elif name == "print" and any(not isinstance(a, ast.Constant) for a in call.args):
         yield Seen("PY007", call, "print()")
-
-
-def rng_beside_capture(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield RNG state read or set in a function that captures a graph, outside its `with`."""
-    name, scope = last_name(node.func), module.scope(node)
-    if name not in _RNG or not module.dotted(node.func).startswith("torch.cuda."):
-        return
-    graphs = [call for call in module.of(ast.Call) if "CUDAGraph" in module.dotted(call.func)]
-    inside = any(
-        _captures(module, item.context_expr)
-        for parent, _ in module.ancestors(node)
-        for item in getattr(parent, "items", ())
-    )
-    has_graph = any(scope in (parent for parent, _ in module.ancestors(graph)) for graph in graphs)
-    if has_graph and not isinstance(scope, ast.Module) and not inside:
-        yield Seen("PY006", node, f"torch.cuda.{name}()", shift=-1)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import text_of
 
 _CUDA_TEXT = re.compile(
     r"__global__|__device__|__shfl|__ballot|__syncthreads|#include\s*[<\"](?:cuda|cub|cutlass)"
@@ -27,11 +26,9 @@ def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
 
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:
     """Yield (start, end, node) of the insides of string literals that contain CUDA."""
-    for node in module.of(ast.Constant) if _CUDA_TEXT.search(module.text) else ():
-        text = text_of(node)
-        if text is None or "\n" not in text or _CUDA_TEXT.search(text) is None:
-            continue
-        if node in module.docstrings or isinstance(module.parents.get(node), ast.JoinedStr):
+    for node in module.texts if _CUDA_TEXT.search(module.text) else ():
+        inner = isinstance(module.parents[node], ast.JoinedStr) or "\n" not in node.value
+        if inner or _CUDA_TEXT.search(node.value) is None:
             continue
         start, end = module.span(node)
         opening = _PREFIX.match(module.text, start, end)

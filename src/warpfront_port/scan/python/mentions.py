@@ -79,12 +79,9 @@ def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
 def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     """Yield dotted names of the table, and fp8 dtypes; each chain once, at its outermost."""
     parent, dotted = module.parents[node], module.dotted(node)
-    if dotted == "torch.version.rocm":
-        if 'hasattr(torch.version, "rocm")' not in module.text.replace("'", '"'):
-            yield Seen("PY023", node, dotted)
-    elif isinstance(parent, ast.Attribute) or "." not in dotted:
+    if isinstance(parent, ast.Attribute) or "." not in dotted:
         return
-    elif entry := longest_known(dotted, NAMES):
+    if entry := longest_known(dotted, NAMES):
         # Triton gets assembly of AMD's: `s_getreg_b32`, `v_exp_f32`.
         if not (dotted.endswith("asm_elementwise") and _GCN.search(module.source_of(parent))):
             one_of_many = isinstance(parent, ast.List | ast.Tuple)
@@ -95,17 +92,9 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
 
 def _is_compared(module: Module, node: ast.AST) -> bool:
     """Return true if a dtype is compared, described (`torch.finfo`) or listed, but not chosen."""
-    for parent, _ in module.ancestors(node):
-        match parent:
-            case ast.Compare() | ast.Dict() | ast.Subscript():
-                return True
-            case ast.Assign(targets=[ast.Subscript(), *_]):
-                return True
-            case ast.Call(func=function):
-                return module.dotted(function).endswith("info")
-            case ast.Tuple(elts=listed) | ast.List(elts=listed) | ast.Set(elts=listed):
-                if sum(module.dotted(element).startswith("torch.") for element in listed) > 1:
-                    return True
-            case _:
-                return False
-    return False
+    parent = module.parents[node]
+    described = isinstance(parent, ast.Call) and module.dotted(parent.func).endswith("info")
+    return described or isinstance(parent, _LISTING)
+
+
+_LISTING = (ast.Compare, ast.Dict, ast.Subscript, ast.Tuple, ast.List, ast.Set)

@@ -17,6 +17,7 @@ from warpfront_port.scan.python.conditions import Conditions
 from warpfront_port.scan.python.lowering import parsed
 from warpfront_port.scan.python.nodes import (
     FUNCTIONS,
+    Text,
     called_name,
     children_of,
     last_name,
@@ -171,9 +172,10 @@ class Module:
         return " ".join(self.source_of(node).split())[:80]
 
     @cached_property
-    def docstrings(self) -> frozenset[ast.AST]:
-        """Return strings that are whole statements, and so no values."""
-        return frozenset(node.value for node in self.of(ast.Expr))
+    def texts(self) -> Sequence[Text]:
+        """Return the strings that are values, and no statements of their own."""
+        strings = (node for node in self.of(ast.Constant) if isinstance(node.value, str))
+        return [cast("Text", s) for s in strings if not isinstance(self.parents[s], ast.Expr)]
 
     @cached_property
     def scopes(self) -> Scopes:

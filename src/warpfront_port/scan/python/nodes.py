@@ -13,6 +13,12 @@ _FIELDS_WITHOUT_NODES = frozenset(
 _ANY = ast.Name("_", ast.Load())
 
 
+class Text(ast.Constant):
+    """A string that is a value: the type of the nodes that detectors of texts read."""
+
+    value: str  # type: ignore[mutable-override]
+
+
 def children_of(node: ast.AST) -> list[ast.AST]:
     """Return the children in source order, without operators and contexts: those are values of
     their parent, shared between nodes.

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import bindings, last_name, parameters, text_of
+from warpfront_port.scan.python.nodes import Text, bindings, last_name, parameters, text_of
 from warpfront_port.scan.python.scopes import HOLE
 from warpfront_port.scan.python.tables import ENVIRONMENT
 from warpfront_port.scan.setting_rules import may_be_setting, read_setting
@@ -82,19 +82,14 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
             yield Seen(use.rule, assignment.node, sides=sides)
 
 
-def allocator_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield allocator settings in string constants that are used as values."""
-    text = text_of(node)
-    if text is not None and ":" in text and ALLOCATOR.search(text):
-        for excerpt, shift in allocator_settings(text) if node not in module.docstrings else ():
+def texts(module: Module, node: Text) -> Iterator[Seen]:
+    """Yield allocator settings, and those in options that a command is put together from."""
+    if ":" in node.value and ALLOCATOR.search(node.value):
+        for excerpt, shift in allocator_settings(node.value):
             yield Seen("PY010", node, excerpt, shift=shift)
-
-
-def option_texts(module: Module, node: ast.Constant) -> Iterator[Seen]:
-    """Yield settings in a text of options, which a command is put together from."""
-    text = text_of(node) or ""
-    if text.lstrip().startswith("--") and module.has_settings and node not in module.docstrings:
-        for match in option_rule_matches([Word(text=w, start=0, end=0) for w in text.split()]):
+    if module.has_settings and node.value.lstrip().startswith("--"):
+        words = [Word(text=word, start=0, end=0) for word in node.value.split()]
+        for match in option_rule_matches(words):
             yield Seen(match.rule, node, match.excerpt)
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import keyword, last_name, text_of
+from warpfront_port.scan.python.nodes import Text, keyword, last_name, text_of
 
 _DEVICE_NAME = re.compile(
     r"(?i)(?:.*_)?(?:device|dev|accelerator|map_location|location|mem_type|placement|backend)"
@@ -67,10 +67,10 @@ def _is_cuda_autocast(dotted: str, node: ast.Call) -> bool:
     )
 
 
-def device_strings(module: Module, node: ast.Constant) -> Iterator[Seen]:
+def device_strings(module: Module, node: Text) -> Iterator[Seen]:
     """Yield `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"` where they choose or compare a device."""
-    text = text_of(node)
-    if text is None or text.partition(":")[0] != "cuda" or node in module.docstrings:
+    text = node.value
+    if text.partition(":")[0] != "cuda":
         return
     # The expression that has the string as (a part of) its value.
     composing = (ast.JoinedStr, ast.Attribute, ast.BinOp)

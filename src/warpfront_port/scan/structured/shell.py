@@ -32,52 +32,41 @@ _SEEKS_NVIDIA = re.compile(r"(?:\S*/)?nv[\w-]+ grep\b.*(?:NV(?!(?i:me))|(?i:nvid
 _DEPTH = 4
 
 
-class _Blocks:
-    """The open `if`s, and the condition of one while it is read, else None."""
-
-    def __init__(self) -> None:
-        self.arms = Arms()
-        self.condition: str | None = None
-
-    def keyword(self, word: str) -> None:
-        if word == "if":
-            self.arms.open()
-        elif word == "fi":
-            self.arms.close()
-        elif word == "then" and self.condition is not None:
-            # A negation may be of any part of the condition.
-            negated = None if _NEGATED.search(self.condition) else False
-            self.arms.next(self.condition, negated=negated)
-        elif word in {"else", "elif"}:
-            self.arms.next()
-        if word in {"if", "elif"}:
-            self.condition = ""
-        elif word in {"then", "else", "fi"}:
-            self.condition = None
-
-
 def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[Command]:
     """Yield the simple commands of shell text, those inside `$(...)` too.
 
     `offset` is the place of the text in its file.
     """
-    blocks = _Blocks()
+    arms, condition = Arms(), ""  # the condition of an `if` while it is read
     parts = [*_split(text, offset)]
     for (split_words, ending), (following, _) in zip(parts, [*parts[1:], ([], "")], strict=True):
         words = split_words
         while words and words[0].text in _KEYWORDS:
-            blocks.keyword(words[0].text)
+            condition = _after(arms, words[0].text, condition)
             words = words[1:]
-        if blocks.condition is not None:
-            blocks.condition += " ".join(word.text for word in words) + " "
         if words:
-            soft = blocks.condition is not None or ending == "||"
-            gate = Gate.AVAILABILITY if soft else blocks.arms.gate
+            soft = condition or ending == "||"
+            gate = Gate.AVAILABILITY if soft else arms.gate
             piped = " ".join(word.text for word in (words[0], *following))
             seeking = ending == "|" and _SEEKS_NVIDIA.match(piped)
-            sides = blocks.arms.sides & ({"nvidia"} if seeking else blocks.arms.sides)
+            sides = arms.sides & ({"nvidia"} if seeking else arms.sides)
             placed = [replace(word, sides=sides, gate=gate) for word in words]
             yield from _commands_of(placed, depth)
+            condition += "".join(f"{word.text} " for word in words) if condition else ""
+
+
+def _after(arms: Arms, keyword: str, condition: str) -> str:
+    """Return the condition after a keyword: a space where one begins, "" outside of one."""
+    if keyword == "if":
+        arms.open()
+    elif keyword == "fi":
+        arms.close()
+    elif keyword == "then" and condition:
+        # A negation may be of any part of the condition.
+        arms.next(condition.strip(), negated=None if _NEGATED.search(condition) else False)
+    elif keyword in {"else", "elif"}:
+        arms.next()
+    return " " if keyword in {"if", "elif"} else condition * (keyword not in {"then", "else", "fi"})
 
 
 def _split(source: str, offset: int) -> Iterator[tuple[list[Word], str]]:
