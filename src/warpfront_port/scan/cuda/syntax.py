@@ -34,14 +34,6 @@ _MOST_PLACES = 1000
 _PIECE = 600
 
 _MACRO_HEAD = re.compile(r"(?:\#|%:)\s*define\s+\w+(?:\([^()]*\))?")
-_MACRO_STATEMENT = re.compile(
-    r"^[ \t]*[A-Z][A-Z0-9_]{2,}[ \t]*\([^;{}\n]*\)(?=[ \t\r]*\n\s*[\w}])", re.MULTILINE
-)
-_UNKNOWN = re.compile(
-    r"(?<=\])\s*(?:__(?:host|device)__\s*)+(?=[({])|\b[A-Z][A-Z0-9_]{3,}(?=\s+(?:static|inline|"
-    r"constexpr|void|explicit|virtual|friend|__\w+__)\b)|\{%[^%\n]*%\}"
-)
-"""Specifiers of lambdas, macros for specifiers, what makes templates of files."""
 _NAME = re.compile(r"[A-Za-z_]\w*+")
 _SPECIFIER = re.compile(r"__(global|device|host)__")
 _MAY_BE_CALL = re.compile(r"\w+\s*(?:<[^;{}]{0,200}>\s*)?\(")
@@ -87,19 +79,9 @@ class Syntax:
 
     @cached_property
     def _bytes(self) -> tuple[bytes, bytes]:
-        """Return the code, and the bodies of macros with balanced brackets: bytes, one a character.
-
-        Text that the grammar does not know is blank.
-        """
+        """Return code, and the bodies of macros with balanced brackets: bytes, one a character."""
         text = bytearray(self.code.encode("ascii", "replace"))
         bodies = bytearray(b" " * len(text))
-        for match in _UNKNOWN.finditer(self.code):
-            text[slice(*match.span())] = b" " * len(match[0])
-        for name in self._specifying:
-            for start in self._places.get(name, ()):
-                text[start : start + len(name)] = b"inline".ljust(len(name))[: len(name)]
-        for match in _MACRO_STATEMENT.finditer(self.code):
-            text[match.end()] = ord(";")
         for directive in self.directives:
             head = _MACRO_HEAD.match(self.code, directive.start, directive.end)
             if head is not None:
@@ -174,13 +156,6 @@ class Syntax:
     def text(self, node: Node | None) -> str:
         return "" if node is None else self.code[node.start_byte : node.end_byte]
 
-    @cached_property
-    def _specifying(self) -> Mapping[str, list[str]]:
-        """Return the specifiers that each of the file's macros adds to a function's head."""
-        bodies = (directive.body for directive in self.directives if directive.name == "define")
-        specifiers = ((body, _SPECIFIER.findall(body)) for body in bodies if "{" not in body)
-        return {body.split()[0]: sides for body, sides in specifiers if sides}
-
     def specifiers(self, offset: int) -> frozenset[str]:
         """Return `global`, `device`, `host`, of the function around `offset`.
 
@@ -190,15 +165,10 @@ class Syntax:
             if node.type in _FUNCTIONS:
                 inner = node.child_by_field_name("declarator") or node.child_by_field_name("body")
                 end = node.end_byte if inner is None else inner.start_byte
-                specifiers = self.specified(self.code[node.start_byte : end])
+                specifiers = frozenset(_SPECIFIER.findall(self.code, node.start_byte, end))
                 if specifiers or node.type == "function_definition":
                     return specifiers
         return frozenset()
-
-    def specified(self, head: str) -> frozenset[str]:
-        """Return `global`, `device`, `host`, of a function's head, macros of the file too."""
-        by_macros = (self._specifying.get(word, ()) for word in _NAME.findall(head))
-        return frozenset(_SPECIFIER.findall(head)).union(*by_macros)
 
     def function(self, offset: int) -> Node | None:
         """Return the function that is defined around `offset`, not a lambda."""

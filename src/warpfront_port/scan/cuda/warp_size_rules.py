@@ -43,10 +43,6 @@ _WIDE_MASK = re.compile(
 _WIDE_WORDS = frozenset({"uint64_t", "int64_t", "size_t", "long", "lane_mask_t"})
 _NARROW_WORDS = frozenset({"unsigned", "signed", "int", "uint32_t", "int32_t", "uint"})
 _QUALIFIERS = frozenset({"const", "constexpr", "static", "volatile", "register", "__shared__"})
-_OF_A_CPU = re.compile(
-    r"\b(?:_mm(?:256|512)?_\w+\s*\(|__m(?:256|512)\w*\b|sv(?:bool|float\d+)_t\b)"
-)
-"""Vectors of a CPU have lanes, too."""
 _HALVING_FROM_16 = re.compile(
     r"\bfor\s*\([^;(){}]{0,60}=\s*(?:16|32\s*/\s*2|32\s*>>\s*1)\s*;[^;{}]{0,60};"
     r"[^;{}]{0,40}(?:>>=\s*1|/=\s*2|=\s*\w+\s*(?:>>\s*1|/\s*2))"
@@ -56,7 +52,6 @@ _DOUBLING_TO_32 = re.compile(
     r"[^;{}]{0,40}(?:<<=\s*1|\*=\s*2)"
 )
 _SHUFFLES = re.compile(r"shfl|shuffle", re.IGNORECASE)
-_STEP_32 = re.compile(r"shfl\w*\s*\([^;]{0,80},\s*32\s*[,)]")
 _WIDTH = re.compile(r"\b(\w+)\s*(?:=|\{)\s*(32|0[xX]20|64|0[xX]40)[uU]?\s*[;,}]")
 _CONSTANT = re.compile(r"\b(?:const|constexpr|static)\b")
 _LANE_ARITHMETIC = re.compile(
@@ -193,9 +188,7 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
         yield rule_match(view, "CU113", whole)
     if len(numbers) > 1 and numbers[1] == 32:
         return  # groups of 32 lanes, which a wave of 64 has two of
-    # the steps of an unrolled reduction near by may include the one that wave64 needs
-    near = view.code[max(0, span[0] - NEAR) : span[1] + NEAR]
-    if numbers[0] == 16 and "up" not in name and not _STEP_32.search(near):
+    if numbers[0] == 16 and "up" not in name:
         yield rule_match(view, "CU113", whole, shift=-1)
 
 
@@ -203,7 +196,7 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
     """Yield the matches of arithmetic with an assumed warp size: CU111, CU113, CU114, CU117."""
     lowered = " ".join(sorted(view.names)).lower()
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
-    if lanes and not _OF_A_CPU.search(view.code):
+    if lanes:
         yield from _halvings(view)
     if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
         yield from _warp_constants(view)
