@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
 
 import pytest
+
+from warpfront_checks.children import open_nursery
 
 # torch's operator database asks for it as it is imported: a program, where Python does not know.
 platform.processor()
@@ -20,3 +23,12 @@ def one_thread() -> None:
     """Tests run side by side, and threads that wait for each other would take ten times as long."""
     torch = pytest.importorskip("torch", reason="torch is not installed: see scripts/test checks")
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def forks() -> Iterator[None]:
+    """Children are forks of this process, as those of a session are. A child that is a Python of
+    its own, as where there is no fork server, is in test_architectures.py.
+    """
+    with open_nursery():
+        yield

@@ -138,6 +138,7 @@ def test_a_refusal_is_an_answer_and_has_its_reason() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(("name", "how"), [("crashes", CRASHED), ("hangs", HUNG)])
 def test_a_case_that_ends_its_process_costs_itself_only(name: str, how: str) -> None:
     wanted = {"dtype": "float32", "width": 128, "backward": False, "grouped": 4}
@@ -155,6 +156,7 @@ def test_a_case_that_ends_its_process_costs_itself_only(name: str, how: str) -> 
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forks")
 def test_the_session_says_which_ways_are_not_here_and_writes_an_example_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

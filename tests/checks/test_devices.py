@@ -180,6 +180,7 @@ def test_what_a_backend_refuses_is_told_from_what_it_breaks() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forks")
 def test_a_fault_between_two_processes_over_gloo_is_caught() -> None:
     finding = seeding_faults._caught(CPU, 2, "one rank left out")
     assert finding.outcome == "passed", finding.reason
@@ -222,6 +223,7 @@ def test_an_operation_that_a_backend_lacks_is_no_pass() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("forks")
 def test_the_session_passes_on_the_cpu_and_calls_gloo_a_stand_in(tmp_path: Path) -> None:
     recorder = Recorder(session="devices", target="cpu", folder=tmp_path)
     record_devices(CPU, recorder)

@@ -47,7 +47,7 @@ def test_a_case_is_a_frame_and_a_script_of_torch_alone(tmp_path: Path) -> None:
     assert any("aten.tanh" in line for line in frame if line.startswith("# overloads"))
     assert "warpfront" not in script
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
     )
     assert "largest difference" in done.stdout
 

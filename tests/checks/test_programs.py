@@ -199,23 +199,23 @@ setup(name="own", ext_modules=[Extension("own", ["own.c"])])
 """
 
 
+SOURCES = {
+    "right": MODULE,
+    "does not compile": MODULE.replace("int(", "int((").replace("return", "retrun"),
+    "does not load": MODULE.replace("PyInit_own", "PyInit_other"),
+}
+
+
 @NEEDS_COMPILER
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("source", "outcome", "said"),
-    [
-        (MODULE, "passed", ""),
-        (MODULE.replace("int(", "int((").replace("return", "retrun"), "failed", ""),
-        (MODULE.replace("PyInit_own", "PyInit_other"), "failed", "PyInit_own"),
-    ],
-    ids=["right", "does not compile", "does not load"],
-)
-def test_an_extension_is_built_against_this_torch_and_imported(
-    tmp_path: Path, source: str, outcome: str, said: str
-) -> None:
-    for name, text in (("own.c", source), ("setup.py", SETUP)):
-        (tmp_path / "source").mkdir(exist_ok=True)
-        (tmp_path / "source" / name).write_text(text)
+def test_an_extension_is_built_against_this_torch_and_imported(tmp_path: Path) -> None:
+    """One job, for each start of torch takes seconds."""
+    copied = [f"{name}/{file}" for name in SOURCES for file in ("own.c", "setup.py")]
+    for name, text in SOURCES.items():
+        folder = tmp_path / "source" / name
+        folder.mkdir(parents=True)
+        (folder / "own.c").write_text(text)
+        (folder / "setup.py").write_text(SETUP)
     (tmp_path / "results").mkdir()
     argv = ("g++", "-c", "{source}", "-o", "{output}")
     job = CompileJob(
@@ -227,13 +227,15 @@ def test_an_extension_is_built_against_this_torch_and_imported(
         probe=Probe(name="probe.cc", text="int probe;\n", argv=argv),
         torch_defines=(),
         environment={},
-        copied=("own.c", "setup.py"),
+        copied=tuple(copied),
         hipified=(),
         kept=(),
         seconds=120.0,
         memory_bytes=1 << 34,
         jobs=1,
-        units=(JobUnit(path="setup.py", kind="extension", torch=True, argv=()),),
+        units=tuple(
+            JobUnit(path=path, kind="extension", torch=True, argv=()) for path in copied[1::2]
+        ),
     )
     recorder = Recorder(session="compile", target="cpu", folder=tmp_path / "results")
     CompileJobRun(job=job, results=tmp_path / "results").record(recorder)
@@ -241,9 +243,11 @@ def test_an_extension_is_built_against_this_torch_and_imported(
     document = json.loads((tmp_path / "results" / "compile.json").read_text())
     assert document["environment"]["torch"]["version"] == torch.__version__
     assert document["environment"]["torch"]["standard"].startswith("-std=c++")
-    check = document["checks"][1]
-    assert check["outcome"] == outcome, check
-    assert said in check["details"]["output"]
+    checks = {one["name"].partition("/")[0]: one for one in document["checks"][1:]}
+    outcomes = {name: check["outcome"] for name, check in checks.items()}
+    assert outcomes == dict(zip(SOURCES, ("passed", "failed", "failed"), strict=True)), checks
+    assert "PyInit_own" in checks["does not load"]["details"]["output"]
+    assert "retrun" in checks["does not compile"]["details"]["output"]
 
 
 @NEEDS_COMPILER

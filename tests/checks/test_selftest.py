@@ -30,7 +30,7 @@ from kernels.seeding.mutations import (  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
 from warpfront_checks.cases.bounds import Verdict  # noqa: E402
-from warpfront_checks.cases.catalogue import TOPICS  # noqa: E402
+from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.measured import Measured  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.devices.device_session import Told  # noqa: E402
@@ -92,6 +92,15 @@ def test_every_fault_in_the_results_of_a_topic_is_caught(topic: str) -> None:
     case_faults.seed_case_faults(TOPICS[topic], "float32", "cpu", ledger)
     assert ledger.missed == []
     assert ledger.seeded > 4 * len(TOPICS[topic])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_bound_of_units_in_the_last_place_that_lets_a_fault_pass_is_seen() -> None:
+    """By what CONTRIBUTING.md runs for a new record, which test_recipe.py follows."""
+    ledger = MutationTally()
+    loose = replace(CATALOGUE["erf"], ulps=4e6)
+    case_faults.seed_case_faults([loose], "float32", "cpu", ledger)
+    assert ledger.missed
 
 
 @pytest.mark.filterwarnings("ignore")
