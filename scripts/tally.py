@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-_SUM = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s\b", re.MULTILINE)
+_SUM = re.compile(r"^=* ?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+ ?s\b", re.MULTILINE)
 _COUNT = re.compile(r"(\d+) (failed|passed|skipped|xfailed|xpassed|error)")
 _ORDER = ("failed", "passed", "skipped", "xfailed", "xpassed", "error")
 

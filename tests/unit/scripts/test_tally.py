@@ -31,6 +31,7 @@ def tally(monkeypatch: pytest.MonkeyPatch) -> Any:
         ({"E501": True, BROKEN: True}, "2 errors"),
         ({"Success": False}, "no tests ran"),
         ({CHECKS + UNIT: True}, "2 failed, 5429 passed"),
+        ({CHECKS + "=== 2 failed, 9 passed in 7 s ===\n": True}, "2 failed, 9 passed"),
     ],
 )
 def test_logs_come_to_one_line_in_pytests_form(
