@@ -5,16 +5,14 @@ calls in shards for each vendor. Their form is a template of data/ci. Pure.
 from __future__ import annotations
 
 import dataclasses
-import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from warpfront.ci.flow import (
     FOLDERS,
     HEADER,
     LABEL,
-    READ_TOKEN,
     Flow,
     Job,
     Limits,
@@ -38,22 +36,7 @@ project, and findings of `scan` and `preflight`. A warning of Python's is `path.
 """
 Actions = Mapping[str, tuple[str, str]]
 
-_READS = {"contents": "read"}
-_KEY_SECRETS = ("COSIGN_PRIVATE_KEY", "COSIGN_PASSWORD")
-"""For `COSIGN_KEY: env://COSIGN_PRIVATE_KEY`; all are empty where nobody signs with a key."""
-_NO_FORK = "github.event.pull_request.head.repo.full_name == github.repository"
-_OURS = (
-    f"github.event_name != 'pull_request' || ({_NO_FORK} && "
-    f"contains(github.event.pull_request.labels.*.name, '{LABEL}'))"
-)
-_SAME_REPOSITORY = f"github.event_name != 'pull_request' || {_NO_FORK}"
 _HOSTED = "ubuntu-24.04"
-_NIGHTS = (
-    "!cancelled() && needs.plan.result == 'success' && vars.{wanted} == 'yes' && "
-    "(github.event_name == 'schedule' || github.event_name == 'workflow_dispatch')"
-)
-_NO_REQUEST = "github.event_name != 'pull_request'"
-_BY_LABEL = f"github.event.label.name == '{LABEL}'"
 
 
 def workflows(
@@ -93,49 +76,26 @@ def _values(flow: Flow) -> dict[str, Any]:
     # Those of a labelled pull request write nothing, at no night.
     labelled = [job for job in flow.jobs if not job.powers and job.kind != "bench"]
     names = {job.name for job in labelled}
+    machine = dataclasses.replace(
+        flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
+    )
     return {
         **FOLDERS,
-        "bare_rows": lambda job: tuple(
-            r for r in job.runners if r.trust == "hosted" or r.scale_set
-        ),
-        "by_label": _BY_LABEL,
-        "compat": _by_clock("compat", flow),
-        "ending": lambda job, labelled: _ending(flow, job, labelled=labelled),
+        "compat": job_of("compat", (machine,)),
         "grouped": any(not job.is_own for job in jobs),
-        "guards": lambda job: _guards(flow, job),
-        "is_one_of": _is_one_of,
+        "hosted": _HOSTED,
         "jobs": flow.jobs,
         "label": LABEL,
         "labelled_jobs": [
             dataclasses.replace(job, needs=tuple(need for need in job.needs if need in names))
             for job in labelled
         ],
-        "machine": _machine,
-        "no_request": _NO_REQUEST,
         "own_machines": any(runner.trust == "self-hosted" for runner in flow.runners),
-        "permissions": lambda job: _permissions(flow, job),
         "publishes": flow.publishes,
-        "queue": _by_clock("queue", flow),
+        "queue": job_of("queue", (machine,)),
         "reached": reached,
         "registry": flow.repository.partition("/")[0],
-        "secrets": lambda job: _secrets(flow, job),
-        "when": lambda conditions: json.dumps(f"${{{{ {' && '.join(conditions)} }}}}"),
     }
-
-
-def _may_publish(flow: Flow) -> str:
-    """Return the refs that publish, also where a run is started by hand."""
-    refs = flow.publishes
-    branch = f"github.ref == 'refs/heads/{refs.branch}'"
-    return f"({branch} || startsWith(github.ref, 'refs/tags/{refs.release_tags}'))"
-
-
-def _by_clock(name: str, flow: Flow) -> Job:
-    """Return a job on a hosted machine."""
-    machine = dataclasses.replace(
-        flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
-    )
-    return job_of(name, (machine,))
 
 
 def _text(document: object, actions: Actions, reasons: Mapping[str, Mapping[str, str]]) -> str:
@@ -147,68 +107,3 @@ def _text(document: object, actions: Actions, reasons: Mapping[str, Mapping[str,
         for power, reason in by_power.items():
             text = text.replace(f" {power}: {access}\n", f" {power}: {access} # {reason}\n")
     return HEADER + text
-
-
-def _ending(flow: Flow, job: Job, *, labelled: bool) -> list[str]:
-    """Return the conditions of a job that is not spread: always, or where it may write, at the end
-    of runs that publish.
-    """
-    if labelled:
-        return [*(["always()"] if job.needs else []), _BY_LABEL]
-    if job.wanted:
-        return [_NIGHTS.format(wanted=job.wanted), _may_publish(flow)]
-    return ["always()", *([_NO_REQUEST, _may_publish(flow)] if job.alerts else [])]
-
-
-def _secrets(flow: Flow, job: Job) -> tuple[str, ...]:
-    """Return the secrets of a job's environment: GitHub's own registry takes the job's token."""
-    if _of_github(flow):
-        token: tuple[str, ...] = ()
-    elif job.pulls:
-        token = (READ_TOKEN,)
-    else:
-        token = ("REGISTRY_TOKEN",) if "packages" in job.powers else ()
-    return (*token, *(_KEY_SECRETS if job.channel else ()))
-
-
-def _of_github(flow: Flow) -> bool:
-    return flow.repository.partition("/")[0] == "ghcr.io"
-
-
-def _guards(flow: Flow, job: Job) -> list[str]:
-    """Return the conditions that exclude forks, and other branches from publishing."""
-    ours = [f"({_OURS})"] if job.is_own else []
-    return [*ours, *([_NO_REQUEST, _may_publish(flow)] if job.powers else [])]
-
-
-def _machine(job: Job) -> object:
-    """Return the machine of a job. A plan names the row, and the workflow has the labels, so a
-    plan that was tampered with can choose among these rows alone.
-    """
-    machine = _runs_on(job.runner)
-    if not (job.spread or job.wanted or job.runner.trust == "hosted"):
-        # Every request starts it: a fork's on GitHub's own machine, if all of the table's are ours.
-        # A skipped job would count as passed: a required check that is skipped does.
-        own_json, theirs = json.dumps(machine), json.dumps(_HOSTED)
-        return f"${{{{ fromJSON(({_SAME_REPOSITORY}) && '{own_json}' || '{theirs}') }}}}"
-    if not job.spread or len(job.runners) == 1:
-        return machine
-    cases = (f"{_is_one_of([row])} && '{json.dumps(_runs_on(row))}'" for row in job.runners)
-    return f"${{{{ fromJSON({' || '.join(cases)} || 'null') }}}}"
-
-
-def _is_one_of(runners: Iterable[Runner]) -> str:
-    return " || ".join(f"matrix.runner == '{runner.name}'" for runner in runners)
-
-
-def _permissions(flow: Flow, job: Job) -> dict[str, str]:
-    pulls = {"packages": "read"} if job.pulls and _of_github(flow) else {}
-    reads = {**_READS, **dict.fromkeys(job.reads, "read"), **pulls}
-    return {**reads, **dict.fromkeys(job.powers, "write")}
-
-
-def _runs_on(runner: Runner) -> object:
-    """Return one label as a text, which is also how a scale set is named."""
-    if runner.group:
-        return {"group": runner.group, "labels": list(runner.labels)}
-    return runner.labels[0] if len(runner.labels) == 1 else list(runner.labels)
