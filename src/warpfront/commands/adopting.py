@@ -43,8 +43,6 @@ from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
 from warpfront_checks.check_options import CheckOptions
 
-_SOURCE = "org.opencontainers.image.source"
-
 
 def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     """Pull an image and return the cell that its labels name. Return None for a cell that the
@@ -90,23 +88,6 @@ def part_here(reference: str, engine: Engine) -> Reference:
         part = part_for(registry, named.repository, named.digest, engine.machine)
         return dataclasses.replace(named, digest=part)
     return named
-
-
-def adopt_image(
-    named: Reference, cells: tuple[Cell, ...], store: Store, engine: Engine, watch: Watch
-) -> Cell:
-    """Pull an image of one of these cells, as built. Raise `InputError` for any other."""
-    started, image = time.monotonic(), pull(named, engine, watch)
-    cell = _cell_of(image, cells)
-    if cell is None:
-        raise InputError(
-            f"{named.name}@{named.digest} says it is of the cell {image.labels.get(CELL, '')!r}, "
-            "which this matrix has not",
-            hint="verify it in the project that it was built from: its label "
-            f"{_SOURCE} is {image.labels.get(_SOURCE, 'missing')}",
-        )
-    take_in(cell, image, store, engine, seconds=time.monotonic() - started)
-    return cell
 
 
 def pull(named: Reference, engine: Engine, watch: Watch) -> StoredImage:

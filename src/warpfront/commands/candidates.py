@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from warpfront.ci.flow import IMAGES
-from warpfront.commands.adopting import adopt_image, pull, take_in
+from warpfront.commands.adopting import pull, take_in
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.baking import Built
 from warpfront.images.built import CREATED, REVISION, BuiltImage
@@ -44,13 +44,16 @@ NAME = "build-candidate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A built image in a registry: `registry/path@sha256:...`. `identities` are the ids by which
-    engines know exactly this image: one names its config, another its manifest.
+    """A built image: its `reference` by digest in a registry, or the `job` whose archive has it and
+    the archive's `sha256`. `identities` are the ids by which engines know exactly this image: one
+    names its config, another its manifest.
     """
 
     cell_id: str
-    reference: str
     identities: tuple[str, ...] = ()
+    reference: str = ""
+    job: str = ""
+    sha256: str = ""
 
 
 def kept_candidate(cell_id: str, store: Store) -> Candidate | None:
@@ -168,51 +171,7 @@ def send(
     )
 
 
-def take_candidate(
-    cell: Cell, cells: tuple[Cell, ...], store: Store, watch: Watch, engine: Engine | None = None
-) -> BuiltImage | Failed | None:
-    """Pull the candidate of a cell into this machine's engine, or return None without a
-    candidate. Its labels have to match the build that was handed over.
-    """
-    candidate = kept_candidate(cell.id, store)
-    if candidate is None:
-        return None
-    handed: BuiltImage = store.load(cell.id, "build", (BuiltImage,))
-    engine = engine or connect(environment())
-    adopted = adopt_image(read_reference(candidate.reference), cells, store, engine, watch)
-    built: BuiltImage = store.load(adopted.id, "build", (BuiltImage,))
-    reason = ""
-    if built.image_id not in {handed.image_id, *candidate.identities}:
-        reason = f"the image {built.image_id} here, and {handed.image_id} was built"
-    elif adopted.id != cell.id or built.content_hash != handed.content_hash:
-        hashes = (each.content_hash[:12] for each in (built, handed))
-        reason = "of {}, content {}, and {} was built".format(adopted.id, *hashes)
-    if reason:
-        return _refused(cell, f"{candidate.reference} is {reason}")
-    log, builder, invocation = handed.log, handed.builder, handed.invocation
-    return dataclasses.replace(built, log=log, builder=builder, invocation=invocation)
-
-
-FILE_NAME = "build-image-file"
-"""Its value in build/<cell>/, which goes where the build's own goes."""
 _ARCHIVE = "images.tar.gz"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageFile:
-    """An image in an archive of several. `identities` are what engines call it: the digest of its
-    configuration, and that of its manifest where the engine has a content store.
-    """
-
-    cell_id: str
-    job: str
-    sha256: str
-    identities: tuple[str, ...]
-
-
-def kept_image_file(cell_id: str, store: Store) -> ImageFile | None:
-    image_file: ImageFile | None = store.load(cell_id, FILE_NAME, (ImageFile,))
-    return image_file
 
 
 def leave_images(
@@ -236,43 +195,56 @@ def leave_images(
     digest, facts = sha256_of(archive), identities(archive)
     for image in built:
         names = tuple(sorted({image.image_id, *facts.get(image.reference, ())}))
-        value = ImageFile(cell_id=image.cell_id, job=job, sha256=digest, identities=names)
-        store.save(image.cell_id, FILE_NAME, value)
+        value = Candidate(cell_id=image.cell_id, job=job, sha256=digest, identities=names)
+        store.save(image.cell_id, NAME, value)
 
 
-def take_image(cell: Cell, store: Store, folders: Iterable[Path], engine: Engine) -> Built | None:
-    """Return the built image in this machine's engine: the present one, or the one of an
-    artifact. Return None without a build artifact: `verify` then reports that itself.
+def take_image(
+    cell: Cell, store: Store, folders: Iterable[Path], engine: Engine, watch: Watch
+) -> Built | None:
+    """Return the built image in this machine's engine: the present one, or else the candidate, from
+    its registry or from an artifact in `folders`. Its ids and labels have to be those of the build.
+    Return None without a build artifact: `verify` then reports that itself.
     """
     handed: Built | None = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
     if not isinstance(handed, BuiltImage):
         return handed
-    file = kept_image_file(cell.id, store)
-    names = file.identities if file else (handed.image_id,)
-    images = _held(names, engine)
-    if images is None and file is not None:
-        # The archive, with or without a folder of the artifact's name around it.
-        place = f"{IMAGES}-{file.job}/{_ARCHIVE}"
-        paths = (path for f in folders for path in (*f.glob(place), *f.glob(f"*/{place}")))
-        archive = next(paths, None)
-        if archive is None:
-            return _refused(cell, f"no artifact {IMAGES}-{file.job}, which has its image")
-        if sha256_of(archive) != file.sha256:
-            return _refused(cell, f"{archive} is not the file that {file.job} left")
-        engine.load(archive)
-        images = _held(names, engine)
-    if images is None:
-        return _refused(cell, f"the image {handed.image_id} that was built is not here")
-    if (images.labels.get(CELL), images.labels.get(CONTENT_HASH)) != (cell.id, handed.content_hash):
-        return _refused(cell, f"{images.id} is not of content {handed.content_hash[:12]}")
-    return take_in(cell, images, store, engine, seconds=handed.seconds)
+    candidate = kept_candidate(cell.id, store) or Candidate(cell_id=cell.id)
+    names = {handed.image_id, *candidate.identities}
+    image, reason = _present(names, engine), ""
+    if image is None and candidate.reference:
+        image = pull(read_reference(candidate.reference), engine, watch)
+    elif image is None and candidate.job:
+        reason = _unpack(candidate, folders, engine)
+        image = _present(names, engine)
+    if image is None:
+        reason = reason or f"the image {handed.image_id} that was built is not here"
+    elif image.id not in names:
+        reason = f"{image.id} is here, and {handed.image_id} was built"
+    elif (cell.id, handed.content_hash) != tuple(map(image.labels.get, (CELL, CONTENT_HASH))):
+        reason = f"{image.id} is not of {cell.id}, content {handed.content_hash[:12]}"
+    if image is None or reason:
+        return not_verified(cell, reason, "run the job that builds it again, then this one")
+    built = take_in(cell, image, store, engine, seconds=handed.seconds)
+    log, builder, invocation = handed.log, handed.builder, handed.invocation
+    return dataclasses.replace(built, log=log, builder=builder, invocation=invocation)
 
 
-def _refused(cell: Cell, reason: str) -> Failed:
-    return not_verified(cell, reason, "run the job that builds it again, then this one")
+def _unpack(candidate: Candidate, folders: Iterable[Path], engine: Engine) -> str:
+    """Load the archive of a job into the engine. Return why that failed, "" if it is done."""
+    # With or without a folder of the artifact's name around it.
+    place = f"{IMAGES}-{candidate.job}/{_ARCHIVE}"
+    paths = (path for f in folders for path in (*f.glob(place), *f.glob(f"*/{place}")))
+    archive = next(paths, None)
+    if archive is None:
+        return f"no artifact {IMAGES}-{candidate.job}, which has its image"
+    if sha256_of(archive) != candidate.sha256:
+        return f"{archive} is not the file that {candidate.job} left"
+    engine.load(archive)
+    return ""
 
 
-def _held(names: Iterable[str], engine: Engine) -> StoredImage | None:
+def _present(names: Iterable[str], engine: Engine) -> StoredImage | None:
     images = (engine.image(name) for name in names)
     return next((image for image in images if image is not None), None)
 

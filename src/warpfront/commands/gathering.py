@@ -11,7 +11,7 @@ from warpfront.ci.handover import handed_over, merge
 from warpfront.ci.judging import Judgement, RunEnd, demands_of, judge
 from warpfront.ci.schedule import Schedule
 from warpfront.commands.benching import kept_standing
-from warpfront.commands.candidates import kept_candidate, kept_image_file
+from warpfront.commands.candidates import kept_candidate
 from warpfront.errors import HandoverError, StoreError
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
@@ -108,18 +108,17 @@ def _evidence(
     """Return the evidence of a cell's image from its build and verify jobs."""
     try:
         built = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
-        files = (kept_candidate(cell.id, store), kept_image_file(cell.id, store))
+        candidate = kept_candidate(cell.id, store)
     except StoreError:
         return None
     if not isinstance(built, BuiltImage):
         return None
     verifications, unread = kept_verifications(cell, store)
     labels = {CONTENT_HASH: built.content_hash, BASE_SOURCE: built.base.source}
-    identities = (name for file in files if file for name in file.identities)
     return Evidence(
         cell=cell,
         labels={**labels, RELAXED: ",".join(relaxed)},
-        identities=frozenset({built.image_id, *identities}),
+        identities=frozenset({built.image_id, *(candidate.identities if candidate else ())}),
         verifications=verifications,
         unread=unread,
         jobs=states_by_target(cell, jobs),

@@ -18,9 +18,10 @@ from warpfront.commands.candidates import (
     _sent,
     published_already,
     send,
-    take_candidate,
+    take_image,
 )
 from warpfront.errors import RegistryError, RegistryFault
+from warpfront.images.baking import Built
 from warpfront.images.built import REVISION, BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
@@ -84,8 +85,8 @@ def handed_over(built: BuiltImage, candidate: Candidate, folder: Path) -> Store:
     return store
 
 
-def taken(store: Store, engine: FakeEngine) -> BuiltImage | Failed | None:
-    return take_candidate(CELL_HERE, (CELL_HERE,), store, Nobody(), engine)
+def taken(store: Store, engine: FakeEngine) -> Built | None:
+    return take_image(CELL_HERE, store, (), engine, Nobody())
 
 
 def test_the_very_image_arrives(
@@ -126,7 +127,18 @@ def test_an_image_of_other_content_is_not_taken_for_it(
     said = dataclasses.replace(built, content_hash="cd" * 32)
     wrong = taken(handed_over(said, candidate, tmp_path), verifier)
     assert isinstance(wrong, Failed)
-    assert "and cdcdcdcdcdcd was built" in wrong.reason
+    assert f"is not of {CELL_HERE.id}, content cdcdcdcdcdcd" in wrong.reason
+
+
+def test_an_image_of_another_cell_is_not_taken_for_it(
+    builder: FakeEngine, verifier: FakeEngine, registry: FakeRegistry, tmp_path: Path
+) -> None:
+    other = dataclasses.replace(CELL_HERE, id="cpu-another")
+    built = dataclasses.replace(built_on(builder, other), cell_id=CELL_HERE.id)
+    candidate = send(built, REPOSITORY, builder, registry, Nobody())
+    wrong = taken(handed_over(built, candidate, tmp_path), verifier)
+    assert isinstance(wrong, Failed)
+    assert f"is not of {CELL_HERE.id}" in wrong.reason
 
 
 def test_a_registry_that_holds_another_image_than_was_pushed_is_found_out(

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from builders import a_built_image, a_cell, a_child
 from fakes import FakeEngine
+from releases import Quiet
 
-from warpfront.commands.candidates import FILE_NAME, ImageFile, leave_images, take_image
+from warpfront.commands.candidates import NAME, Candidate, leave_images, take_image
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
@@ -55,7 +56,7 @@ def handed(builder: FakeEngine, tmp_path: Path) -> Store:
 def taken(
     store: Store, engine: FakeEngine, folder: Path, cell: Cell = TORCH
 ) -> BuiltImage | Blocked | Failed | None:
-    return take_image(cell, store, (folder / "handover", folder / "images"), engine)
+    return take_image(cell, store, (folder / "handover", folder / "images"), engine, Quiet())
 
 
 def refused(found: object) -> str:
@@ -126,14 +127,14 @@ def test_an_image_of_other_content_is_not_taken_for_it(
     """The results were edited to name another content."""
     before = handed.load(TORCH.id, "build", (BuiltImage,))
     handed.save(TORCH.id, "build", dataclasses.replace(before, content_hash="0" * 64))
-    assert "is not of content 000000000000" in refused(taken(handed, verifier, tmp_path))
+    assert "content 000000000000" in refused(taken(handed, verifier, tmp_path))
 
 
 def test_the_engines_of_both_machines_may_name_an_image_differently(
     handed: Store, verifier: FakeEngine, tmp_path: Path
 ) -> None:
     """One by its configuration, one by its manifest: the archive has both names."""
-    file: ImageFile = handed.load(TORCH.id, FILE_NAME, (ImageFile,))
+    file: Candidate = handed.load(TORCH.id, NAME, (Candidate,))
     before = handed.load(TORCH.id, "build", (BuiltImage,))
     assert len(file.identities) == 2
     (config,) = set(file.identities) - {before.image_id}

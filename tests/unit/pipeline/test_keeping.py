@@ -9,15 +9,13 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import a_cell, a_check
-from fakes import FakeEngine
+from builders import a_check
 from releases import (
     CPU,
     NOW,
     PROJECT,
     REPOSITORY,
     FakeCosign,
-    Quiet,
     World,
     a_release_channel,
     a_signer,
@@ -25,7 +23,6 @@ from releases import (
 )
 from stub_registry import attach_one
 
-from warpfront.commands.adopting import adopt_image
 from warpfront.commands.keeping import House
 from warpfront.commands.promoting import CarriedImages, export_image, without_absent
 from warpfront.commands.why_published import explained
@@ -38,7 +35,6 @@ from warpfront.errors import (
 )
 from warpfront.images.built import CREATED, BuiltImage
 from warpfront.images.labels import CELL
-from warpfront.matrix.cell import Cell
 from warpfront.matrix.project_values import Alias, Channel
 from warpfront.release.evidence import (
     DOCUMENT,
@@ -56,7 +52,7 @@ from warpfront.release.statements.statement import predicate_of
 from warpfront.release.why import why_text
 from warpfront.report.described import pruning_text, stock_text, yank_text
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.references import fallback_tag, read_reference
+from warpfront.system.references import fallback_tag
 from warpfront.system.store import as_json
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import failure_of, sealed
@@ -532,34 +528,6 @@ def test_a_time_that_is_none_is_the_oldest() -> None:
     wrong = stock("a", digest="w", created="soon", runs=("99999999T999999-aa", "", "x" * 99))
     built, named = stock("b"), stock("c", digest="n", runs=("20260102T000000-aa",))
     assert [*newest_first((wrong, built, named))] == [named, built, wrong]
-
-
-# --- somebody else's copy ---
-
-
-def adopted(world: World, reference: str, cell: Cell = CPU) -> tuple[FakeEngine, Cell]:
-    engine = FakeEngine()
-    engine.registries = world.engine.registries
-    named = read_reference(reference)
-    return engine, adopt_image(named, (cell,), world.store, engine, Quiet())
-
-
-def test_a_pulled_image_is_verified_as_the_cell_that_it_says_it_is(world: World) -> None:
-    image = build(world)
-    world.published()
-    engine, cell = adopted(world, f"{PROJECT}/torch@{image}")
-    built = world.store.load(CPU.id, "build", (BuiltImage,))
-    assert (cell.id, built.image_id) == (CPU.id, image)
-    found = engine.image(CPU.local_reference)
-    assert found is not None
-    assert found.id == image
-
-
-def test_a_pulled_image_of_no_cell_here_is_refused(world: World) -> None:
-    image = build(world)
-    world.published()
-    with pytest.raises(InputError, match="this matrix has not"):
-        adopted(world, f"{PROJECT}/torch@{image}", a_cell(id="another"))
 
 
 def test_a_document_that_no_trusted_key_has_signed_is_neither_promoted_nor_attested(

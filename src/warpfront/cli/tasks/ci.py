@@ -339,7 +339,7 @@ def _act(
     """Run the job's step for one cell: on the image that was built, and on no other."""
     from warpfront.ci.flow import HANDOVER, IMAGES
     from warpfront.commands.benching import hold_against_release
-    from warpfront.commands.candidates import send_candidates, take_candidate, take_image
+    from warpfront.commands.candidates import send_candidates, take_image
     from warpfront.images.engine import connect
 
     store, root = workspace.folders.store, workspace.folders.root
@@ -349,12 +349,10 @@ def _act(
         if job_request.step == "build":
             results = _built(workspace, cell, display)
             return send_candidates(results, workspace.matrix, to, store, display) if to else results
-        candidate: object = take_candidate(by_id[cell], workspace.matrix.cells, store, display)
-        if candidate is None:
-            folders = (root / HANDOVER, root / IMAGES)
-            candidate = take_image(by_id[cell], store, folders, connect(environment()))
-        if isinstance(candidate, Failed | Blocked):
-            return [candidate]
+        folders, engine = (root / HANDOVER, root / IMAGES), connect(environment())
+        image = take_image(by_id[cell], store, folders, engine, display)
+        if isinstance(image, Failed | Blocked):
+            return [image]
         if job_request.step == "verify":
             chosen = Selection(only=cell, target=job_request.target)
             return pipeline.verify(workspace, chosen, display, effort=effort)
