@@ -15,27 +15,7 @@ from warpfront.errors import InputError
 
 PARENT = ".gitlab/warpfront.yml"
 CHILD = f"{LEFT}/plan/gitlab.yml"
-_REQUEST = '$CI_PIPELINE_SOURCE == "merge_request_event"'
-_SCHEDULE = '$CI_PIPELINE_SOURCE == "schedule"'
 _NOTIFIED = frozenset({"merged", "nightly", "release"})
-
-
-def _rules(flow: Flow) -> tuple[tuple[str, str], ...]:
-    """Return the scope by the trigger of a pipeline. A fork's merge request runs in the fork.
-    One for another branch starts none: its green result would count when its target is changed.
-    """
-    refs = flow.publishes
-    tag = f"$CI_COMMIT_TAG =~ {_begins(refs.release_tags)}"
-    pushed = f'$CI_PIPELINE_SOURCE == "push" && $CI_COMMIT_BRANCH == "{refs.branch}"'
-    request = f'{_REQUEST} && $CI_MERGE_REQUEST_TARGET_BRANCH_NAME == "{refs.branch}"'
-    return (
-        (f'{request} && $CI_MERGE_REQUEST_EVENT_TYPE == "merge_train"', "merge_queue"),
-        (f"{request} && $CI_MERGE_REQUEST_LABELS =~ /(^|,){LABEL}(,|$)/", "labelled"),
-        (request, "pull_request"),
-        (_SCHEDULE, "nightly"),
-        *(((tag, "release"),) if refs.releases else ()),
-        (pushed, "merged"),
-    )
 
 
 def _begins(text: str) -> str:
@@ -45,16 +25,23 @@ def _begins(text: str) -> str:
 
 def gitlab_files(flow: Flow, templates: Mapping[str, str]) -> dict[str, str]:
     """Return the files that the project's own .gitlab-ci.yml includes."""
-    values = {"rules": _rules(flow), "weekly": f"{_SCHEDULE} && $COMPAT"}
-    return {PARENT: HEADER + yaml_text(_document("parent", flow, templates, values))}
+    return {PARENT: HEADER + yaml_text(_document("parent", flow, templates, {}))}
 
 
 def _document(
     part: str, flow: Flow, templates: Mapping[str, str], values: Mapping[str, Any]
 ) -> dict[str, Any]:
     plan = next(job for job in flow.jobs if job.name == "plan")
-    facts = {**FOLDERS, "part": part, "plan": plan, **values}
-    return document_of(templates["gitlab.yml.j2"], facts)
+    facts = {
+        **FOLDERS,
+        "label": LABEL,
+        "part": part,
+        "plan": plan,
+        "publishes": flow.publishes,
+        "registry": flow.repository.partition("/")[0],
+        "tag": f"$CI_COMMIT_TAG =~ {_begins(flow.publishes.release_tags)}",
+    }
+    return document_of(templates["gitlab.yml.j2"], {**facts, **values})
 
 
 def child_pipeline(
@@ -66,16 +53,11 @@ def child_pipeline(
     compares. Raises `InputError` for a pipeline that no GitLab would start.
     """
     in_child = [job for job in flow.jobs if _is_here(job, planned)]
-    refs = flow.publishes
-    branch = f'$CI_COMMIT_BRANCH == "{refs.branch}"'
-    tag = f"$CI_COMMIT_TAG =~ {_begins(refs.release_tags)}"
     values = {
         "channel": planned.channel,
         "digest": digest,
         "facts": _facts,
         "jobs": [(job, works_of(job, planned)) for job in in_child],
-        "login": lambda job: _login(flow, job, planned.channel),
-        "may_publish": f'$CI_COMMIT_REF_PROTECTED == "true" && ({branch} || {tag})',
         "stages": [*dict.fromkeys(job.kind or job.name for job in in_child)],
     }
     document = _document("child", flow, templates, values)
@@ -109,22 +91,6 @@ def _is_here(job: Job, planned: Schedule) -> bool:
     if job.alerts:
         return planned.scope in _NOTIFIED
     return job.name != "plan"
-
-
-def _login(flow: Flow, job: Job, channel: str) -> dict[str, str]:
-    """Return the variables of `ci/login.sh`, none without a call. GitLab's registry takes the job's
-    own token, another one the project's variables REGISTRY_USER and REGISTRY_TOKEN, of the job's
-    environment. A job that only pulls has those of the same names with READ in them.
-    """
-    pulls = job.pulls and bool(channel)
-    if "packages" not in job.powers and not pulls:
-        return {}
-    registry = flow.repository.partition("/")[0]
-    user, token = "$REGISTRY_READ_USER", "$REGISTRY_READ_TOKEN"
-    if registry == "registry.gitlab.com":
-        user, token, pulls = "$CI_REGISTRY_USER", "$CI_REGISTRY_PASSWORD", True
-    variables = {"REGISTRY_USER": user, "REGISTRY_TOKEN": token} if pulls else {}
-    return {"REGISTRY": registry, **variables}
 
 
 def _facts(job: Job, work: Work, row: str) -> dict[str, str]:
