@@ -26,13 +26,14 @@ from warpfront.pipeline.verifying import (
     verify_images,
 )
 from warpfront.pipeline.workspace import Workspace
+from warpfront.release.publish_context import connected
 from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.contract import Registry, attached_payload
 from warpfront.release.statements.predicates import BuildRecord, read_provenance_statement
 from warpfront.release.statements.statement import StatementError
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.process import environment, run
+from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.references import Reference, read_reference
 from warpfront.system.store import Store
@@ -78,13 +79,8 @@ def read_digest(reference: str) -> Reference:
 
 def part_here(reference: str, engine: Engine) -> Reference:
     """Return a digest's image, of an index the engine's. The registry may answer it alone."""
-    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
-
     named = read_digest(reference)
-    with (
-        contextlib.suppress(RegistryError),
-        client.connect(named.host, environment(), run) as registry,
-    ):
+    with contextlib.suppress(RegistryError), connected(named.host) as registry:
         part = part_for(registry, named.repository, named.digest, engine.machine)
         return dataclasses.replace(named, digest=part)
     return named
@@ -150,11 +146,9 @@ def verify_external_image(
     and rows of a report. Raise `InputError` for an image without labels of ours.
     """
     folders = workspace.folders
-    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
-
     engine = connect(environment())
     named = part_here(reference, engine)
-    with client.connect(named.host, environment(), run) as registry:
+    with connected(named.host) as registry:
         making = attached_making(registry, named)
     watch.say(f"{reference}: of no cell here; its guard is its own project's to check")
     if making is None:

@@ -24,12 +24,12 @@ from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix
 from warpfront.release.ledger import CANDIDATE_PREFIX
 from warpfront.release.publication import held_image
-from warpfront.release.publish_context import run_name
+from warpfront.release.publish_context import connected, run_name
 from warpfront.release.registry.contract import Registry
 from warpfront.release.tags import expected_words, names_of
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import failed_by
-from warpfront.system.process import environment, run
+from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.references import read_reference
@@ -68,10 +68,8 @@ def send_candidates(
     published image in its place. One that does not get there is a failure of its cell, by the
     registry's own words.
     """
-    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP takes long to load
-
     engine, host = connect(environment()), repository.partition("/")[0]
-    with client.connect(host, environment(), run) as registry:
+    with connected(host) as registry:
         return [
             published_already(result, matrix, store, engine=engine, registry=registry, watch=watch)
             or _sent(result, repository, store, engine=engine, registry=registry, watch=watch)

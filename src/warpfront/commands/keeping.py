@@ -15,7 +15,7 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import demanded_channel
 from warpfront.release.ledger import LEDGER_FOLDER, Pruning, Removed, Stock, Yank
 from warpfront.release.publication import heads_of, listed_in, remove, stock_of, yank_image
-from warpfront.release.publish_context import host_of, path_of, run_name
+from warpfront.release.publish_context import connected, host_of, path_of, run_name
 from warpfront.release.registry.architectures import parts_of
 from warpfront.release.registry.contract import Registry
 from warpfront.release.registry.deleting import deleter_for
@@ -109,9 +109,7 @@ def house_of(
     matrix: Matrix, store: Store, cells: Iterable[Cell], *, channel: str, to: str = ""
 ) -> Iterator[House]:
     """Yield the repositories of these cells, as a channel names them."""
-    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
-
     project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
     paths = tuple(dict.fromkeys(path_of(chosen, project, cell) for cell in cells))
-    with client.connect(host_of(chosen, project), environment(), run) as registry:
+    with connected(host_of(chosen, project)) as registry:
         yield House(registry=registry, paths=paths, store=store)

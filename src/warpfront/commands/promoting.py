@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.images.labels import CELL, CONTENT_HASH
+from warpfront.images.labels import CELL
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.project_values import Channel
 from warpfront.matrix.selection import select
@@ -22,7 +22,6 @@ from warpfront.release.admission import Evidence
 from warpfront.release.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
-    Publishable,
     attached_evidence,
     demanded_channel,
 )
@@ -30,6 +29,7 @@ from warpfront.release.ledger import NOT_PUBLIC, Publication
 from warpfront.release.publication import RegistryImage, held_image
 from warpfront.release.publish_context import (
     Published,
+    connected,
     host_of,
     open_publish_context,
     path_of,
@@ -42,7 +42,6 @@ from warpfront.release.statements.statement import predicate_of
 from warpfront.release.tags import expected_words, names_of
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt
-from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 
 
@@ -98,7 +97,7 @@ def promote(
         )
         absent: set[str] = set()
 
-        def find(cell: Cell) -> Publishable | Blocked | Failed:
+        def find(cell: Cell) -> Evidence | Blocked | Failed:
             image_place = carried.find(cell)
             if isinstance(image_place, Blocked):
                 absent.add(cell.id)
@@ -136,10 +135,8 @@ def export(
     is, or why it is not.
     """
     matrix = workspace.matrix
-    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
-
     project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
-    with client.connect(host_of(chosen, project), environment(), run) as registry:
+    with connected(host_of(chosen, project)) as registry:
         carried = CarriedImages(
             place_of=lambda cell: Repository(
                 registry=registry, repository=path_of(chosen, project, cell)
@@ -181,7 +178,7 @@ class CarriedImages:
     place_of: Callable[[Cell], Repository]
     channel: Channel
 
-    def find(self, cell: Cell) -> Publishable | Blocked:
+    def find(self, cell: Cell) -> Evidence | Blocked:
         """Return the image of the cell's names in the channel. Its names only lead to it: its
         content and proof are those of its own bytes and attachments.
         """
@@ -191,13 +188,7 @@ class CarriedImages:
             reason = f"{place.registry.host}/{place.repository} has none of {cell.id}"
             hint = f"warpfront publish --channel {self.channel.name} --only {cell.id}"
             return Blocked(cell_id=cell.id, step="publish", reason=reason, hint=hint)
-        return Publishable(
-            evidence=attached_evidence(place.registry, place.repository, cell, registry_image),
-            image_id=registry_image.digest,
-            content_hash=registry_image.labels.get(CONTENT_HASH, ""),
-            size_bytes=registry_image.size_bytes,
-            digest=registry_image.digest,
-        )
+        return attached_evidence(place.registry, place.repository, cell, registry_image)
 
     def held(self, cell: Cell) -> RegistryImage | None:
         place = self.place_of(cell)

@@ -20,6 +20,7 @@ from warpfront.matrix.selection import with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import DOCUMENT, VERIFICATION_TYPE, read_attached
 from warpfront.release.publication import RegistryImage, held_image, is_yanked
+from warpfront.release.publish_context import connected
 from warpfront.release.registry.architectures import part_for
 from warpfront.release.registry.contract import Descriptor, Registry, attached_payload
 from warpfront.release.registry.copying import ATTESTATIONS
@@ -53,10 +54,8 @@ def explain(workspace: Workspace, reference: str, *, trust: str = "") -> Why:
     should be signed, together with its verification.
     """
     matrix, folders = workspace.matrix, workspace.folders
-    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
-
     named, variables = read_reference(reference), environment()
-    with client.connect(named.host, variables, run) as registry:
+    with connected(named.host) as registry:
         part, signer = _part(registry, named), _signer(trust, variables)
         explanation, requires = explained(registry, named.repository, part, signer=signer)
     cell = next((cell for cell in matrix.cells if cell.id == explanation.labels.get(CELL)), None)
@@ -75,13 +74,11 @@ def compare_tags(reference: str, other: str, *, trust: str = "") -> TagDifferenc
     """Return what changed from the image `other` to `reference`; `other` may be a tag or digest of
     the same repository. Raise `InputError` where one of them is not there.
     """
-    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
-
     named, variables = read_reference(reference), environment()
     whole = other if "/" in other else f"{named.name}{'@' if ':' in other else ':'}{other}"
     contents, signer = [], _signer(trust, variables)
     for image in (read_reference(whole), named):
-        with client.connect(image.host, variables, run) as registry:
+        with connected(image.host) as registry:
             part = _part(registry, image)
             contents.append(read_tag_contents(registry, image.repository, part, signer=signer))
     return difference(*contents)

@@ -53,8 +53,9 @@ _FAILED = frozenset({"failure", "failed"})
 class Evidence:
     """Evidence of one image: its labels, the ids that engines and registries use for exactly it,
     and its verifications by target. `unread` is why one cannot be read; `attached` are the digests
-    of the documents that they came in, if they came from a registry. `jobs` is how the verifying
-    job of each target ended, by the forge; None where that is not known.
+    of the documents that they came in, if they came from a registry, where `digest` is the image's.
+    `jobs` is how the verifying job of each target ended, by the forge; None where that is not
+    known. `image_id` and `size_bytes` are those of an image that is to be published.
     """
 
     cell: Cell
@@ -64,6 +65,9 @@ class Evidence:
     unread: Mapping[str, str] = field(default_factory=dict)
     attached: tuple[str, ...] = ()
     jobs: Mapping[str, str] | None = None
+    image_id: str = ""
+    size_bytes: int = 0
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

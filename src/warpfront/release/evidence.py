@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -33,20 +32,9 @@ _SCHEMA = 1
 _VERIFICATIONS = TypeAdapter(tuple[Verification, ...])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publishable:
-    """An image that is to be published. `digest` is its registry's, "" if it is in the engine."""
-
-    evidence: Evidence
-    image_id: str
-    content_hash: str
-    size_bytes: int
-    digest: str = ""
-
-
 def local_evidence(
     cell: Cell, store: Store, engine: Engine, jobs: Mapping[str, str] | None = None
-) -> Publishable | Blocked | Failed:
+) -> Evidence | Blocked | Failed:
     """Return the local results of build and verify for an image that the engine still has.
     `jobs` has the CI service's state of each target's verifying job.
     """
@@ -56,18 +44,14 @@ def local_evidence(
     image = engine.image(built.image_id)
     assert image is not None
     verifications, unread = kept_verifications(cell, store)
-    evidence = Evidence(
+    return Evidence(
         cell=cell,
         labels=image.labels,
         identities=frozenset({built.image_id}),
         verifications=verifications,
         unread=unread,
         jobs=jobs,
-    )
-    return Publishable(
-        evidence=evidence,
         image_id=built.image_id,
-        content_hash=built.content_hash,
         size_bytes=built.size_bytes,
     )
 
@@ -141,6 +125,9 @@ def attached_evidence(
         identities=registry_image.identities,
         verifications={target: verification for target, (verification, _) in by_target.items()},
         attached=tuple(dict.fromkeys(digest for _, digest in by_target.values())),
+        image_id=registry_image.digest,
+        size_bytes=registry_image.size_bytes,
+        digest=registry_image.digest,
     )
 
 

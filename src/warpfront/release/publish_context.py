@@ -6,7 +6,7 @@ import dataclasses
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -19,6 +19,7 @@ from warpfront.errors import (
 )
 from warpfront.images.built import CREATED
 from warpfront.images.engine import Engine
+from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.project_values import Channel
@@ -30,7 +31,7 @@ from warpfront.release.admission import (
     keyless_identity,
     publishing_refusals,
 )
-from warpfront.release.evidence import Publishable, verification_payload
+from warpfront.release.evidence import verification_payload
 from warpfront.release.ledger import (
     CANDIDATE_PREFIX,
     LEDGER_FOLDER,
@@ -62,7 +63,7 @@ from warpfront.system.progress import Watch
 from warpfront.system.store import Store
 
 Published = Publication | Blocked | Failed
-Find = Callable[[Cell], Publishable | Blocked | Failed]
+Find = Callable[[Cell], Evidence | Blocked | Failed]
 """The image of a cell that is to be published, and what is known of it."""
 Papers = Callable[[Publication, Evidence], tuple[Artifact, ...]]
 """What writes the documents that go with an image, whose digest the publication has."""
@@ -123,7 +124,7 @@ class LedgerWriter:
 class _Planned:
     """An image that may be published, its names, and the repositories it is built on."""
 
-    publishable: Publishable
+    evidence: Evidence
     verdict: Admission
     names: Names
     mount_from: tuple[str, ...]
@@ -179,11 +180,10 @@ def _planned(
         if mine := claimed.get(cell.id):
             planned[cell.id] = _conflict(cell.id, mine)
             continue
-        plan = attempt(cell.id, "publish", find, cell)
-        if not isinstance(plan, Publishable):
-            planned[cell.id] = plan
+        evidence = attempt(cell.id, "publish", find, cell)
+        if not isinstance(evidence, Evidence):
+            planned[cell.id] = evidence
             continue
-        evidence = plan.evidence
         verdict = with_signature(
             admission(evidence, channel, now=context.now), channel, signer=context.signer
         )
@@ -196,7 +196,7 @@ def _planned(
         parents = with_parents((cell,), every)[:-1]
         mount_from = tuple(path_of(channel, project, parent) for parent in parents)
         planned[cell.id] = _Planned(
-            publishable=plan, verdict=verdict, names=names, mount_from=mount_from
+            evidence=evidence, verdict=verdict, names=names, mount_from=mount_from
         )
     return planned
 
@@ -257,22 +257,23 @@ def _conflict(cell_id: str, conflicts: Iterable[str]) -> Failed:
 
 
 def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
+    evidence, content_hash = plan.evidence, plan.evidence.labels.get(CONTENT_HASH, "")
     tags = [TagMove(tag=tag, moves=False) for tag in plan.names.tags]
     tags += [TagMove(tag=alias, moves=True) for alias in plan.names.aliases]
     return Publication(
-        cell_id=plan.publishable.evidence.cell.id,
+        cell_id=evidence.cell.id,
         channel=channel.name,
         run=context.run,
         repository=plan.names.repository,
-        image_id=plan.publishable.image_id,
-        content_hash=plan.publishable.content_hash,
+        image_id=evidence.image_id,
+        content_hash=content_hash,
         targets=plan.verdict.targets,
         noted=plan.verdict.noted,
         tags=tuple(tags),
         indexes=plan.names.shared,
-        candidate=f"{CANDIDATE_PREFIX}{context.run}-{plan.publishable.content_hash[:12]}",
-        present_bytes=plan.publishable.size_bytes,
-        digest=plan.publishable.digest,
+        candidate=f"{CANDIDATE_PREFIX}{context.run}-{content_hash[:12]}",
+        present_bytes=evidence.size_bytes,
+        digest=evidence.digest,
     )
 
 
@@ -298,7 +299,7 @@ def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publ
         for index in publication.indexes
     )
     publication = dataclasses.replace(publication, tags=tuple(tags), indexes=indexes)
-    evidence = plan.publishable.evidence
+    evidence = plan.evidence
     against = not_to_be_named(context.registry, publication, digest, evidence.labels)
     # An image that is not there yet has its signatures in a registry that cosign may not reach.
     in_registry = evidence.attached and context.registry.head(path, digest)
@@ -346,9 +347,7 @@ def _proven(
     bytes, which the verifications have to name. Return the documents of the image.
     """
     evidence = dataclasses.replace(
-        plan.publishable.evidence,
-        labels=registry_image.labels,
-        identities=registry_image.identities,
+        plan.evidence, labels=registry_image.labels, identities=registry_image.identities
     )
     verdict = admission(evidence, channel, now=context.now)
     digest, labels = registry_image.digest, registry_image.labels
@@ -428,7 +427,6 @@ def open_publish_context(
     """
     # Its HTTP takes longer to load than a plan to make.
     from warpfront.release.origin_claims import read_origins  # noqa: PLC0415
-    from warpfront.release.registry import client  # noqa: PLC0415
 
     variables, now = environment(), provenance.now()
     origins = read_origins(variables)
@@ -443,8 +441,7 @@ def open_publish_context(
             "CI vouch for it; `allow: [unsigned]` in the channel does without",
         )
     trusted = trusting(run, trust, variables) if trust else None
-    host = host_of(channel, project.repository)
-    with client.connect(host, variables, run) as registry:
+    with connected(host_of(channel, project.repository)) as registry:
         yield PublishContext(
             trusted=trusted,
             project=project.repository,
@@ -481,6 +478,13 @@ def _signer(
             )
     folder = store.folder / LEDGER_FOLDER
     return find_signer(run, key, variables, folder, identity=identity)
+
+
+def connected(host: str) -> AbstractContextManager[Registry]:
+    """Return the connection to a registry by this machine's logins and certificates."""
+    from warpfront.release.registry import client  # noqa: PLC0415 - its HTTP is slow to load
+
+    return client.connect(host, environment(), run)
 
 
 def host_of(channel: Channel, project: str) -> str:
