@@ -4,12 +4,10 @@ for summaries. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import IO
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.segment import Segment
+from rich.console import Console
 from rich.text import Text
 
 from warpfront.images.plan import Action, PlannedCell
@@ -32,60 +30,32 @@ def plain_console(file: IO[str] | None = None, width: int | None = None) -> Cons
     return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Visible:
-    """A renderable whose texts are `visible`: only the console's own colours remain."""
-
-    drawn: RenderableType
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self.drawn, options):
-            yield Segment(visible(segment.text), segment.style, segment.control)
-
-
-@dataclass(frozen=True, slots=True)
-class Wrapped:
-    """Text below a line of a list, as `columns.wrapped` wraps it."""
-
-    text: str
-    indent: int
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        del console
-        for line in wrapped(self.text, options.max_width, self.indent):
-            yield Text(line, "dim", no_wrap=True, overflow="ignore")
-
-
-def plan_lines(planned: Iterable[PlannedCell]) -> Group:
-    """Return the plan of `build`: a line for each cell with its whole id, and the reason below."""
-    lines: list[RenderableType] = []
+def plan_lines(planned: Iterable[PlannedCell], width: int) -> Iterator[Text]:
+    """Yield the plan of `build`: a line for each cell with its whole id, and the reason below."""
     for cell in planned:
         action = Text(f"{cell.action.value:<8} ", style=_COLOURS.get(cell.action.value, ""))
-        lines.append(Text.assemble(action, cell.cell_id, no_wrap=True, overflow="ignore"))
+        yield action.append(visible(cell.cell_id), "default")
         why = cell.reason if not cell.hint else f"{cell.reason} ({cell.hint})"
         if cell.action is Action.BUILD and cell.download_bytes is not None:
             download, added = map(readable_size, (cell.download_bytes, cell.estimated_bytes))
             why = f"{why}; downloads {download}, adds about {added}"
-        lines.append(Wrapped(why, 9))
-    return Group(*lines)
+        yield from _below(why, width, 9)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportLines:
-    """Each cell and target with its results: in columns, else the facts below the id."""
+def report_lines(rows: tuple[ReportRow, ...], width: int) -> Iterator[Text]:
+    """Yield each cell and target with its results: in columns, else the facts below the id."""
+    head, *blocks = fitted(_HEAD, [*map(_facts, rows)], width, aligned={"size", "checks"})
+    yield from (Text(line, "bold") for line in head)
+    for row, lines in zip(rows, blocks, strict=True):
+        yield from map(_painted, lines)
+        repeat = row.repeat and f"repeat: {row.repeat}"
+        if why := "\n".join(filter(None, (row.reason, repeat))):
+            yield from _below(why, width, 4)
 
-    rows: tuple[ReportRow, ...]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        del console
-        facts = [_facts(row) for row in self.rows]
-        head, *blocks = fitted(_HEAD, facts, options.max_width, aligned={"size", "checks"})
-        yield from (Text(line, "bold", no_wrap=True, overflow="ignore") for line in head)
-        for row, lines in zip(self.rows, blocks, strict=True):
-            yield from map(_painted, lines)
-            repeat = row.repeat and f"repeat: {row.repeat}"
-            if why := "\n".join(filter(None, (row.reason, repeat))):
-                yield Wrapped(why, 4)
+def _below(text: str, width: int, indent: int) -> Iterator[Text]:
+    """Yield a text below a line of a list, as `columns.wrapped` wraps it."""
+    return (Text(visible(line), "dim") for line in wrapped(text, width, indent))
 
 
 _HEAD = ("cell", "target", "lock", "build", "size", "verify", "checks", "published")
@@ -107,7 +77,7 @@ def _facts(row: ReportRow) -> tuple[str, ...]:
 
 def _painted(line: str) -> Text:
     """Return a line with the colours of its outcomes."""
-    text = Text(line, no_wrap=True, overflow="ignore")
+    text = Text(visible(line))
     for word, style in _COLOURS.items():
         text.highlight_regex(rf"(?<= ){word}(?![\w-])", style)
     return text

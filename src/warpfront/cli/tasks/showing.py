@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from warpfront.step_results import Blocked, Failed
 from warpfront_checks.guard.visible import terminal_of, visible_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
     from warpfront.cli.display import Display
     from warpfront.images.cell_locks import Locked
@@ -93,7 +94,7 @@ def print_json(value: object) -> None:
 def print_plan(display: Display, planned: Iterable[PlannedCell]) -> None:
     from warpfront.report.text import plan_lines
 
-    display.result(planned, lambda: _draw(plan_lines(planned)))
+    display.result(planned, lambda: _draw(functools.partial(plan_lines, planned)))
 
 
 def print_report(display: Display, rows: Iterable[ReportRow]) -> None:
@@ -101,20 +102,18 @@ def print_report(display: Display, rows: Iterable[ReportRow]) -> None:
 
 
 def draw_report(rows: Iterable[ReportRow]) -> None:
-    from warpfront.report.text import ReportLines
+    from warpfront.report.text import report_lines
 
-    _draw(ReportLines(tuple(rows)))
+    _draw(functools.partial(report_lines, tuple(rows)))
 
 
-def _draw(renderable: RenderableType) -> None:
-    """Print to stdout, as wide as the terminal, or without padding if stdout is no terminal."""
-    from warpfront.report.text import Visible, plain_console
+def _draw(lines_of: Callable[[int], Iterable[Text]]) -> None:
+    """Print lines to stdout, as wide as the terminal. None is cut: people copy ids."""
+    from warpfront.report.text import plain_console
 
     console = plain_console(terminal_of(sys.stdout))
-    if console.is_terminal:
-        console.print(Visible(renderable), crop=False)
-        return
-    console = plain_console(width=text_width())
-    with console.capture() as captured:
-        console.print(Visible(renderable), crop=False)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    for line in lines_of(console.width if console.is_terminal else text_width()):
+        if console.is_terminal:
+            console.print(line, crop=False, no_wrap=True, overflow="ignore")
+        else:
+            print(line.plain.rstrip())
