@@ -51,6 +51,14 @@ class Update:
     contradictions: tuple[str, ...]
     unread: tuple[str, ...]
 
+    @property
+    def text(self) -> str:
+        """Return the project's file with these contents."""
+        return dump_contents(self.contents)
+
+    def is_current(self, root: Path) -> bool:
+        return read_text(contents_path(root), missing_ok=True) == self.text
+
 
 def read_indexes(
     table: Table,
@@ -112,28 +120,24 @@ def update_text(update: Update) -> str:
 
 
 def write_contents(update: Update, root: Path) -> bool:
-    """Write the contents to the project's file; whether that changed it."""
-    path, text = contents_path(root), dump_contents(update.contents)
-    if read_text(path, missing_ok=True) == text:
-        return False
-    write_text(path, text)
-    return True
+    """Write the contents to the project's file, and return whether that changed it."""
+    if is_new := not update.is_current(root):
+        write_text(contents_path(root), update.text)
+    return is_new
 
 
 def refuse_stale(update: Update, root: Path) -> None:
     """Raise `StaleError` where the project's file is not current."""
-    path = contents_path(root)
-    if read_text(path, missing_ok=True) != dump_contents(update.contents):
-        message = f"{path.name}: {counted(len(update.changes), 'change')} since it was written"
-        raise StaleError(message, hint=_HOW)
+    if not update.is_current(root):
+        count = counted(len(update.changes), "change")
+        raise StaleError(f"{contents_path(root).name}: {count} since it was written", hint=_HOW)
 
 
 def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
     """Open or update the pull request with the contents, where they are not what is committed.
     Return what was done. Raise `InputError` outside of a job of CI.
     """
-    path, text = contents_path(root), dump_contents(update.contents)
-    if read_text(path, missing_ok=True) == text:
+    if update.is_current(root):
         return "nothing changed, nothing is proposed"
     if api is None:
         place = "`--propose` is for a job of CI with API_TOKEN"
@@ -143,8 +147,8 @@ def propose_update(update: Update, root: Path, api: ForgeApi | None) -> str:
     rest = len(lines) - _SHOWN_LINES
     change = Proposal(
         branch=BRANCH,
-        path=path.resolve().relative_to(root.resolve()).as_posix(),
-        text=text,
+        path=contents_path(root).resolve().relative_to(root.resolve()).as_posix(),
+        text=update.text,
         title="Update the contents of wheel indexes",
         body=listing + (f"- and {rest} more lines\n" if rest > 0 else ""),
     )
