@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.assembling import Reading
-from warpfront.bench.logs.format_choice import Choice
+from warpfront.bench.logs.format_choice import choose
 from warpfront.bench.records import RecordSource, Run, Step
 
 SOURCE = RecordSource(path="a.log", sha256="0" * 64, size_bytes=1, format="?", evidence="?")
@@ -19,14 +19,9 @@ BATCH, SEQUENCE, DEVICES = 896, 4096, 8
 
 def read(text: str, path: str = "a.log", **given: object) -> tuple[Run, ...]:
     """The runs of a text, by the lines it has. A last line without an end is not whole."""
-    choice = Choice()
-    choice.look_at_document(text)
     lines = re.split(r"[\r\n]", text)
-    if not choice.counts:
-        for number, line in enumerate(lines, 1):
-            choice.look(number, line)
-    made = choice.made()
-    if made is None:
+    made = choose(text, enumerate(lines, 1))
+    if isinstance(made, list):
         return ()
     reading = Reading(made[0], path)
     if made[0].is_document:
@@ -44,12 +39,8 @@ def read_one(text: str, path: str = "a.log", **given: object) -> Run:
 
 
 def format_of(text: str) -> str | None:
-    choice = Choice()
-    choice.look_at_document(text)
-    for number, line in enumerate(re.split(r"[\r\n]", text), 1):
-        choice.look(number, line)
-    made = choice.made()
-    return made[0].name if made else None
+    made = choose(text, enumerate(re.split(r"[\r\n]", text), 1))
+    return None if isinstance(made, list) else made[0].name
 
 
 def megatron_line(

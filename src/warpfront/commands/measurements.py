@@ -17,7 +17,7 @@ from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_ru
 from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.assembling import Reading
 from warpfront.bench.logs.facts import Format
-from warpfront.bench.logs.format_choice import Choice
+from warpfront.bench.logs.format_choice import choose
 from warpfront.bench.logs.tables import KERNELS
 from warpfront.bench.logs.tensorprimat import layout_name, layout_text
 from warpfront.bench.nights import Night, night_line, night_of, read_nights
@@ -178,16 +178,10 @@ def _events_as_table(path: Path) -> str:
 def _format(path: Path, label: str, document: str | None, name: str) -> tuple[Format, str]:
     if name != AUTO:
         return FORMATS[name], "--format"
-    choice = Choice()
-    if document is not None:
-        choice.look_at_document(document)
-    if not choice.counts:
-        for line in read_lines(path):
-            if not choice.look(line.number, line.text):
-                break
-    if reader := choice.made():
-        return reader
-    near = "\n".join(f"    {number}: {text}" for number, text in choice.near)
+    chosen = choose(document, ((line.number, line.text) for line in read_lines(path)))
+    if isinstance(chosen, tuple):
+        return chosen
+    near = "\n".join(f"    {line}" for line in chosen)
     hint = f"lines that look nearly right:\n{near}" if near else f"known: {', '.join(FORMATS)}"
     raise InputError(f"{label}: no line of any known format", hint=hint)
 
