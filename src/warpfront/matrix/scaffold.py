@@ -95,15 +95,13 @@ def new_project(folder: Path, *, name: str, vendors: str, base: str, registry: s
         (first["project"]["repository"], registry),
     ):
         text = text.replace(old, new)
-    head, after = text.split(_FIRST_ROW, 1)
-    matrix = f"{head}{_FIRST_ROW}"
+    rows = []
     for entry in filter(None, vendors.split(",")):
         row, _, torch = entry.partition("==")
         vendor, _, toolkit = row.partition(":")
-        matrix = with_row(matrix, vendor, toolkit, python, torch)
-    matrix = f"{head}{matrix.removeprefix(head + _FIRST_ROW).lstrip()}"
-    matrix = matrix.replace("rows:\n-", "rows:\n  -")
-    return Edit(files={**files, MATRIX_FILE: f"{matrix}{after}"})
+        rows.append(_indented(row_by_table(vendor, toolkit, python, torch)))
+    text = text.replace(_FIRST_ROW, "".join(f"{row}\n\n" for row in rows).removesuffix("\n"))
+    return Edit(files={**files, MATRIX_FILE: text})
 
 
 def _indented(lines: tuple[str, ...]) -> str:
@@ -113,16 +111,20 @@ def _indented(lines: tuple[str, ...]) -> str:
 _FIRST_ROW = '  - vendor: cpu\n    targets: x86_64\n    torch: "2.13.0"\n'
 
 
-def with_row(text: str, vendor: str, toolkit: str, python: str, torch: str = "") -> str:
-    """Return the matrix with a row by the compat table: its newest torch, or `torch`."""
+def with_row(text: str, vendor: str, toolkit: str, python: str) -> str:
+    """Return the matrix with a row by the compat table."""
+    lines = row_by_table(vendor, toolkit, python)
+    return editing.with_entry(text, ("rows",), ["", *lines])
+
+
+def row_by_table(vendor: str, toolkit: str, python: str, torch: str = "") -> tuple[str, ...]:
+    """Return the lines of a row by the compat table: with its newest torch, or `torch`."""
     if vendor not in VENDORS:
         raise NothingSelectedError(f"no vendor {vendor!r}", hint=nearest(vendor, VENDORS))
-    compat = packaged()
-    toolkits = editing.newest_toolkits(vendor, compat)
-    versions = (toolkit,) if toolkit else toolkits
-    for release in versions:
-        if lines := editing.row_lines(vendor, release, python, compat, torch=torch):
-            return editing.with_entry(text, ("rows",), ["", *lines])
-    built = [t for t in toolkits if editing.row_lines(vendor, t, python, compat, torch=torch)]
+    toolkits = editing.newest_toolkits(vendor, packaged())
+    for release in (toolkit,) if toolkit else toolkits:
+        if lines := editing.row_lines(vendor, release, python, packaged(), torch=torch):
+            return lines
+    built = [t for t in toolkits if editing.row_lines(vendor, t, python, packaged(), torch=torch)]
     hint = f"with Python {python}: {', '.join(built)}" if built else "docs/matrix.md has its row"
     raise NothingSelectedError(f"no wheels are known for {vendor} {toolkit}".rstrip(), hint=hint)
