@@ -97,8 +97,8 @@ class Line:
         raise UnavailableError(f"{self.base}/{path}: more than {_PAGES * _PAGE} entries")
 
 
-class _IssueForm(NamedTuple):
-    """The names that a forge's interface has for what belongs to an issue."""
+class _Names(NamedTuple):
+    """The names that a forge's interface has for what belongs to an issue and to a pull request."""
 
     text: str
     number: str
@@ -108,6 +108,9 @@ class _IssueForm(NamedTuple):
     opened: str
     closes: Mapping[str, str]
     labels: object
+    requests: str
+    head: str
+    base: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ class ForgeApi(ABC):
 
     line: Line
     run: str
-    issues: ClassVar[_IssueForm]
+    names: ClassVar[_Names]
 
     @abstractmethod
     def jobs(self) -> tuple[Job, ...]: ...
@@ -127,30 +130,46 @@ class ForgeApi(ABC):
     def serves(self, labels: tuple[str, ...]) -> bool | None: ...
 
     @abstractmethod
-    def propose(self, change: Proposal) -> str: ...
+    def _put(self, change: Proposal, base: str) -> None: ...
+
+    def propose(self, change: Proposal) -> str:
+        """Put one file onto a branch of its own, at the end of the default branch, and open or
+        update the request to merge it. Return its address.
+        """
+        names, base = self.names, str(self.line.ask("GET", "").get("default_branch", ""))
+        self._put(change, base)
+        fields = {"title": change.title, names.text: change.body}
+        opened = {"state": names.opened, names.base: base}
+        for page in self.line.pages(names.requests, **opened):
+            head = page.get(names.head)
+            if (head.get("ref") if isinstance(head, dict) else head) == change.branch:
+                self.line.ask(names.change, f"{names.requests}/{page[names.number]}", fields)
+                return str(page.get(names.address, ""))
+        ends = {names.head: change.branch, names.base: base}
+        return str(self.line.ask("POST", names.requests, fields | ends).get(names.address, ""))
 
     def tell(self, title: str, text: str) -> str:
         """Update the open issue, or open it. Return its address."""
-        body = {"title": title, self.issues.text: text}
+        body = {"title": title, self.names.text: text}
         for issue in self._open():
             return self._change(issue, body, text)
-        opened = self.line.ask("POST", "issues", {**body, "labels": self.issues.labels})
-        return str(opened.get(self.issues.address, ""))
+        opened = self.line.ask("POST", "issues", {**body, "labels": self.names.labels})
+        return str(opened.get(self.names.address, ""))
 
     def settle(self, text: str) -> str:
         """Close the open issue with a word on why. Return its address, "" where none is open."""
         for issue in self._open():
-            return self._change(issue, self.issues.closes, text)
+            return self._change(issue, self.names.closes, text)
         return ""
 
     def _change(self, issue: Mapping[str, Any], change: object, comment: str) -> str:
-        path = f"issues/{issue[self.issues.number]}"
-        self.line.ask(self.issues.change, path, change)
-        self.line.ask("POST", f"{path}/{self.issues.comments}", {"body": comment})
-        return str(issue.get(self.issues.address, ""))
+        path = f"issues/{issue[self.names.number]}"
+        self.line.ask(self.names.change, path, change)
+        self.line.ask("POST", f"{path}/{self.names.comments}", {"body": comment})
+        return str(issue.get(self.names.address, ""))
 
     def _open(self) -> list[Mapping[str, Any]]:
-        issues = self.line.pages("issues", state=self.issues.opened, labels=ISSUE_LABEL)
+        issues = self.line.pages("issues", state=self.names.opened, labels=ISSUE_LABEL)
         return [issue for issue in issues if "pull_request" not in issue]
 
 
@@ -158,7 +177,7 @@ class ForgeApi(ABC):
 class GitHubApi(ForgeApi):
     """A repository on GitHub, and one run in it."""
 
-    issues = _IssueForm(
+    names = _Names(
         "body",
         "number",
         "html_url",
@@ -167,6 +186,9 @@ class GitHubApi(ForgeApi):
         "open",
         closes={"state": "closed"},
         labels=[ISSUE_LABEL],
+        requests="pulls",
+        head="head",
+        base="base",
     )
 
     def jobs(self) -> tuple[Job, ...]:
@@ -200,12 +222,8 @@ class GitHubApi(ForgeApi):
         ]
         return any(labelled) if labelled else None
 
-    def propose(self, change: Proposal) -> str:
-        """Put one file onto a branch of its own, at the end of the default branch, and open or
-        update the pull request of that branch. Return its address.
-        https://docs.github.com/en/rest/repos/contents and .../rest/pulls/pulls.
-        """
-        base = str(self.line.ask("GET", "").get("default_branch", ""))
+    def _put(self, change: Proposal, base: str) -> None:
+        """https://docs.github.com/en/rest/repos/contents and .../rest/pulls/pulls."""
         tip = self.line.ask("GET", f"git/ref/heads/{base}")["object"]["sha"]
         ref = f"heads/{change.branch}"
         listed = self.line.ask("GET", f"git/matching-refs/{ref}")
@@ -220,13 +238,6 @@ class GitHubApi(ForgeApi):
         body = {"message": change.title, "content": content, "branch": change.branch}
         body |= {"sha": old[0]} if old else {}
         self.line.ask("PUT", f"contents/{change.path}", body)
-        fields = {"title": change.title, "body": change.body}
-        for page in self.line.pages("pulls", state="open", base=base):
-            if page.get("head", {}).get("ref") == change.branch:
-                self.line.ask("PATCH", f"pulls/{page['number']}", fields)
-                return str(page.get("html_url", ""))
-        pull = self.line.ask("POST", "pulls", {**fields, "head": change.branch, "base": base})
-        return str(pull.get("html_url", ""))
 
     def succeeded(self, workflow: str, commit: str, base: str) -> bool:
         """Return whether a run of a workflow file for a commit ended with success, and began after
@@ -263,7 +274,7 @@ class GitHubApi(ForgeApi):
 class GitLabApi(ForgeApi):
     """A project on GitLab, and one pipeline in it."""
 
-    issues = _IssueForm(
+    names = _Names(
         "description",
         "iid",
         "web_url",
@@ -272,6 +283,9 @@ class GitLabApi(ForgeApi):
         "opened",
         closes={"state_event": "close"},
         labels=ISSUE_LABEL,
+        requests="merge_requests",
+        head="source_branch",
+        base="target_branch",
     )
 
     def jobs(self) -> tuple[Job, ...]:
@@ -291,12 +305,8 @@ class GitLabApi(ForgeApi):
         tags = ",".join(labels)
         return any(True for _ in self.line.pages("runners", status="online", tag_list=tags))
 
-    def propose(self, change: Proposal) -> str:
-        """Put one file onto a branch of its own, at the end of the default branch, and open or
-        update the merge request of that branch. Return its address.
-        https://docs.gitlab.com/api/commits/ and .../api/merge_requests/.
-        """
-        base = str(self.line.ask("GET", "").get("default_branch", ""))
+    def _put(self, change: Proposal, base: str) -> None:
+        """https://docs.gitlab.com/api/commits/ and .../api/merge_requests/."""
         folder = change.path.rpartition("/")[0]
         files = self.line.pages("repository/tree", path=folder, ref=base)
         is_known = any(file.get("path") == change.path for file in files)
@@ -309,13 +319,6 @@ class GitLabApi(ForgeApi):
             "actions": [{**action, "content": change.text}],
         }
         self.line.ask("POST", "repository/commits", commit)
-        fields = {"title": change.title, "description": change.body}
-        ends = {"source_branch": change.branch, "target_branch": base}
-        for page in self.line.pages("merge_requests", state="opened", **ends):
-            self.line.ask("PUT", f"merge_requests/{page['iid']}", fields)
-            return str(page.get("web_url", ""))
-        opened = self.line.ask("POST", "merge_requests", {**fields, **ends})
-        return str(opened.get("web_url", ""))
 
 
 def github_line(base: str, token: str, hints: Mapping[int, str] | None = None) -> Line:

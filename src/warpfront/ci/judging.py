@@ -159,16 +159,7 @@ def demands_of(scope: str, channel: str, channels: Iterable[Channel]) -> Channel
     by_name = {channel.name: channel for channel in channels}
     if channel:
         return by_name[channel]
-    usual = Channel(
-        name=scope,
-        repository="",
-        tags=(),
-        aliases=(),
-        sessions=SESSIONS,
-        targets="all",
-        max_age_hours=168,
-    )
-    demands = by_name.get(_UNPUBLISHED, usual)
+    demands = by_name.get(_UNPUBLISHED, Channel(name=scope, sessions=SESSIONS))
     return dataclasses.replace(demands, allow=tuple({*demands.allow, "bootstrap", "relaxed"}))
 
 

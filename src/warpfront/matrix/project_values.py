@@ -37,12 +37,12 @@ class Channel:
     """
 
     name: str
-    repository: str
-    tags: tuple[str, ...]
-    aliases: tuple[Alias, ...]
     sessions: tuple[str, ...]
-    targets: Literal["all", "any"]
-    max_age_hours: int
+    repository: str = ""
+    tags: tuple[str, ...] = ()
+    aliases: tuple[Alias, ...] = ()
+    targets: Literal["all", "any"] = "all"
+    max_age_hours: int = 168
     allow: tuple[Allowance, ...] = ()
 
 
