@@ -29,7 +29,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import CiOptions, Project
 from warpfront.matrix.project_values import Channel
 from warpfront.pipeline.reporting import _facts
-from warpfront.release.evidence import local_evidence, states_by_target
+from warpfront.release.evidence import local_evidence
 from warpfront.release.ledger import Publication
 from warpfront.release.origin import PUBLISH_WORKFLOW, Origin
 from warpfront.release.publish_context import (
@@ -181,9 +181,7 @@ class CiRun:
                 (MINE, OTHER),
                 self.channel,
                 self._shop(store),
-                find=lambda one: local_evidence(
-                    one, store, self.world.engine, states_by_target(one, self.states)
-                ),
+                find=lambda one: local_evidence(one, store, self.world.engine, self.states),
                 dry_run=False,
             )[cell.id]
         except WarpfrontError as error:

@@ -14,9 +14,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from warpfront.bench.logs.fields import refuse_constant
 from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
-from warpfront.system.strict_values import first_wrong, read_as
+from warpfront.system.strict_values import first_wrong, read_as, refuse_constant
 from warpfront_checks.bench.options import SCHEMA as TIMINGS_SCHEMA
 
 _DERIVED = "summary"

@@ -263,9 +263,6 @@ class GitHubApi(ForgeApi):
                 runs[str(run.get("id"))] = None
         return tuple(runs)
 
-    def of_run(self, run: str) -> GitHubApi:
-        return GitHubApi(line=self.line, run=run)
-
     def cancel(self) -> None:
         self.line.ask("POST", f"actions/runs/{self.run}/cancel")
 

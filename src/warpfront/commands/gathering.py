@@ -19,7 +19,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix
 from warpfront.pipeline.reporting import publication_of
 from warpfront.release.admission import Evidence
-from warpfront.release.evidence import kept_verifications, states_by_target
+from warpfront.release.evidence import kept_evidence
 from warpfront.report.rows import ReportRow
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.github import Forge
@@ -113,13 +113,7 @@ def _evidence(
         return None
     if not isinstance(built, BuiltImage):
         return None
-    verifications, unread = kept_verifications(cell, store)
     labels = {CONTENT_HASH: built.content_hash, BASE_SOURCE: built.base.source}
-    return Evidence(
-        cell=cell,
-        labels={**labels, RELAXED: ",".join(relaxed)},
-        identities=frozenset({built.image_id, *(candidate.identities if candidate else ())}),
-        verifications=verifications,
-        unread=unread,
-        jobs=states_by_target(cell, jobs),
-    )
+    labels |= {RELAXED: ",".join(relaxed)}
+    names = candidate.identities if candidate else ()
+    return kept_evidence(cell, store, built, labels, identities=names, jobs=jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -75,7 +76,7 @@ def end_waiting_runs(api: GitHubApi, workflow: str, *, hours: int, now: str) -> 
     """
     names = []
     for run in api.runs(workflow):
-        hub_api = api.of_run(run)
+        hub_api = dataclasses.replace(api, run=run)
         jobs = hub_api.jobs()
         late = []
         for job in jobs:

@@ -9,7 +9,7 @@ from warpfront.images.engine import connect
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import Workspace
-from warpfront.release.evidence import demanded_channel, local_evidence, states_by_target
+from warpfront.release.evidence import demanded_channel, local_evidence
 from warpfront.release.papers import ImagePapers
 from warpfront.release.publish_context import Published, open_publish_context, publish_cells
 from warpfront.system.process import environment
@@ -47,6 +47,6 @@ def publish(
             matrix.cells,
             chosen,
             dataclasses.replace(context, documents=papers),
-            find=lambda cell: local_evidence(cell, store, engine, states_by_target(cell, jobs)),
+            find=lambda cell: local_evidence(cell, store, engine, jobs),
             dry_run=dry_run,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,21 +36,34 @@ def local_evidence(
     cell: Cell, store: Store, engine: Engine, jobs: Mapping[str, str] | None = None
 ) -> Evidence | Blocked | Failed:
     """Return the local results of build and verify for an image that the engine still has.
-    `jobs` has the CI service's state of each target's verifying job.
+    `jobs` has the CI service's state of each job by its name.
     """
     built = built_image(store, cell, engine)
     if not isinstance(built, BuiltImage):
         return dataclasses.replace(built, step="publish")
     image = engine.image(built.image_id)
     assert image is not None
+    return kept_evidence(cell, store, built, image.labels, jobs=jobs)
+
+
+def kept_evidence(
+    cell: Cell,
+    store: Store,
+    built: BuiltImage,
+    labels: Mapping[str, str],
+    *,
+    identities: Iterable[str] = (),
+    jobs: Mapping[str, str] | None = None,
+) -> Evidence:
+    """Return the evidence of a built image, with its stored verifications."""
     verifications, unread = kept_verifications(cell, store)
     return Evidence(
         cell=cell,
-        labels=image.labels,
-        identities=frozenset({built.image_id}),
+        labels=labels,
+        identities=frozenset({built.image_id, *identities}),
         verifications=verifications,
         unread=unread,
-        jobs=jobs,
+        jobs=states_by_target(cell, jobs),
         image_id=built.image_id,
         size_bytes=built.size_bytes,
     )

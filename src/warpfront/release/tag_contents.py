@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from warpfront.release.sbom.documents import FOLDER, OURS
-from warpfront.release.statements.statement import StatementError, read_json
+from warpfront.release.statements.statement import StatementError, objects_in, read_json, text_in
 from warpfront.system.markdown import flat, markdown_table, markdown_text
 from warpfront.system.sizes import readable_size
 
 Unit = Literal["", "bytes"]
 _KINDS = {"pkg:pypi/": "wheels", "pkg:deb/": "packages"}
-_LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,17 +70,15 @@ def contents_by_sbom(sbom: bytes, image: TagContents) -> TagContents:
     try:
         document = read_json(sbom)
         versions: dict[str, dict[str, str]] = {"wheels": {}, "packages": {}}
-        for component in _objects(document, "components"):
-            kind = next(
-                (kind for of, kind in _KINDS.items() if _text(component, "purl").startswith(of)), ""
-            )
-            if kind:
-                versions[kind][_text(component, "name")] = _text(component, "version")
+        for component in objects_in(document, "components"):
+            for begin, kind in _KINDS.items():
+                if text_in(component, "purl").startswith(begin):
+                    versions[kind][text_in(component, "name")] = text_in(component, "version")
         metadata = document.get("metadata") if isinstance(document, dict) else None
         described = metadata.get("component") if isinstance(metadata, dict) else None
         folders: dict[str, int] = {}
-        for entry in _objects(described, "properties"):
-            name, value = _text(entry, "name"), _text(entry, "value")
+        for entry in objects_in(described, "properties"):
+            name, value = text_in(entry, "name"), text_in(entry, "value")
             is_size = value.isascii() and value.isdigit() and len(value) < 19
             if name.startswith(prefix) and is_size:
                 folders[name.removeprefix(prefix)] = int(value)
@@ -123,16 +120,6 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Chan
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
             yield Change(name=name, before=before.get(name), now=now.get(name))
-
-
-def _objects(document: object, name: str) -> Iterable[Mapping[str, Any]]:
-    listed = document.get(name) if isinstance(document, dict) else None
-    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-
-
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    text = fields.get(name)
-    return text[:_LONGEST] if isinstance(text, str) else ""
 
 
 _MOST_FOLDERS = 20

@@ -19,9 +19,8 @@ from packaging.utils import canonicalize_name
 
 from warpfront.matrix.project_values import AllowedVulnerability
 from warpfront.release.sbom.parts import Part
-from warpfront.release.statements.statement import StatementError
+from warpfront.release.statements.statement import StatementError, text_in
 
-_LONGEST = 300
 _ORDER = attrgetter("package", "version", "id")
 
 
@@ -92,21 +91,14 @@ def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
         about, artifact = _object(match, "vulnerability"), _object(match, "artifact")
         related = _objects(match, "relatedVulnerabilities")
         fix = _object(about, "fix").get("versions")
-        vulnerabilities.append(
-            Vulnerability(
-                id=_text(about, "id"),
-                package=_text(artifact, "name"),
-                version=_text(artifact, "version"),
-                aliases=tuple(sorted({_text(entry, "id") for entry in related})),
-                fixed=tuple(map(str, fix)) if isinstance(fix, list) else (),
-                severity=_text(about, "severity").lower(),
-            )
-        )
+        found = _known(about, artifact, sorted({text_in(entry, "id") for entry in related}), fix)
+        severity = text_in(about, "severity").lower()
+        vulnerabilities.append(dataclasses.replace(found, severity=severity))
     # Grype's alerts, by their words: distributions past their end or without a database, whose
     # packages have no matches for that reason.
     listed = _objects(document, "alertsByPackage") if document.get("alertsByPackage") else []
     packages = Counter(
-        _text(alert, "message") or _text(alert, "type")
+        text_in(alert, "message") or text_in(alert, "type")
         for target in listed
         for alert in _objects(target, "alerts")
     )
@@ -120,19 +112,23 @@ def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...
     skipped = []
     for dependency in _objects(_document(text), "dependencies"):
         if "skip_reason" in dependency:
-            skipped.append(f"{_text(dependency, 'name')}: {_text(dependency, 'skip_reason')}")
+            skipped.append(f"{text_in(dependency, 'name')}: {text_in(dependency, 'skip_reason')}")
         for vuln in _objects(dependency, "vulns") if "vulns" in dependency else ():
-            aliases, fixed = vuln.get("aliases"), vuln.get("fix_versions")
-            vulnerabilities.append(
-                Vulnerability(
-                    id=_text(vuln, "id"),
-                    package=_text(dependency, "name"),
-                    version=_text(dependency, "version"),
-                    aliases=tuple(map(str, aliases)) if isinstance(aliases, list) else (),
-                    fixed=tuple(map(str, fixed)) if isinstance(fixed, list) else (),
-                )
-            )
+            fixed = vuln.get("fix_versions")
+            vulnerabilities.append(_known(vuln, dependency, vuln.get("aliases"), fixed))
     return tuple(sorted(set(vulnerabilities), key=_ORDER)), tuple(skipped)
+
+
+def _known(
+    about: Mapping[str, Any], part: Mapping[str, Any], aliases: object, fixed: object
+) -> Vulnerability:
+    return Vulnerability(
+        id=text_in(about, "id"),
+        package=text_in(part, "name"),
+        version=text_in(part, "version"),
+        aliases=tuple(map(str, aliases)) if isinstance(aliases, list) else (),
+        fixed=tuple(map(str, fixed)) if isinstance(fixed, list) else (),
+    )
 
 
 def with_accepted(audit: Audit, allowed: Iterable[AllowedVulnerability]) -> Audit:
@@ -178,8 +174,3 @@ def _objects(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
 def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = document.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    text = fields.get(name)
-    return text[:_LONGEST] if isinstance(text, str) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -38,6 +38,11 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         raise ValueError("it has a key twice")
     return members
+
+
+def refuse_constant(word: str) -> NoReturn:
+    """Reject `NaN` and the like in JSON, as `parse_constant`."""
+    raise ValueError(f"{word} is no number")
 
 
 def first_wrong(error: ValidationError) -> str:

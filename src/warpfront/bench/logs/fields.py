@@ -9,7 +9,9 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
+
+from warpfront.system.strict_values import refuse_constant
 
 _COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
 # The same, where a log service or `repr` wrote the control character as text.
@@ -118,11 +120,6 @@ def json_object(text: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
-
-
-def refuse_constant(_: str) -> NoReturn:
-    """Reject `NaN` and the like in JSON."""
-    raise ValueError("no number")
 
 
 def amount(value: object) -> float | None:

@@ -7,16 +7,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from warpfront.release.registry.contract import Predicate
 from warpfront.system.references import is_digest
-from warpfront.system.strict_values import each_once
+from warpfront.system.strict_values import each_once, refuse_constant
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 LIMIT_BYTES = 8 * 2**20
 LONGEST_LIST = 20_000
 LONGEST_TEXT = 4_000
+_LONGEST_LINE = 300
 _TYPE = "https://in-toto.io/Statement/v1"
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -114,7 +115,9 @@ def read_json(
     if len(payload) > LIMIT_BYTES:
         raise StatementError(f"it is larger than {LIMIT_BYTES // 2**20} MiB")
     try:
-        value = json.loads(payload.decode(), object_pairs_hook=each_once, parse_constant=_refused)
+        value = json.loads(
+            payload.decode(), object_pairs_hook=each_once, parse_constant=refuse_constant
+        )
     except RecursionError:
         raise StatementError("it is too deep") from None
     except ValueError as error:
@@ -132,8 +135,16 @@ def read_json(
     return value
 
 
-def _refused(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number")
+def objects_in(document: object, name: str) -> list[Mapping[str, Any]]:
+    """Return the objects of a list in foreign JSON; none where there is no such list."""
+    listed = document.get(name) if isinstance(document, dict) else None
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+
+
+def text_in(fields: Mapping[str, Any], name: str) -> str:
+    """Return a text in foreign JSON, cut to a line; "" where there is none."""
+    text = fields.get(name)
+    return text[:_LONGEST_LINE] if isinstance(text, str) else ""
 
 
 # What `cosign verify-attestation --type slsaprovenance1|spdxjson|cyclonedx` looks for
