@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +71,7 @@ def timings(
     inputs: CellInputs, tools: Tools, watch: Watch, *, target: str, effort: BenchEffort
 ) -> Iterator[ImageTiming | Blocked | Failed]:
     """Yield the timings of cells, on `target` or on each of theirs, or why one is impossible."""
+    tool = tool_here(tools.folders.root)
     for image in project_images(inputs, tools, watch):
         if isinstance(image, Blocked | Failed):
             yield image
@@ -81,7 +82,13 @@ def timings(
                 claims=image.claims_of(target_here),
                 folders=tools.folders,
                 effort=effort,
+                tool=tool,
             )
+
+
+def tool_here(root: Path) -> dict[str, str]:
+    """Return this version and the commit that is checked out."""
+    return {"version": warpfront.__version__, "git": read_provenance(root, run).revision}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +99,7 @@ class ImageTiming:
     claims: Claims
     folders: Folders
     effort: BenchEffort
+    tool: Mapping[str, str]
     released: bool = False
 
     @property
@@ -140,10 +148,7 @@ class ImageTiming:
             "verified": PUBLISHED if self.released else verified,
             "target": self.target,
             "at": now(),
-            "tool": {
-                "version": warpfront.__version__,
-                "git": read_provenance(self.folders.root, run).revision,
-            },
+            "tool": dict(self.tool),
         }
         try:
             bench = bench_of(result_in(self.folder / "results" / f"{SESSION}.json"), whose=whose)
