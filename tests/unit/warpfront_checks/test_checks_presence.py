@@ -32,6 +32,7 @@ def a_torch(**version: str) -> Any:
         version=SimpleNamespace(**{"cuda": None, "hip": None, **version}),
         cuda=SimpleNamespace(is_available=lambda: False, init=lambda: None, get_arch_list=list),
         _C=SimpleNamespace(),
+        **dict.fromkeys(("float32", "bfloat16", "float16")),
     )
 
 
