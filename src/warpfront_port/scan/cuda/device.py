@@ -22,10 +22,6 @@ _PTX = re.compile(
     r"ctaid)\b|\.reg\b"
 )
 _BARE_PTX = re.compile(r"\s*(?:trap|exit|brkpt|membar|pmevent|nanosleep|discard)\b[\w. ]*;")
-_TENSOR_CORE = re.compile(
-    r"\b(?:mma\.|wmma\.|wgmma\.|ldmatrix|stmatrix|cp\.async|tcgen05\.|mbarrier\.|"
-    r"fence\.proxy|cp\.reduce|setmaxnreg|griddepcontrol|elect\.sync|barrier\.cluster|mapa\.)"
-)
 MEMORY_NAMES = frozenset(
     {"cudaFuncSetAttribute", "cuFuncSetAttribute", "alloca", "__builtin_alloca"}
 )
@@ -58,9 +54,8 @@ def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
     if not template.strip() or _GCN.match(template) or not nvidias:
         return
     certain = bool(_PTX.search(template) or _BARE_PTX.match(template))
-    tensor_core = bool(_TENSOR_CORE.search(template))
-    if tensor_core or certain or ("%" in template and view.in_device_code(span[0])):
-        shift = 0 if tensor_core or certain else -1
+    if certain or ("%" in template and view.in_device_code(span[0])):
+        shift = 0 if certain else -1
         text = " ".join(template.replace("\\n", " ").replace("\\t", " ").split())
         text = text if len(text) <= 60 else text[:57] + "..."
         yield rule_match(view, "CU107", whole, excerpt=text, shift=shift)

@@ -27,11 +27,6 @@ WARP_NAME = re.compile(
 )
 # Text further from a name than this belongs to other code.
 NEAR = 400
-_TYPE_BEFORE = re.compile(r"(?:\b([A-Za-z_]\w*)|<[^<>;()]{0,80}>)(?:\s+[*&]{0,2}|[*&]{1,2}\s+)\Z")
-_NO_TYPE = re.compile(
-    r"(?:co_)?return|else|do|case|goto|throw|delete|new|using|namespace|struct|class|enum|union|"
-    r"typename|typedef|sizeof|not|and|or|operator|define|undef|ifn?def|defined|if|elif|const|volatile"
-)
 AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
 """A macro that is for AMD, by its name."""
 HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
@@ -166,13 +161,7 @@ def rule_match(
 def is_declared(view: View, span: Span) -> bool:
     """Return true if the name at `span` is that of a function declared or defined there."""
     called = view.code[span[1] : span[1] + 10].lstrip().startswith("(")
-    return called and is_typed(view.code, span[0]) and view.syntax.declares_function(span[0])
-
-
-def is_typed(code: str, start: int) -> bool:
-    """Return true if the text in front of a name may be a type."""
-    typed = _TYPE_BEFORE.search(code, max(0, start - NEAR), start)
-    return typed is not None and not _NO_TYPE.fullmatch(typed[1] or "")
+    return called and view.syntax.declares_function(span[0])
 
 
 def number_of(view: View, text: str, depth: int = 4) -> int | None:

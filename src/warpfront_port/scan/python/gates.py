@@ -211,11 +211,6 @@ class Gates:
                 soft = any(map(self._asks_availability, before))
             case ast.If(test=test) | ast.IfExp(test=test) if _is_body(parent, child):
                 soft = self._asks_availability(test)
-            case (
-                ast.If(test=ast.Compare(left=operand, ops=[ast.Is()]))
-                | ast.IfExp(test=ast.Compare(left=operand, ops=[ast.Is()]))
-            ) if child is not parent.test:
-                soft = dotted(operand).split(".")[-1] in {"CUDA_HOME", "CUDA_PATH"}
             case ast.With(items=items):
                 calls = [i.context_expr for i in items if isinstance(i.context_expr, ast.Call)]
                 soft = any(

@@ -13,9 +13,6 @@ from warpfront_port.scan.python.tables import CALLS, IMPORTS, NAMES, OF_PACKAGES
 _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
 _COMPUTED = (ast.Call, ast.Attribute, ast.BinOp)
 _NVML_CALL = re.compile(r"nvml[A-Z]")
-_GCN = re.compile(
-    r"\b(?:s|v|ds|global|buffer|flat)_[a-z]\w*_[biuf]\d+\b|\bs_(?:waitcnt|barrier|nop)"
-)
 
 
 def imports(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[Seen]:
@@ -82,10 +79,8 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     if isinstance(parent, ast.Attribute) or "." not in dotted:
         return
     if entry := longest_known(dotted, NAMES):
-        # Triton gets assembly of AMD's: `s_getreg_b32`, `v_exp_f32`.
-        if not (dotted.endswith("asm_elementwise") and _GCN.search(module.source_of(parent))):
-            one_of_many = isinstance(parent, ast.List | ast.Tuple)
-            yield Seen(NAMES[entry], node, dotted, shift=-int(one_of_many))
+        one_of_many = isinstance(parent, ast.List | ast.Tuple)
+        yield Seen(NAMES[entry], node, dotted, shift=-int(one_of_many))
     elif dotted in _OCP and not (f"{node.attr}uz" in module.text or _is_compared(module, node)):
         yield Seen("PY037", node, dotted)
 
