@@ -46,7 +46,7 @@ _SEEN: Final = frozenset(
     {"imports", "dotted", "environment", "distributions", "names"}
     | {"twinless", "families", "headers", "once", "once_a_file", "call", "scope", "shift"}
     | {"open_shift", "pattern", "words", "requires", "within", "unless"}
-    | {"calls", "argument", "shown", "settings", "value", "library", "programs", "options"}
+    | {"calls", "argument", "shown", "settings", "value", "library", "own", "programs", "options"}
     | {"packages", "conda_packages", "images", "indexes"}
 )
 _ENGINES: Final = frozenset({"python", "cuda", "structured", "scanner"})

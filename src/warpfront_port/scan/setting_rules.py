@@ -58,6 +58,7 @@ def read_setting(name: str, value: str, *, own: bool = False) -> Iterator[Settin
     is_yes = text.lower() in _TRUE
     for rule, names, values, row in _ROWS:
         fits = is_yes if values is None else values.fullmatch(text)
-        if fits and names.fullmatch(plain) and not (own and row.get("library")):
+        owned = row.get("own", own) is own and not (own and row.get("library"))
+        if fits and owned and names.fullmatch(plain):
             excerpt = row.get("shown", "{name}={value}").format(name=name, value=text)
             yield SettingUse(rule=rule, excerpt=excerpt)

@@ -69,7 +69,8 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
         for use in read_setting(name, text.text, own=assignment.own):
             yield Seen(use.rule, text.node, use.excerpt, via=via)
     # An autotuner leaves out the choices that do not fit: one of several numbers is a suspicion.
-    numbers = [v for v in module.scopes.values(value) if isinstance(v, ast.Constant)]
+    values = () if isinstance(value, ast.Call) else module.scopes.values(value)
+    numbers = [v for v in values if isinstance(v, ast.Constant)]  # and no default of a call
     numbers = [n for n in numbers if type(n.value) is int and n.value > 1]
     uses = [[*read_setting(name, str(n.value), own=assignment.own)] for n in numbers]
     for number, use in ((n, use) for n, found in zip(numbers, uses, strict=True) for use in found):
