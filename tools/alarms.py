@@ -168,6 +168,7 @@ def _refused(name: str, device: str, seed: int) -> Iterator[tuple[str, list[str]
     claims = Claims(cell="here", target=device, vendor=device, device=device, image=False)
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         recorder = Recorder(session=name, target=device, folder=Path(folder))
+        importlib.import_module("warpfront_checks.precision").record_full_precision(recorder)
         record(claims, recorder, CheckOptions(seeds=(seed,)))
         recorder.finish()
         document = json.loads(recorder.path.read_text())
