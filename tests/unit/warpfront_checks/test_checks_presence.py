@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -32,6 +33,7 @@ def a_torch(**version: str) -> Any:
         version=SimpleNamespace(**{"cuda": None, "hip": None, **version}),
         cuda=SimpleNamespace(is_available=lambda: False, init=lambda: None, get_arch_list=list),
         _C=SimpleNamespace(),
+        backends=MagicMock(),
         **dict.fromkeys(("float32", "bfloat16", "float16")),
     )
 
