@@ -99,7 +99,12 @@ def _document(
     if request.where == "host" or (request.where == "auto" and has_hip):
         return _here(units, scan, request, "", watch)
     if request.where != "matrix":
-        toolchain = fetched_toolchain(cache_folder(), read_site(run), watch)
+        try:
+            toolchain = fetched_toolchain(cache_folder(), read_site(run), watch)
+        except WarpfrontError as error:
+            reason = error.message.partition("\n")[0]
+            words = f"{NO_TOOLCHAIN}, and none can be fetched: {reason}"
+            raise UnavailableError(words, hint=error.hint) from error
         return _here(units, scan, request, str(toolchain), watch)
     if workspace is None:
         raise UnavailableError("no matrix.yaml here", hint="--compiler fetched needs none")

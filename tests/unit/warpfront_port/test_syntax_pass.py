@@ -6,12 +6,17 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from releases import Quiet
 
+from warpfront.errors import BlockedError, UnavailableError
+from warpfront.wheels.sources import Site
+from warpfront_port.commands import syntax_passes
 from warpfront_port.commands.scanning import scan_tree, verdict_of
-from warpfront_port.commands.syntax_passes import MODULES
+from warpfront_port.commands.syntax_passes import MODULES, SyntaxRequest, with_compiler
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import claims_of, read_results, with_syntax
 from warpfront_port.compile.units import definitions_of
@@ -237,6 +242,28 @@ def test_the_build_for_hip_is_the_one_that_is_configured(tmp_path: Path) -> None
     assert (for_hip.reason, sorted(for_hip.flags)) == ("", ["k.cu", "own.cpp"])
     options = syntax_job.unit_options(for_hip.flags["k.cu"])
     assert {"-DBACKEND=P_HIP", "-DGRAPHS=0"} <= set(options)
+
+
+def test_a_toolchain_that_cannot_be_fetched_is_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "k.cu").write_text(KERNEL)
+    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+
+    def refused(*_: object) -> None:
+        raise BlockedError("h.deb: no source has it: no route to host")
+
+    monkeypatch.setattr(syntax_passes, "fetched_toolchain", refused)
+    monkeypatch.setattr(syntax_passes, "read_site", lambda _: Site())
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    request = SyntaxRequest(root=tmp_path, target="gfx942")
+    scanned = with_compiler(found, request, None, Quiet())
+    line = verdict_of(scanned, scanned.findings).line
+    assert "no HIP toolchain, and none can be fetched: h.deb: no source has it" in line
+    with pytest.raises(UnavailableError, match=r"h\.deb"):
+        with_compiler(found, replace(request, where="fetched"), None, Quiet())
+    with pytest.raises(UnavailableError, match=r"no matrix\.yaml"):
+        with_compiler(found, replace(request, where="matrix"), None, Quiet())
 
 
 def test_without_a_choice_for_hip_the_build_is_the_default(tmp_path: Path) -> None:
