@@ -104,6 +104,8 @@ _LANDLOCK, _LANDLOCK_OF_NETWORK = 444, 4
 _LANDLOCK_ALL, _LANDLOCK_READ = (1 << 15) - 1, 0b1101
 _LANDLOCK_FILE, _LANDLOCK_TCP = 0b111 | 1 << 14, 0b11
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/proc", "/sys", "/dev")
+# The result of a source that was read as a part of others.
+_TAKEN: Mapping[str, object] = {"codes": [0, 0], "output": "", "lines": {}}
 _LINE_MARK = re.compile(r'# (\d+) "([^"]+)"')
 
 
@@ -240,6 +242,11 @@ class Tree:
             if header.startswith(_TORCHS)
         )
 
+    def parts(self, units: Iterable[str]) -> set[str]:
+        """Return the units that another unit includes: they are read as a part of it."""
+        listed = set(units)
+        return set().union(*(self.read_by(unit) & listed - {unit} for unit in listed))
+
     def of_hip(self) -> set[str]:
         """Return the sources that are written in HIP."""
         return {
@@ -327,6 +334,7 @@ def configure(compiler: Compiler, tree: Tree, modules: str, folder: Path) -> Con
     argv = [cmake, *(["-G", "Ninja"] if shutil.which("ninja") else [])]
     values = {
         "CMAKE_MODULE_PATH": str(stand_ins), "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
+        "CMAKE_BUILD_TYPE": "Release",
         "CMAKE_PROJECT_TOP_LEVEL_INCLUDES": f"{stand_ins}/stand-ins.cmake",
         "CMAKE_CXX_COMPILER": compiler.path, "CMAKE_C_COMPILER_WORKS": "1",
         "CMAKE_CXX_COMPILER_WORKS": "1", "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
@@ -361,8 +369,9 @@ def _configured(
     # A configure step may write into the tree.
     shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
     commands, text, code = build / "compile_commands.json", "", 0
-    for without in ("^$", _ASIDE):
-        options = [f"-D{k}={v}" for k, v in (*values.items(), ("WARPFRONT_WITHOUT", without))]
+    for without, found in (("^$", "OFF"), (_ASIDE, "OFF"), (_ASIDE, "ON")):
+        tried = {**values, "WARPFRONT_WITHOUT": without, "WARPFRONT_FOUND": found}
+        options = [f"-D{name}={value}" for name, value in tried.items()]
         code, output = _run([*argv, "-S", str(copy), "-B", str(build), *options], 180)
         text = text or output
         if commands.is_file():
@@ -672,6 +681,8 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         shared += (option for name in folders for option in ("-iquote", name))
         shared += (o for name in (*folders, *configured.folders) for o in ("-idirafter", name))
         units = reached or units
+        parts = tree.parts(units) - configured.flags.keys() if len(units) > 1 else set()
+        units = [unit for unit in units if unit not in parts]
         claims = tree.texts.keys() & set(job.get("claims") or ())
         witnesses = tree.witnesses(sorted(claims), units)
         state = _state_of(compiler, tree, [*argv, *shared], scratch, forced)
@@ -689,7 +700,8 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     unreached = "" if reached or not configured.flags else "its build has none of these sources"
     words = {word for result in results for word in _NAME.findall(str(result["output"]))}
     return {
-        "schema": SCHEMA, "compiler": compiler.version, "units": results[: len(units)],
+        "schema": SCHEMA, "compiler": compiler.version,
+        "units": [*results[: len(units)], *({**_TAKEN, "unit": part} for part in sorted(parts))],
         "hip": {hip: cuda for cuda, hip in names.items() if cuda in tree.words and hip in words},
         "witnesses": results[len(units) :],
         "build_words": sorted(words & set(_NAME.findall(tree.builds))),

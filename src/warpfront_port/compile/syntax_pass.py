@@ -223,7 +223,7 @@ def native_units(scan: Scan) -> Sequence[str]:
     """Return the units that the project's own build compiles as HIP: CUDA's names stay theirs."""
     if not scan.project.builds_hip:
         return ()
-    shown = {path for path, item in scan.evidence.items() if item.kind in ("amd", "built")}
+    shown = {path for path, item in scan.evidence.items() if item.kind == "amd"}
     return sorted(shown.union(scan.project.hips).intersection(scan.project.units))
 
 

@@ -244,6 +244,31 @@ def test_the_build_for_hip_is_the_one_that_is_configured(tmp_path: Path) -> None
     assert {"-DBACKEND=P_HIP", "-DGRAPHS=0"} <= set(options)
 
 
+def test_a_source_that_another_one_includes_is_a_part_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone it would not compile: its names are declared before it is included."""
+    for name, text in {"all.cu": '#include "part.cu"\n', "part.cu": "T f();\n", "c.cu": ""}.items():
+        (tmp_path / name).write_text(text)
+    compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4")
+    monkeypatch.setattr(syntax_job, "find_compiler", lambda *_: compiler)
+    passed: list[str] = []
+
+    def recorded(_argv: object, _root: object, unit: str, *_: object, **__: object) -> object:
+        passed.append(unit)
+        return {"unit": unit, "codes": [0, 0], "output": "", "lines": {}}
+
+    monkeypatch.setattr(syntax_job, "passes", recorded)
+    job = {
+        "target": "gfx942", "root": str(tmp_path), "units": ["all.cu", "c.cu", "part.cu"],
+        "names": {}, "headers": {}, "torch": "", "python": "/usr/include", "jobs": 1,
+        "seconds": 1, "cache": "",
+    }  # fmt: skip
+    result = read_results(syntax_job.run_job(job), str(tmp_path))
+    assert passed == ["all.cu", "c.cu"]
+    assert sorted(result.compiled) == ["all.cu", "c.cu", "part.cu"]
+
+
 def test_a_toolchain_that_cannot_be_fetched_is_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
