@@ -18,8 +18,10 @@ RESULTS gets one JSON document.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import ctypes
 import hashlib
+import importlib
 import importlib.util
 import json
 import os
@@ -602,6 +604,34 @@ def compiled_lines(
                 between = []
 
 
+def launches_overlay(tree: Tree, units: Iterable[str], torch: str, folder: Path) -> list[str]:
+    """Return the options by which clang reads launches as torch's hipify writes them: a text that
+    takes a macro's call for the kernel's name is an error of the build. Names stay as they are.
+    """
+    package = Path(torch).parent / "utils" / "hipify"
+    if not torch or not package.is_dir():
+        return []
+    sys.path.insert(0, str(package.parent))
+    rewrite = importlib.import_module("hipify.hipify_python").processKernelLaunches
+    files = []
+    for path in sorted(set().union(*map(tree.read_by, units))):
+        text = tree.texts.get(path, "")
+        written = text
+        if "<<<" in text:
+            with contextlib.suppress(Exception):  # what it refuses is read as it is
+                written = rewrite(text, {"kernel_launches": [], "unsupported_calls": []})
+        if written != text and written.count("\n") == text.count("\n"):
+            copy = folder / "launches" / path
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(written, "utf-8")
+            name = str(tree.root / path)
+            files.append({"type": "file", "name": name, "external-contents": str(copy)})
+    overlay = folder / "launches.yaml"
+    document = {"version": 0, "use-external-names": False, "roots": files}
+    overlay.write_text(json.dumps(document), "utf-8")
+    return ["-ivfsoverlay", str(overlay)] * bool(files)
+
+
 def _folder_of_torch(
     compiler: Compiler, job: Mapping[str, Any], standard: str, names: Mapping[str, str]
 ) -> Path | None:
@@ -685,12 +715,14 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         units = [unit for unit in units if unit not in parts]
         claims = tree.texts.keys() & set(job.get("claims") or ())
         witnesses = tree.witnesses(sorted(claims), units)
+        overlay = launches_overlay(tree, of_torch & {*units}, str(job["torch"]), folder)
         state = _state_of(compiler, tree, [*argv, *shared], scratch, forced)
 
         def passed(unit: str) -> dict[str, object]:
             options = unit_options((*configured.flags.get(unit, ()), *job.get("definitions", ())))
             claimed = {path: tree.texts[path] for path in sorted(claims & tree.read_by(unit))}
             words = [*(plain if unit in native else argv), *shared, *options]
+            words += overlay * (unit in of_torch)
             decided = f"{state}\0{unit}\0{words}\0{[*claimed]}".replace(scratch, "")
             seconds, extra = float(job["seconds"]), read if unit in of_torch else {}
             run = partial(passes, words, root, unit, seconds, extra, claims=claimed)

@@ -1,8 +1,8 @@
 """A HIP toolchain of public packages, for a machine that has none. Edge.
 
-clang, CMake and Ninja come from Python's index, torch's headers from its wheel there; the headers
-of ROCm and of the C and C++ library come from Debian's archive. `data/toolchain.toml` pins each
-file by hash, and `tools/lock-toolchain` writes it. The toolchain reads sources and makes no code.
+clang, CMake and Ninja come from Python's index, torch's headers and hipify from its wheel there;
+the headers of ROCm and of the C and C++ library come from Debian's archive. `data/toolchain.toml`
+pins each file by hash, and `tools/lock-toolchain` writes it. It reads sources and makes no code.
 """
 
 from __future__ import annotations
@@ -78,15 +78,17 @@ def fetched_toolchain(cache: Path, site: Site, watch: Watch) -> Path:
                 ([f"{mirror}/{row['path']}" for mirror in pins["mirrors"]], row)
                 for row in pins["packages"]
             ),
-            ([pins["torch"]["url"]], pins["torch"]),
+            *(([row["url"]], row) for row in pins["torch"]),
         ]
         with site.transport() as transport:
             tasks = [partial(_fetched, urls, row, transport, watch) for urls, row in parts]
             contents = in_parallel(tasks, threads=4, stop=lambda: None)
-        for content in contents[:-1]:
-            _unpack_package(content, aside)
-        for name, text in _entries(contents[-1]):
-            _write(aside / name, text)
+        for (urls, _), content in zip(parts, contents, strict=True):
+            if urls[0].endswith(".deb"):
+                _unpack_package(content, aside)
+            else:
+                for name, text in _entries(content):
+                    _write(aside / name, text)
         for name, mode in _DRIVERS.items():
             _write(aside / "bin" / name, _COMPILER.format(mode=mode).encode(), executable=True)
         for name in ("ar", "ranlib"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
@@ -267,6 +268,37 @@ def test_a_source_that_another_one_includes_is_a_part_of_it(
     result = read_results(syntax_job.run_job(job), str(tmp_path))
     assert passed == ["all.cu", "c.cu"]
     assert sorted(result.compiled) == ["all.cu", "c.cu", "part.cu"]
+
+
+HIPIFY = """
+def processKernelLaunches(text, statistics):
+    if "odd" in text:
+        raise ValueError("a launch that is not closed")
+    return text.replace("<<<1, 1>>>(", "LAUNCH(")
+"""
+
+
+def test_launches_are_read_as_torch_s_hipify_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "torch" / "utils" / "hipify"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "hipify_python.py").write_text(HIPIFY)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    root = tmp_path / "src"
+    root.mkdir()
+    launch = "void f() { k<<<1, 1>>>(o); }\n"
+    for name, text in {"a.cu": '#include "b.cuh"\n', "b.cuh": launch, "c.cu": launch}.items():
+        (root / name).write_text(text)
+    (root / "odd.cu").write_text(f"// odd\n{launch}")
+    tree, torch = syntax_job.Tree(root), str(tmp_path / "torch" / "include")
+    option, overlay = syntax_job.launches_overlay(tree, ["a.cu", "odd.cu"], torch, tmp_path)
+    assert option == "-ivfsoverlay"
+    (file,) = json.loads(Path(overlay).read_text())["roots"]
+    assert file["name"] == str(root / "b.cuh")
+    assert Path(file["external-contents"]).read_text() == "void f() { kLAUNCH(o); }\n"
+    assert syntax_job.launches_overlay(tree, ["c.cu"], str(tmp_path / "none" / "x"), tmp_path) == []
 
 
 def test_a_toolchain_that_cannot_be_fetched_is_the_reason(

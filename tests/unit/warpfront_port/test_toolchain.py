@@ -107,12 +107,14 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         url = f"http://127.0.0.1:{server.server_port}"
         pins = {
             "mirrors": [f"{url}/gone", url],
-            "torch": {
-                "url": f"{url}/torch.whl",
-                "first_byte": first,
-                "size_bytes": len(part),
-                "sha256": hashlib.sha256(part).hexdigest(),
-            },
+            "torch": [
+                {
+                    "url": f"{url}/torch.whl",
+                    "first_byte": first,
+                    "size_bytes": len(part),
+                    "sha256": hashlib.sha256(part).hexdigest(),
+                }
+            ],
             "packages": [{"path": deb.relative_to(folder).as_posix(), **pinned(deb)}],
             "wheels": [{"filename": wheel.name, **pinned(wheel)} for wheel in wheels],
         }
@@ -146,7 +148,7 @@ def swapped(pins: dict[str, Any]) -> None:
 
 
 def cut(pins: dict[str, Any]) -> None:
-    pins["torch"]["size_bytes"] -= 1
+    pins["torch"][0]["size_bytes"] -= 1
 
 
 def gone(pins: dict[str, Any]) -> None:
@@ -195,4 +197,4 @@ def test_the_pins_name_a_program_for_each_machine_and_two_mirrors() -> None:
             "aarch64",
         }
     assert len(pins["mirrors"]) == 2
-    assert all(len(row["sha256"]) == 64 for row in [*pins["packages"], pins["torch"]])
+    assert all(len(row["sha256"]) == 64 for row in [*pins["packages"], *pins["torch"]])
