@@ -371,9 +371,9 @@ def _configured(
     # A configure step may write into the tree.
     shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
     commands, text, code = build / "compile_commands.json", "", 0
-    for without, found in (("^$", "OFF"), (_ASIDE, "OFF"), (_ASIDE, "ON")):
-        tried = {**values, "WARPFRONT_WITHOUT": without, "WARPFRONT_FOUND": found}
-        options = [f"-D{name}={value}" for name, value in tried.items()]
+    for without, all_found in (("^$", "OFF"), (_ASIDE, "OFF"), (_ASIDE, "ON")):
+        definitions = {**values, "WARPFRONT_WITHOUT": without, "WARPFRONT_FOUND": all_found}
+        options = [f"-D{name}={value}" for name, value in definitions.items()]
         code, output = _run([*argv, "-S", str(copy), "-B", str(build), *options], 180)
         text = text or output
         if commands.is_file():
@@ -384,12 +384,14 @@ def _configured(
     headers = [*build.rglob("*.[hH]*"), *written]
     # an include names a made header by its name, or by its folder too
     folders = {str(f) for p in headers if "CMakeFiles" not in p.parts for f in p.parents[:2]}
-    made = partial(Configured, folders=sorted(folders), argv=argv, values=values)
     cache = build / "CMakeCache.txt"
-    made = partial(made, cache=_CACHED.findall(cache.read_text("utf-8") if cache.is_file() else ""))
+    cached = _CACHED.findall(cache.read_text("utf-8")) if cache.is_file() else []
+    configured = partial(
+        Configured, folders=sorted(folders), argv=argv, values=values, cache=cached
+    )
     if not commands.is_file():
         error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", text)
-        return made({}, reason=f"cmake: {error[1].strip() if error else f'exit {code}'}")
+        return configured({}, reason=f"cmake: {error[1].strip() if error else f'exit {code}'}")
     entries = {Path(e["file"]): e["command"] for e in json.loads(commands.read_text("utf-8"))}
     flags = {
         path.relative_to(copy).as_posix(): shlex.split(command.replace(str(copy), str(root)))
@@ -398,7 +400,9 @@ def _configured(
     }
     absent = build / "absent"
     names = sorted(set(absent.read_text("utf-8").split())) if absent.is_file() else []
-    return made(flags, reason=f"{', '.join(names)}: absent here, taken as empty" if names else "")
+    return configured(
+        flags, reason=f"{', '.join(names)}: absent here, taken as empty" * bool(names)
+    )
 
 
 def reached_units(units: Iterable[str], flags: Mapping[str, list[str]]) -> list[str]:
@@ -604,10 +608,10 @@ def compiled_lines(
                 between = []
 
 
-def folder_options(folders: Sequence[str], made: Iterable[str]) -> Iterator[str]:
+def folder_options(folders: Sequence[str], made_folders: Iterable[str]) -> Iterator[str]:
     """Yield the options of include folders: they never come before the system's."""
     yield from (option for name in folders for option in ("-iquote", name))
-    yield from (option for name in (*folders, *made) for option in ("-idirafter", name))
+    yield from (option for name in (*folders, *made_folders) for option in ("-idirafter", name))
 
 
 def launches_overlay(tree: Tree, units: Iterable[str], torch: str, folder: Path) -> list[str]:
@@ -678,8 +682,8 @@ def chosen_build(
         configured = Configured({}, [], "this kernel cannot confine CMake (Linux 6.7 can)")
     if job.get("builds_hip") and configured.cache:
         for_hip = configure_for_hip(configured, tree.root, folder)
-        if own := sorted({*units, *tree.of_hip()} & for_hip.flags.keys()):
-            return for_hip, own, {*own}
+        if sources := sorted({*units, *tree.of_hip()} & for_hip.flags.keys()):
+            return for_hip, sources, {*sources}
     reached = reached_units(units, configured.flags)
     return configured, reached, set(job.get("native") or ()).difference(reached)
 
@@ -800,8 +804,8 @@ def main(argv: list[str]) -> int:
     job = json.loads(Path(argv[1]).read_text("utf-8"))
     if job.get("is_confined"):
         tempfile.tempdir = str(Path(argv[2]).parent)
-        own = (job["root"], job["toolchain"], job["torch"], job["python"], job["modules"])
-        readable = [*_SYSTEM, __file__, sys.prefix, sys.base_prefix, torch_headers(), *own]
+        inputs = (job["root"], job["toolchain"], job["torch"], job["python"], job["modules"])
+        readable = [*_SYSTEM, __file__, sys.prefix, sys.base_prefix, torch_headers(), *inputs]
         Path(job["cache"]).mkdir(parents=True, exist_ok=True)
         job["runs_builds"] = confine(readable, [tempfile.tempdir, job["cache"], "/dev/null"])
     results = run_job(job)

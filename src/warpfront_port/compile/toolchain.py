@@ -156,36 +156,36 @@ def _fetched(urls: Sequence[str], row: Mapping[str, Any], transport: Any, watch:
 
 def _unpack_package(content: bytes, folder: Path) -> None:
     """Write the headers of a Debian package: an ar archive, whose data is a tar archive."""
-    at = _AR_START
-    while at < len(content):
-        name, size = _AR_HEAD.unpack_from(content, at)
-        at += 60
+    offset = _AR_START
+    while offset < len(content):
+        name, size = _AR_HEAD.unpack_from(content, offset)
+        offset += 60
         if name.startswith(b"data.tar"):
-            with tarfile.open(fileobj=io.BytesIO(content[at : at + int(size)])) as archive:
+            with tarfile.open(fileobj=io.BytesIO(content[offset : offset + int(size)])) as archive:
                 members = [
                     member
                     for member in archive
                     if member.name.startswith(_OF_PACKAGES) and not member.name.endswith(".a")
                 ]
                 archive.extractall(folder, members, filter="data")
-        at += int(size) + int(size) % 2
+        offset += int(size) + int(size) % 2
 
 
 def _entries(content: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a part of a zip archive, which has no directory of its own."""
-    at = 0
-    while at < len(content):
+    offset = 0
+    while offset < len(content):
         signature, _, _, method, _, _, _, packed, _, named, more = _ZIP_HEAD.unpack_from(
-            content, at
+            content, offset
         )
         if signature != _ZIP_SIGNATURE:
-            raise BlockedError(f"torch's headers: no file of an archive begins at byte {at}")
-        start = at + _ZIP_HEAD.size
+            raise BlockedError(f"torch's headers: no file of an archive begins at byte {offset}")
+        start = offset + _ZIP_HEAD.size
         data = content[start + named + more : start + named + more + packed]
         name = content[start : start + named].decode()
         if not name.endswith("/"):
             yield name, zlib.decompress(data, -zlib.MAX_WBITS) if method == _DEFLATED else data
-        at = start + named + more + packed
+        offset = start + named + more + packed
 
 
 def _write(path: Path, content: bytes, *, executable: bool = False) -> None:
