@@ -27,6 +27,18 @@ int main() { cublasHandle_t h; cublasCreate(&h); k<<<1, 64>>>(nullptr); return c
 """
 
 
+def scanned(root: Path) -> subprocess.CompletedProcess[str]:
+    """The scan of a tree. Debian's experimental suite drops a version when the next one comes; a
+    machine that then reaches no snapshot of it can show nothing here.
+    """
+    words = ("port", "scan", str(root), "--target", "gfx942", "--compiler", "fetched")
+    argv = [sys.executable, "-m", "warpfront", *words]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=root)
+    if "none can be fetched" in ended.stderr:
+        pytest.skip(ended.stderr.strip().splitlines()[-1])
+    return ended
+
+
 @pytest.mark.parametrize(
     ("kernel", "errors"),
     [(KERNEL, 0), (KERNEL.replace("SHIFT", "M"), 1)],
@@ -36,9 +48,7 @@ def test_a_tree_is_compiled_by_the_fetched_toolchain(
 ) -> None:
     (tmp_path / "k.cu").write_text(kernel)
     (tmp_path / "CMakeLists.txt").write_text(BUILD)
-    words = ("port", "scan", str(tmp_path), "--target", "gfx942", "--compiler", "fetched")
-    argv = [sys.executable, "-m", "warpfront", *words]
-    ended = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path)
+    ended = scanned(tmp_path)
     assert ended.returncode == 15, ended.stderr  # a build for CUDA alone
     assert "compiled: 1 of 1 CUDA source by clang version 22" in ended.stdout
     assert "reached: 1 CUDA source, by CMake" in ended.stdout
@@ -48,12 +58,13 @@ def test_a_tree_is_compiled_by_the_fetched_toolchain(
 
 OF_TWO_VENDORS = """\
 cmake_minimum_required(VERSION 3.21)
-project(p LANGUAGES CXX)
+project(p LANGUAGES C CXX)
 option(P_HIP "for AMD" OFF)
 if(P_HIP)
   enable_language(HIP)
   find_package(hip REQUIRED)
   add_library(p hip/k.hip)
+  target_compile_features(p PRIVATE c_std_11)
   target_compile_definitions(p PRIVATE SHIFT=4)
 else()
   enable_language(CUDA)
@@ -71,9 +82,7 @@ def test_a_build_for_hip_is_compiled_as_it_is(
     for name, text in {**sources, "CMakeLists.txt": OF_TWO_VENDORS}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    words = ("port", "scan", str(tmp_path), "--target", "gfx942", "--compiler", "fetched")
-    argv = [sys.executable, "-m", "warpfront", *words]
-    ended = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=tmp_path)
+    ended = scanned(tmp_path)
     assert ended.returncode == code, ended.stdout + ended.stderr
     assert ended.stdout.startswith(f"gfx942: {answer}")
     assert "compiled: 1 of 1 HIP source" in ended.stdout or "of 1 CUDA source" in ended.stdout

@@ -130,7 +130,7 @@ def _here(
         path = f"{toolchain}/bin:{environment().get('PATH', '')}".lstrip(":")
         watch.step("compile", f"{counted(len(units), 'source')} on this machine")
         try:
-            command = Command(argv=argv, environment={"PATH": path})
+            command = Command(argv=argv, environment={"PATH": path, "TMPDIR": folder})
             stream(command, lambda line: watch.step("compile", line)).check()
         finally:
             watch.step("compile", "")

@@ -345,6 +345,9 @@ def configure(compiler: Compiler, tree: Tree, modules: str, folder: Path) -> Con
         "WARPFRONT_HIP": compiler.hip, "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
         "FETCHCONTENT_FULLY_DISCONNECTED": "ON",
     }  # fmt: skip
+    c_compiler = Path(compiler.path).with_name(Path(compiler.path).name.replace("++", ""))
+    if c_compiler.is_file():
+        values["CMAKE_C_COMPILER"] = str(c_compiler)
     return _configured(argv, values, tree.root, folder / "default")
 
 
@@ -803,11 +806,10 @@ def main(argv: list[str]) -> int:
     """Run the job of `argv[1]` and write the results to `argv[2]`."""
     job = json.loads(Path(argv[1]).read_text("utf-8"))
     if job.get("is_confined"):
-        tempfile.tempdir = str(Path(argv[2]).parent)
         inputs = (job["root"], job["toolchain"], job["torch"], job["python"], job["modules"])
         readable = [*_SYSTEM, __file__, sys.prefix, sys.base_prefix, torch_headers(), *inputs]
         Path(job["cache"]).mkdir(parents=True, exist_ok=True)
-        job["runs_builds"] = confine(readable, [tempfile.tempdir, job["cache"], "/dev/null"])
+        job["runs_builds"] = confine(readable, [tempfile.gettempdir(), job["cache"], "/dev/null"])
     results = run_job(job)
     Path(argv[2]).write_text(json.dumps(results), "utf-8")
     return 0

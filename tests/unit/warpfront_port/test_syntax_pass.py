@@ -207,7 +207,7 @@ def test_a_kernel_that_cannot_confine_runs_no_build_file(
 
 HIP_BUILD = """
 cmake_minimum_required(VERSION 3.21)
-project(p LANGUAGES CXX)
+project(p LANGUAGES C CXX)
 option(P_HIP "for AMD" OFF)
 option(P_HIP_GRAPHS "graphs" OFF)
 set(P_BACKEND P_CUDA CACHE STRING "the device")
@@ -217,7 +217,7 @@ if(P_HIP)
   get_property(headers TARGET roc::rocthrust PROPERTY INTERFACE_INCLUDE_DIRECTORIES)
   add_library(p k.cu own.cpp)
   set_source_files_properties(k.cu PROPERTIES LANGUAGE HIP)
-  target_compile_features(p PUBLIC hip_std_17)
+  target_compile_features(p PUBLIC hip_std_17 c_std_11)
   target_compile_definitions(p PRIVATE BACKEND=${P_BACKEND} GRAPHS=$<BOOL:${P_HIP_GRAPHS}>)
   target_link_libraries(p hip::device)
 elseif(P_BACKEND STREQUAL P_CUDA)
