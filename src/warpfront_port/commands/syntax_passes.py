@@ -97,7 +97,9 @@ def _document(
     # No other clang++ could know HIP.
     has_hip = shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()
     if request.where == "host" or (request.where == "auto" and has_hip):
-        return _here(units, scan, request, "", watch)
+        document = _here(units, scan, request, "", watch)
+        if document.get("compiler") or request.where == "host":
+            return document
     if request.where != "matrix":
         try:
             toolchain = fetched_toolchain(cache_folder(), read_site(run), watch)

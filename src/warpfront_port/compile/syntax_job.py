@@ -43,23 +43,9 @@ from typing import Any
 SCHEMA = 1
 LACKS = "warpfront: the environment lacks "
 ABSENT = "warpfront: no environment has "
-_CODE = {
-    ".cu",
-    ".hip",
-    ".cuh",
-    ".h",
-    ".hh",
-    ".hpp",
-    ".hxx",
-    ".inl",
-    ".c",
-    ".cc",
-    ".cpp",
-    ".cxx",
-    ".in",
-}
-_BUILDS = {"CMakeLists.txt", "Makefile", "setup.py"}
 _SOURCES = {".cu", ".c", ".cc", ".cpp", ".cxx"}
+_CODE = _SOURCES | {".hip", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".in"}
+_BUILDS = {"CMakeLists.txt", "Makefile", "setup.py"}
 _MOST_WITNESSES = 20
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
@@ -106,8 +92,6 @@ _LANDLOCK, _LANDLOCK_OF_NETWORK = 444, 4
 _LANDLOCK_ALL, _LANDLOCK_READ = (1 << 15) - 1, 0b1101
 _LANDLOCK_FILE, _LANDLOCK_TCP = 0b111 | 1 << 14, 0b11
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/opt", "/proc", "/sys", "/dev")
-# The result of a source that was read as a part of others.
-_TAKEN: Mapping[str, object] = {"codes": [0, 0], "output": "", "lines": {}}
 _LINE_MARK = re.compile(r'# (\d+) "([^"]+)"')
 
 
@@ -245,7 +229,7 @@ class Tree:
         )
 
     def parts(self, units: Iterable[str]) -> set[str]:
-        """Return the units that another unit includes: they are read as a part of it."""
+        """Return the units that another unit includes, by their names."""
         listed = set(units)
         return set().union(*(self.read_by(unit) & listed - {unit} for unit in listed))
 
@@ -671,6 +655,20 @@ def _in_threads(
     return results
 
 
+def _as_parts(
+    passed: Callable[[str], dict[str, object]],
+    results: Sequence[Mapping[str, Any]],
+    parts: Sequence[str],
+    jobs: int,
+) -> list[dict[str, object]]:
+    """Return the result of each part: that of a source whose passes compiled lines of it, else its
+    own, as it is compiled alone.
+    """
+    readers = {path: result for result in results for path in result["lines"]}
+    alone = _in_threads(passed, [part for part in parts if part not in readers], jobs)
+    return [{**readers[part], "unit": part} for part in parts if part in readers] + alone
+
+
 def chosen_build(
     compiler: Compiler, tree: Tree, job: Mapping[str, Any], folder: Path
 ) -> tuple[Configured, list[str], set[str]]:
@@ -712,19 +710,17 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         folder, standard = Path(scratch), tree.standard(20 if job["torch"] else 17)
         fixed = _folder_of_torch(compiler, job, standard, names) or folder
         forced = write_shims(fixed, tree, names, headers, str(job["torch"]))
-        plain, emulated = (
-            arguments(compiler, job, standard), emulation(compiler, str(job["torch"]), forced)
-        )  # fmt: skip
-        argv = [*plain, *emulated]
+        plain = arguments(compiler, job, standard)
+        argv = [*plain, *emulation(compiler, str(job["torch"]), forced)]
         read = precompiled(argv, fixed, float(job["seconds"])) if job["torch"] else {}
         configured, reached, native = chosen_build(compiler, tree, job, folder)
         native -= of_torch
         shared = tree_options(tree, folder, headers, str(job["torch"]))
         shared += folder_options(tree.include_folders(), configured.folders)
         units = reached or units
-        parts = tree.parts(units) - configured.flags.keys() if len(units) > 1 else set()
+        parts = tree.parts(units) - configured.flags.keys()
         units = [unit for unit in units if unit not in parts]
-        claims = tree.texts.keys() & set(job.get("claims") or ())
+        claims = tree.texts.keys() & {*(job.get("claims") or ()), *parts}
         witnesses = tree.witnesses(sorted(claims), units)
         overlay = launches_overlay(tree, of_torch & {*units}, str(job["torch"]), folder)
         state = _state_of(compiler, tree, [*argv, *shared], scratch, forced)
@@ -740,11 +736,12 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
             return {**_stored(job, decided, run), "is_native": unit in native}
 
         results = _in_threads(passed, [*units, *witnesses], int(job["jobs"]))
+        included = _as_parts(passed, results[: len(units)], sorted(parts), int(job["jobs"]))
     unreached = "" if reached or not configured.flags else "its build has none of these sources"
     words = {word for result in results for word in _NAME.findall(str(result["output"]))}
     return {
         "schema": SCHEMA, "compiler": compiler.version,
-        "units": [*results[: len(units)], *({**_TAKEN, "unit": part} for part in sorted(parts))],
+        "units": [*results[: len(units)], *included],
         "hip": {hip: cuda for cuda, hip in names.items() if cuda in tree.words and hip in words},
         "witnesses": results[len(units) :],
         "build_words": sorted(words & set(_NAME.findall(tree.builds))),

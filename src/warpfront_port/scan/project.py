@@ -50,7 +50,7 @@ _WAYS = (
     (f"CMake for CUDA alone: {_ADD_HIP}", "cmake", _CMAKE_CUDA),
     (f"a makefile for nvcc alone: {_ADD_HIP}", "make", _NVCC),
 )
-_WAYS_OF_HIP = tuple(way for way in _WAYS if way[1] in {"cmake", "make"})[:2]
+_OF_HIP = (("cmake", HIP_ARM), ("make", re.compile(r"\bhipcc\b")))
 _OF_CUDA = (("cmake", _CMAKE_CUDA), ("make", _NVCC), ("python", _EXTENSION))
 _WITHOUT_SOURCES = tuple(way for way in _WAYS if way[1] == "python")
 
@@ -127,7 +127,7 @@ def read_project(
         product=reached,
         builds=builds,
         dispensable=frozenset(build for build, ways in users.items() if all(ways.values())),
-        builds_hip=any(_place(texts, *way[1:]) for way in _WAYS_OF_HIP),
+        builds_hip=any(_place(texts, *way) for way in _OF_HIP),
     )
 
 

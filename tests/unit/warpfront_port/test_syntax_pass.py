@@ -245,11 +245,12 @@ def test_the_build_for_hip_is_the_one_that_is_configured(tmp_path: Path) -> None
     assert {"-DBACKEND=P_HIP", "-DGRAPHS=0"} <= set(options)
 
 
-def test_a_source_that_another_one_includes_is_a_part_of_it(
+def test_a_source_is_a_part_of_another_one_whose_passes_compiled_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Alone it would not compile: its names are declared before it is included."""
-    for name, text in {"all.cu": '#include "part.cu"\n', "part.cu": "T f();\n", "c.cu": ""}.items():
+    """Alone a part would not compile; an include that no pass met compiles nothing."""
+    includes = '#include "part.cu"\n#ifdef NEVER\n#include "off.cu"\n#endif\n'
+    for name, text in {"all.cu": includes, "part.cu": "T f();\n", "off.cu": "T g();\n"}.items():
         (tmp_path / name).write_text(text)
     compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4")
     monkeypatch.setattr(syntax_job, "find_compiler", lambda *_: compiler)
@@ -257,17 +258,30 @@ def test_a_source_that_another_one_includes_is_a_part_of_it(
 
     def recorded(_argv: object, _root: object, unit: str, *_: object, **__: object) -> object:
         passed.append(unit)
-        return {"unit": unit, "codes": [0, 0], "output": "", "lines": {}}
+        lines = {"part.cu": [1]} if unit == "all.cu" else {}
+        output = f"{tmp_path}/{unit}:1:1: error: unknown type name 'T'\n" * (unit == "off.cu")
+        return {"unit": unit, "codes": [int(bool(output))] * 2, "output": output, "lines": lines}
 
     monkeypatch.setattr(syntax_job, "passes", recorded)
     job = {
-        "target": "gfx942", "root": str(tmp_path), "units": ["all.cu", "c.cu", "part.cu"],
+        "target": "gfx942", "root": str(tmp_path), "units": ["all.cu", "off.cu", "part.cu"],
         "names": {}, "headers": {}, "torch": "", "python": "/usr/include", "jobs": 1,
         "seconds": 1, "cache": "",
     }  # fmt: skip
     result = read_results(syntax_job.run_job(job), str(tmp_path))
-    assert passed == ["all.cu", "c.cu"]
-    assert sorted(result.compiled) == ["all.cu", "c.cu", "part.cu"]
+    assert passed == ["all.cu", "off.cu"]
+    assert sorted(result.compiled) == ["all.cu", "off.cu", "part.cu"]
+    assert [finding.path for finding in result.findings] == ["off.cu"]
+
+
+def test_a_part_of_a_source_that_was_not_compiled_is_not_determined(tmp_path: Path) -> None:
+    entry = {
+        "unit": "all.cu", "codes": [1, 1], "lines": {"part.cu": [1]},
+        "output": f"{tmp_path}/all.cu:1:10: fatal error: 'x.h' file not found\n",
+    }  # fmt: skip
+    part = syntax_job._as_parts(lambda _: {}, [entry], ["part.cu"], 1)
+    result = read_results({"compiler": "clang 22", "units": [entry, *part]}, str(tmp_path))
+    assert (result.compiled, set(result.uncompiled)) == ((), {"all.cu", "part.cu"})
 
 
 HIPIFY = """
@@ -321,6 +335,28 @@ def test_a_toolchain_that_cannot_be_fetched_is_the_reason(
         with_compiler(found, replace(request, where="fetched"), None, Quiet())
     with pytest.raises(UnavailableError, match=r"no matrix\.yaml"):
         with_compiler(found, replace(request, where="matrix"), None, Quiet())
+
+
+def test_a_host_whose_hip_compiles_nothing_takes_the_fetched_toolchain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "k.cu").write_text(KERNEL)
+    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    taken: list[str] = []
+
+    def here(_units: object, _scan: object, _request: object, toolchain: str, _: object) -> object:
+        taken.append(toolchain)
+        return {**results("", 0, 0), "compiler": toolchain and "clang 22", "root": "/src"}
+
+    monkeypatch.setattr(syntax_passes, "_here", here)
+    monkeypatch.setattr(syntax_passes, "fetched_toolchain", lambda *_: Path("/fetched"))
+    monkeypatch.setattr(syntax_passes, "read_site", lambda _: Site())
+    monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/hipcc")
+    request = SyntaxRequest(root=tmp_path, target="gfx942")
+    assert with_compiler(found, request, None, Quiet()).compiled == ("k.cu",)
+    assert taken == ["", "/fetched"]
+    with pytest.raises(UnavailableError, match="no HIP toolchain"):
+        with_compiler(found, replace(request, where="host"), None, Quiet())
 
 
 def test_without_a_choice_for_hip_the_build_is_the_default(tmp_path: Path) -> None:
