@@ -183,12 +183,15 @@ def torch_headers() -> str:
 
 
 class Tree:
-    """The code of a source tree: its texts by path, read once."""
+    """The code of a source tree: the texts of what is code by its name or by an include of it, by
+    path, read once.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.texts: dict[str, str] = {}
         self.builds = ""
+        others: dict[str, list[str]] = {}
         for folder, names, files in os.walk(root):
             names[:] = sorted(name for name in names if not name.startswith("."))
             for name in sorted(files):
@@ -200,6 +203,14 @@ class Tree:
                     self.texts[relative] = path.read_text("utf-8", "replace")
                 elif name in _BUILDS or path.suffix in {".cmake", ".mk"}:
                     self.builds += path.read_text("utf-8", "replace") + "\n"
+                else:
+                    others.setdefault(name, []).append(relative)
+        waiting = [*self.texts]
+        while waiting:
+            for header in _INCLUDE.findall(self.texts[waiting.pop()]):
+                for relative in others.pop(_last(header), ()):
+                    self.texts[relative] = (root / relative).read_text("utf-8", "replace")
+                    waiting.append(relative)
         self.by_name: dict[str, list[str]] = {}
         for relative in self.texts:
             self.by_name.setdefault(_last(relative), []).append(relative)
@@ -767,11 +778,11 @@ def _stored(
 
 
 def _state_of(compiler: Compiler, tree: Tree, argv: list[str], scratch: str, forced: Path) -> str:
-    """Return a digest of what decides a result: compiler, options, names, the tree's files, and
-    this program, which writes headers.
+    """Return a digest of what decides a result: compiler, options, names, the tree's place and
+    files, and this program, which writes headers.
     """
     digest = hashlib.sha256(compiler.version.encode() + Path(__file__).read_bytes())
-    digest.update("\0".join(argv).replace(scratch, "").encode())
+    digest.update("\0".join([*argv, str(tree.root)]).replace(scratch, "").encode())
     digest.update(forced.read_bytes() + tree.builds.encode("utf-8", "surrogatepass"))
     for path, text in tree.texts.items():
         digest.update(f"{path}\0{text}\0".encode("utf-8", "surrogatepass"))

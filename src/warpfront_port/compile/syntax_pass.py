@@ -167,11 +167,8 @@ def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) ->
 def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
     """Return a scan with a compiler's answers; rules whose claims it refutes become notes."""
     lines = {(finding.path, finding.line) for finding in result.findings}
-    uncompiled = {
-        unit: result.uncompiled.get(unit, reason)
-        for unit, reason in scan.uncompiled.items()
-        if unit not in result.compiled
-    }
+    uncompiled = {**scan.uncompiled, **result.uncompiled}
+    uncompiled = {unit: uncompiled[unit] for unit in uncompiled if unit not in result.compiled}
     project = scan.project
     if result.reached:
         uncompiled = {unit: uncompiled[unit] for unit in uncompiled if unit in result.reached}

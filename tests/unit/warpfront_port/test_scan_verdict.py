@@ -91,11 +91,11 @@ def judged(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tupl
         ),
         (
             {"k.cu": KERNEL},
-            "gfx942: not determined: 1 CUDA source not compiled: k.cu: no HIP toolchain",
+            "gfx942: not determined: 1 source not compiled: k.cu: no HIP toolchain",
         ),
         (
             {"setup.py": EXTENSION.replace("FLAGS", "'-O3'"), "k.cu": KERNEL},
-            "gfx942: not determined: 1 CUDA source not compiled: k.cu: no HIP toolchain",
+            "gfx942: not determined: 1 source not compiled: k.cu: no HIP toolchain",
         ),
         (
             {"setup.py": EXTENSION.replace("FLAGS", "'--use_fast_math'"), "k.cu": KERNEL},
@@ -177,18 +177,18 @@ TWO = (
 @pytest.mark.parametrize(
     ("automation", "line"),
     [
-        ("", ("not determined: 1 CUDA source not compiled: k.cu: no HIP toolchain, "
+        ("", ("not determined: 1 source not compiled: k.cu: no HIP toolchain, "
          "and no CI of the project's builds them for ROCm")),
-        ("image: 'rocm/dev-ubuntu-22.04:6.2'\n", ("not determined: 1 CUDA source not compiled: "
+        ("image: 'rocm/dev-ubuntu-22.04:6.2'\n", ("not determined: 1 source not compiled: "
          "k.cu: no HIP toolchain, and the project's CI builds them for rocm6 at most "
          "(.github/workflows/a.yml:1)")),
         ("rocm:\n  [6.2, 7.1]\n", "runs as it is, nothing to check"),
-        *((image, ("not determined: 1 CUDA source not compiled: k.cu: no HIP toolchain, "
+        *((image, ("not determined: 1 source not compiled: k.cu: no HIP toolchain, "
           "and the project's CI names no release of ROCm (.github/workflows/a.yml:1)"))
          for image in ("image: rocm/pytorch\n", "image: rocm/pytorch:latest\n")),
         ("rocm: 1\nget: repo/amdgpu-install/7.2/a.deb\n", "runs as it is, nothing to check"),
         ("matrix:\n  rocm-version: ['10.0']\n  old: rocm6.4\n", "runs as it is, nothing to check"),
-        ("image: 'rocm/dev-ubuntu-18.04:6.4'\n", ("not determined: 1 CUDA source not compiled: "
+        ("image: 'rocm/dev-ubuntu-18.04:6.4'\n", ("not determined: 1 source not compiled: "
          "k.cu: no HIP toolchain, and the project's CI builds them for rocm6 at most "
          "(.github/workflows/a.yml:1)")),
     ],

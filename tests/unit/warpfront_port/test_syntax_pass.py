@@ -82,7 +82,7 @@ def test_what_the_environment_lacks_is_not_determined(
     tmp_path: Path, output: str, reason: str
 ) -> None:
     line, errors = added(tmp_path, output, 1, 1)
-    assert line.startswith("gfx942: not determined: 1 CUDA source not compiled: k.cu: ")
+    assert line.startswith("gfx942: not determined: 1 source not compiled: k.cu: ")
     assert reason in line
     assert errors == []
 
@@ -282,6 +282,52 @@ def test_a_part_of_a_source_that_was_not_compiled_is_not_determined(tmp_path: Pa
     part = syntax_job._as_parts(lambda _: {}, [entry], ["part.cu"], 1)
     result = read_results({"compiler": "clang 22", "units": [entry, *part]}, str(tmp_path))
     assert (result.compiled, set(result.uncompiled)) == ((), {"all.cu", "part.cu"})
+
+
+def test_a_stored_result_is_that_of_this_place_and_of_all_that_is_included(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The paths of its diagnostics are those of the tree that was compiled."""
+    compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4")
+    monkeypatch.setattr(syntax_job, "find_compiler", lambda *_: compiler)
+
+    def error_at(root: Path) -> list[str]:
+        job = {
+            "target": "gfx942", "root": str(root), "units": ["k.cu"], "names": {}, "headers": {},
+            "torch": "", "python": "/usr/include", "jobs": 1, "seconds": 1,
+            "cache": str(tmp_path / "cache"),
+        }  # fmt: skip
+        (tmp_path / "cache").mkdir(exist_ok=True)
+        result = read_results(syntax_job.run_job(job), str(root))
+        assert result.uncompiled == {}
+        return [finding.message for finding in result.findings]
+
+    def passed(_argv: object, root: Path, unit: str, *_: object, **__: object) -> object:
+        output = f"{root}/{unit}:1:1: error: {(root / 'names.def').read_text()}\n"
+        return {"unit": unit, "codes": [1, 1], "output": output, "lines": {}}
+
+    monkeypatch.setattr(syntax_job, "passes", passed)
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "k.cu").write_text('#include "names.def"\n')
+        (tmp_path / name / "names.def").write_text("T f();")
+        assert error_at(tmp_path / name) == ["T f();"]
+    (tmp_path / "other" / "names.def").write_text("U f();")
+    assert error_at(tmp_path / "other") == ["U f();"]
+
+
+def test_a_hip_source_that_the_compiler_could_not_take_is_not_determined(tmp_path: Path) -> None:
+    build = "project(p)\nenable_language(HIP)\nadd_library(p hip/k.hip)\n"
+    for name, text in {"CMakeLists.txt": build, "hip/k.hip": KERNEL}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    scan = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    assert verdict_of(scan, scan.findings).answer == "runs as it is"
+    output = "/src/hip/k.hip:1:10: fatal error: 'x.h' file not found\n"
+    entry = {"unit": "hip/k.hip", "codes": [1, 1], "output": output, "lines": {}}
+    document = {**results(""), "units": [entry], "reached": ["hip/k.hip"]}
+    scan = with_syntax(scan, read_results(document, "/src"))
+    assert "1 source not compiled: hip/k.hip: x.h is not" in verdict_of(scan, scan.findings).line
 
 
 HIPIFY = """
@@ -533,7 +579,7 @@ def test_a_branch_for_amd_whose_sources_the_compiler_could_not_take_is_not_deter
         read_results({"compiler": "clang", "units": [unit]}, "/src"),
     )
     verdict = verdict_of(scanned, scanned.findings)
-    assert "1 CUDA source not compiled: k.cu: ATen/ATen.h is not there" in str(verdict)
+    assert "1 source not compiled: k.cu: ATen/ATen.h is not there" in str(verdict)
 
 
 def test_a_build_for_the_cpu_reaches_no_cuda_source() -> None:
