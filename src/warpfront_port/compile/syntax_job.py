@@ -768,12 +768,15 @@ def _stored(
     if not job.get("cache"):
         return make()
     path = Path(job["cache"]) / f"{hashlib.sha256(decided.encode()).hexdigest()}.json"
-    if path.is_file():
+    with contextlib.suppress(OSError, ValueError):  # none is stored, or it is broken
         return dict(json.loads(path.read_text()))
     result = make()
     if 124 not in result["codes"]:  # type: ignore[operator]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(result))
+        with contextlib.suppress(OSError):  # a full disk stores nothing
+            path.parent.mkdir(parents=True, exist_ok=True)
+            whole = path.with_suffix(f".{os.getpid()}")
+            whole.write_text(json.dumps(result))
+            whole.replace(path)
     return result
 
 

@@ -314,6 +314,9 @@ def test_a_stored_result_is_that_of_this_place_and_of_all_that_is_included(
         assert error_at(tmp_path / name) == ["T f();"]
     (tmp_path / "other" / "names.def").write_text("U f();")
     assert error_at(tmp_path / "other") == ["U f();"]
+    for stored in (tmp_path / "cache").glob("*.json"):
+        stored.write_text('{"unit": "k.cu", "codes"')  # as a full disk once left it
+    assert error_at(tmp_path / "other") == ["U f();"]
 
 
 def test_a_hip_source_that_the_compiler_could_not_take_is_not_determined(tmp_path: Path) -> None:
