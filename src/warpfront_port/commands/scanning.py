@@ -101,7 +101,7 @@ def scan_tree(
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
-        doubt=doubt_of_branch(texts, target.release),
+        doubt=doubt_of_branch(texts, target.release) if project.of_cuda else "",
         unread_sources=reason_of_languages({file.path for file in tree.files}, project.product),
     )
 
@@ -324,15 +324,13 @@ def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
     by_reason: dict[str, list[str]] = {}
     # A compiler that took the sources of AMD's build leaves nothing open about the others.
     decided = {"optional", "aside", *(["left-out"] if scanned.compiled else [])}
-    # Where nothing builds for CUDA, sources are AMD's; a compiler may refuse them.
-    is_open = scanned.project.of_cuda or scanned.compiler
     for unit, reason in scanned.uncompiled.items():
         evidence, aside = scanned.evidence.get(unit), scanned.project.product.is_aside(unit)
         if unit in scanned.project.hips and not scanned.compiler:
             continue  # without one, a HIP source shows itself to be AMD's
         if evidence is None:
             by_reason.setdefault(reason, []).append(unit)
-        elif evidence.kind not in decided and scanned.doubt and not aside and is_open:
+        elif evidence.kind not in decided and scanned.doubt and not aside:
             by_reason.setdefault(f"{reason}, and {scanned.doubt}", []).append(unit)
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")

@@ -79,11 +79,13 @@ _TORCH_MACROS = "c10/cuda/impl/cuda_cmake_macros.h"
 _ASIDE = "^(tests?|testing|unit_?tests?|bench(marks?)?|examples?|samples?|docs?)$"
 _PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote": ["-iquote"]}
 _BEFORE_CUDACC = ("thrust/detail/config.h", "hipcub/config.hpp", "rocprim/config.hpp")
-# Of CMake's cache: an entry, a name for one vendor, and a value that chooses CUDA.
-_CACHED = re.compile(r"^(?!CMAKE_)(\w+):(BOOL|STRING)=(.*)$", re.MULTILINE)
+# Of CMake's cache: an entry, a name for one vendor, a value that chooses CUDA, and one of those
+# offered that chooses HIP.
+_CACHED = re.compile(r"^(?!CMAKE_)(\w+)(?::|-)(BOOL|STRING|STRINGS:INTERNAL)=(.*)$", re.MULTILINE)
 _TARGET = re.compile(r"\b[A-Za-z]\w*::[A-Za-z][\w.+-]*")
 _VENDOR = re.compile(r"(?:^|_)(HIP|ROCM|CUDA)(?:_|$)")
 _CHOICE = re.compile(r"(?:\w+_)?(?:CUDA|cuda)")
+_OFFERED = re.compile(r"(?i)(?:\A|;)((?:\w+_)?(?:hip|rocm))(?=;|\Z)")
 _SIDES = ("--cuda-device-only", "--cuda-host-only")
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(?:(?:el)?ifn?(?:def)?|else|endif)\b")
 # Landlock's first system call, its version with rights of the network, and rights: of folders all
@@ -348,7 +350,8 @@ def configure(compiler: Compiler, tree: Tree, modules: str, folder: Path) -> Con
 
 def configure_for_hip(first: Configured, root: Path, folder: Path) -> Configured:
     """Configure once more with what CMake's cache offers for HIP: options named for it are on,
-    those named for CUDA off, and a choice of CUDA is one of HIP. The same where there is none.
+    those named for CUDA off, and a choice of CUDA, or one that offers HIP, is one of HIP. The same
+    where there is none.
     """
     choices: dict[str, str] = {}
     for name, kind, value in first.cache:
@@ -357,6 +360,8 @@ def configure_for_hip(first: Configured, root: Path, folder: Path) -> Configured
             choices |= {} if is_detail else {name: "OFF" if vendor[1] == "CUDA" else "ON"}
         elif kind == "STRING" and _CHOICE.fullmatch(value):
             choices[name] = value.replace("CUDA", "HIP").replace("cuda", "hip")
+        elif kind == "STRINGS:INTERNAL" and (offered := _OFFERED.search(value)):
+            choices[name] = offered[1]
     if not choices.keys() - {name for name, value in choices.items() if value == "OFF"}:
         return first
     return _configured(first.argv, {**first.values, **choices}, root, folder / "hip")

@@ -211,6 +211,8 @@ project(p LANGUAGES C CXX)
 option(P_HIP "for AMD" OFF)
 option(P_HIP_GRAPHS "graphs" OFF)
 set(P_BACKEND P_CUDA CACHE STRING "the device")
+set(P_GPU OFF CACHE STRING "the device")
+set_property(CACHE P_GPU PROPERTY STRINGS OFF CUDA ROCM)
 if(P_HIP)
   enable_language(HIP)
   find_package(rocthrust REQUIRED)
@@ -218,7 +220,8 @@ if(P_HIP)
   add_library(p k.cu own.cpp)
   set_source_files_properties(k.cu PROPERTIES LANGUAGE HIP)
   target_compile_features(p PUBLIC hip_std_17 c_std_11)
-  target_compile_definitions(p PRIVATE BACKEND=${P_BACKEND} GRAPHS=$<BOOL:${P_HIP_GRAPHS}>)
+  target_compile_definitions(p PRIVATE BACKEND=${P_BACKEND} GPU=${P_GPU})
+  target_compile_definitions(p PRIVATE GRAPHS=$<BOOL:${P_HIP_GRAPHS}>)
   target_link_libraries(p hip::device)
 elseif(P_BACKEND STREQUAL P_CUDA)
   enable_language(CUDA)
@@ -242,7 +245,7 @@ def test_the_build_for_hip_is_the_one_that_is_configured(tmp_path: Path) -> None
     for_hip = syntax_job.configure_for_hip(default, root, tmp_path)
     assert (for_hip.reason, sorted(for_hip.flags)) == ("", ["k.cu", "own.cpp"])
     options = syntax_job.unit_options(for_hip.flags["k.cu"])
-    assert {"-DBACKEND=P_HIP", "-DGRAPHS=0"} <= set(options)
+    assert {"-DBACKEND=P_HIP", "-DGPU=ROCM", "-DGRAPHS=0"} <= set(options)
 
 
 def test_a_source_is_a_part_of_another_one_whose_passes_compiled_it(
@@ -320,7 +323,8 @@ def test_a_stored_result_is_that_of_this_place_and_of_all_that_is_included(
 
 
 def test_a_hip_source_that_the_compiler_could_not_take_is_not_determined(tmp_path: Path) -> None:
-    build = "project(p)\nenable_language(HIP)\nadd_library(p hip/k.hip)\n"
+    build = "if(H)\n enable_language(HIP)\n add_library(p hip/k.hip)\n"
+    build = f"project(p)\n{build}else()\n enable_language(CUDA)\n add_library(p k.cpp)\nendif()\n"
     for name, text in {"CMakeLists.txt": build, "hip/k.hip": KERNEL}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
