@@ -56,6 +56,7 @@ def test_a_tree_is_compiled_by_the_fetched_toolchain(
     assert ended.stdout.count("CC701") == errors
 
 
+HOST = "#include <hip/hip_runtime.h>\n#include <mpi.h>\nint *f(void *p) { int *q = p; return q; }\n"
 OF_TWO_VENDORS = """\
 cmake_minimum_required(VERSION 3.21)
 project(p LANGUAGES C CXX)
@@ -63,7 +64,7 @@ option(P_HIP "for AMD" OFF)
 if(P_HIP)
   enable_language(HIP)
   find_package(hip REQUIRED)
-  add_library(p hip/k.hip)
+  add_library(p hip/k.hip hip/host.c)
   target_compile_features(p PRIVATE c_std_11)
   target_compile_definitions(p PRIVATE SHIFT=4)
 else()
@@ -79,10 +80,11 @@ def test_a_build_for_hip_is_compiled_as_it_is(
 ) -> None:
     own = KERNEL.replace("SHIFT", shift).partition("__global__")[2].partition("int main")[0]
     sources = {"cuda/k.cu": KERNEL, "hip/k.hip": f"#include <hip/hip_runtime.h>\n__global__{own}"}
-    for name, text in {**sources, "CMakeLists.txt": OF_TWO_VENDORS}.items():
+    sources |= {"hip/host.c": HOST, "CMakeLists.txt": OF_TWO_VENDORS}  # in C, not C++
+    for name, text in sources.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     ended = scanned(tmp_path)
     assert ended.returncode == code, ended.stdout + ended.stderr
     assert ended.stdout.startswith(f"gfx942: {answer}")
-    assert "compiled: 1 of 1 HIP source" in ended.stdout or "of 1 CUDA source" in ended.stdout
+    assert "compiled: 2 of 2 CUDA or HIP sources" in ended.stdout

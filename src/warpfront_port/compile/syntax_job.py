@@ -461,11 +461,11 @@ def write_shims(
     lines = ["#pragma once", f"#include <{_RUNTIME}>"]
     if "__CUDACC__" in tree.words or torch:
         # thrust and hipCUB choose their back end by this macro when they are first included
-        lines += [
+        includes = (
             f"#if __has_include(<{header}>)\n#include <{header}>\n#endif"
             for header in _BEFORE_CUDACC
-        ]
-        lines.append("#define __CUDACC__ 1")
+        )
+        lines += ["#ifdef __cplusplus", *includes, "#define __CUDACC__ 1", "#endif"]
     lines += [
         f"#define {cuda} {hip}"
         for cuda, hip in sorted(used.items())
@@ -501,8 +501,8 @@ def tree_options(tree: Tree, folder: Path, provided: Iterable[str], torch: str) 
     if any(_BACK_END.search(text) for text in tree.texts.values()):
         alias = folder / "back_end.h"
         alias.write_text(
-            "#include <thrust/detail/config.h>\nTHRUST_NAMESPACE_BEGIN\n"
-            "namespace hip {}\nnamespace cuda = hip;\nTHRUST_NAMESPACE_END\n"
+            "#ifdef __cplusplus\n#include <thrust/detail/config.h>\nTHRUST_NAMESPACE_BEGIN\n"
+            "namespace hip {}\nnamespace cuda = hip;\nTHRUST_NAMESPACE_END\n#endif\n"
         )
         options += ["-include", str(alias)]
     return options
@@ -519,6 +519,12 @@ def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str) -> list
         "-D__HIP_PLATFORM_AMD__=1", "-DWARPFRONT_SYNTAX_ONLY=1",
         "-idirafter", str(job.get("python") or sysconfig.get_paths()["include"]),
     ]  # fmt: skip
+
+
+def in_c(words: Iterable[str]) -> list[str]:
+    """Return the options of a pass over a source in C, which HIP's headers take for the host."""
+    of_cpp = ("--offload-arch=", "-std=c++")
+    return ["c" if word == "hip" else word for word in words if not word.startswith(of_cpp)]
 
 
 def emulation(compiler: Compiler, torch: str, forced: Path) -> list[str]:
@@ -745,6 +751,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
             options = unit_options((*configured.flags.get(unit, ()), *job.get("definitions", ())))
             claimed = {path: tree.texts[path] for path in sorted(claims & tree.read_by(unit))}
             words = [*(plain if unit in native else argv), *shared, *options]
+            words = in_c(words) if unit.endswith(".c") else words
             words += overlay * (unit in of_torch)
             decided = f"{state}\0{unit}\0{words}\0{[*claimed]}".replace(scratch, "")
             seconds, extra = float(job["seconds"]), read if unit in of_torch else {}

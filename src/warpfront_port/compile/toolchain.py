@@ -35,12 +35,14 @@ from warpfront.wheels.sources import NoAnswer, Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse, in_parallel
 
 DATA = "toolchain.toml"
+_MPI = "lib/x86_64-linux-gnu/openmpi/include"
 _COMPILER = """\
 #!/bin/sh
 here=$(dirname "$(dirname "$(readlink -f "$0")")")
 exec "$here/ziglang/zig" clang --driver-mode={mode} --target=x86_64-linux-gnu \\
   --sysroot="$here" --rocm-path="$here/usr" -nogpulib -Wno-unused-command-line-argument \\
-  -resource-dir "$(echo "$here"/usr/lib/llvm-22/lib/clang/*)" "$@"
+  -resource-dir "$(echo "$here"/usr/lib/llvm-22/lib/clang/*)" "$@" \\
+  -idirafter "$here/usr/{mpi}"
 """
 _ARCHIVER = """\
 #!/bin/sh
@@ -54,7 +56,7 @@ _OF_WHEELS = re.compile(
 )
 _OF_PACKAGES = tuple(
     f"./usr/{folder}/"
-    for folder in ("include", "lib/gcc", "lib/linux", "lib/llvm-22", "share/doc", "share/hip")
+    for folder in f"include lib/gcc lib/linux lib/llvm-22 share/doc share/hip {_MPI}".split()
 )
 # The head of a file in a zip archive (PKWARE's APPNOTE, 4.3.7), and of a member of an ar archive.
 _ZIP_HEAD, _ZIP_SIGNATURE, _DEFLATED = struct.Struct("<IHHHHHIIIHH"), 0x04034B50, 8
@@ -90,7 +92,11 @@ def fetched_toolchain(cache: Path, site: Site, watch: Watch) -> Path:
                 for name, text in _entries(content):
                     _write(aside / name, text)
         for name, mode in _DRIVERS.items():
-            _write(aside / "bin" / name, _COMPILER.format(mode=mode).encode(), executable=True)
+            _write(
+                aside / "bin" / name,
+                _COMPILER.format(mode=mode, mpi=_MPI).encode(),
+                executable=True,
+            )
         for name in ("ar", "ranlib"):
             _write(aside / "bin" / name, _ARCHIVER.format(name=name).encode(), executable=True)
         for program in (*aside.glob("cmake/data/bin/cmake"), *aside.glob("*/scripts/ninja")):

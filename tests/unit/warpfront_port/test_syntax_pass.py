@@ -512,11 +512,12 @@ def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path:
     (root / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(p LANGUAGES CXX CUDA)\n"
         "find_package(NotHere 1.2 REQUIRED core)\nfind_package(Neither QUIET)\n"
+        "find_library(LIBRARY not-here REQUIRED)\nfind_path(HEADERS not-here.h)\n"
         "include(FetchContent)\nFetchContent_Declare(gtest URL http://127.0.0.1:1/x.zip)\n"
         "FetchContent_MakeAvailable(gtest)\nadd_subdirectory(submodule)\nadd_subdirectory(tests)\n"
         "configure_file(made.h.in ${CMAKE_CURRENT_SOURCE_DIR}/inc/made.h)\nadd_library(p k.cu)\n"
         "target_compile_definitions(p PRIVATE V=${NotHere_VERSION} C=${NotHere_core_FOUND}\n"
-        "  O=${Neither_FOUND})\n"
+        "  O=${Neither_FOUND} H=$<BOOL:${HEADERS}>)\n"
         "target_include_directories(p PRIVATE ${NotHere_INCLUDE_DIRS} inc)\n"
         "target_link_libraries(p PRIVATE NotHere::core)\n"
     )
@@ -524,7 +525,7 @@ def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path:
     configured = syntax_job.configure(compiler, syntax_job.Tree(root), str(MODULES), tmp_path)
     assert configured.reason == "NotHere, gtest: absent here, taken as empty"
     options = syntax_job.unit_options(configured.flags["k.cu"])
-    assert {"-DV=1.2", "-DC=TRUE", "-DO=0", f"{root}/inc"} <= {*options}
+    assert {"-DV=1.2", "-DC=TRUE", "-DO=0", "-DH=0", f"{root}/inc"} <= {*options}
     assert str(tmp_path / "default" / "tree" / "inc") in configured.folders
     assert not (root / "inc").exists()
 
