@@ -23,11 +23,12 @@ from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 from warpfront_port.finding_forms import Scan, taken_of, undetermined_files
 from warpfront_port.scan import cuda
 from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
+from warpfront_port.scan.calls import callers_of
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
 from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
-from warpfront_port.scan.findings import Context, ScanFinding, SourceText
+from warpfront_port.scan.findings import Context, Gate, ScanFinding, Severity, SourceText
 from warpfront_port.scan.languages import reason_of_languages
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.python.gates import is_named_for_nvidia
@@ -91,9 +92,15 @@ def scan_tree(
     results = dict(sorted(_results(root, files, scope, processes, progress), key=lambda r: r[0]))
     judged = {path: result for path, result in results.items() if isinstance(result, Judged)}
     unread = [result for result in results.values() if isinstance(result, UnreadFile)]
+    findings = tuple(finding for result in judged.values() for finding in result.findings)
+    called = [f for f in findings if f.gate is Gate.CALLED and f.severity is Severity.ERROR]
+    if called:
+        modules = {path: texts[path] for path in project.product.lines}
+        callers = callers_of(modules, ((finding.path, finding.line) for finding in called))
+        project = replace(project, product=replace(project.product, callers=callers))
     return Scan(
         target=target.name,
-        findings=tuple(finding for result in judged.values() for finding in result.findings),
+        findings=findings,
         unread=tuple(sorted((*tree.unread, *unread))),
         files=len(judged),
         lines=sum(texts.get(path, "").count("\n") + 1 for path in judged),
