@@ -182,6 +182,16 @@ def test_an_extension_of_another_folder_counts_where_the_package_imports_it(
     assert "runs as it is" in line(tmp_path / "c", TOML | files)
 
 
+def test_a_name_is_first_that_of_a_module_beside_the_one_that_imports_it(tmp_path: Path) -> None:
+    files = {
+        "setup.py": SETUP.replace("CUDAExtension('k', ['csrc/k.cu']", "Extension('p', []"),
+        "p/__init__.py": "", "p/train.py": "", "tools/bench.py": "from train import run\n",
+        "other/setup.py": SETUP, "other/train.py": "import k\n", "other/csrc/k.cu": PTX,
+    }  # fmt: skip
+    assert "will not build" in line(tmp_path, files)
+    assert "runs as it is" in line(tmp_path, {"tools/train.py": "def run():\n    pass\n"})
+
+
 def test_a_helper_that_a_script_at_the_root_calls_decides(tmp_path: Path) -> None:
     files = {"lib/gpu.py": SMI, "lib/rest.py": LONG, "run.py": "import lib\n"}
     assert "runs as it is" in line(tmp_path / "a", files)

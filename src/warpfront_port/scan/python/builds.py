@@ -70,7 +70,7 @@ def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, 
 
     It catches the failure, and imports, defines or assigns something else that does not raise, or
     it imports for an option that is off by default. The modules next to a build in a folder are a
-    part of it.
+    part of it. A name is first that of a module next to the one that imports it.
     """
     folders = {path: f"{path.rpartition('/')[0]}/" for path in builds if "/" in path}
     names = {path: _names_of(texts, path, folders.get(path, "")) for path in builds}
@@ -86,6 +86,7 @@ def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, 
             continue
         for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
             used = extensions_used.intersection(_WORD.findall(module.source_of(node)))
+            used = {name for name in used if str(module.path.with_name(f"{name}.py")) not in texts}
             for build in outside if used else ():
                 if not used.isdisjoint(names[build]):
                     way = _goes_on_without(module, node)
