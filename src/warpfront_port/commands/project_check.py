@@ -79,7 +79,10 @@ class ProjectCheck:
 def check_project(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> ProjectCheck:
     """Return the report on a project. A part that cannot run is undetermined, with the reason."""
     scan_request = ScanRequest(repo=request.repo, target=request.target)
-    syntax = SyntaxRequest(root=request.repo, target=request.target.name, where=request.compiler)
+    target = request.target
+    syntax = SyntaxRequest(
+        root=request.repo, target=target.name, release=target.release, where=request.compiler
+    )
     compiled = partial(with_compiler, request=syntax, workspace=workspace, watch=watch)
     scanned, new = scan(scan_request, watch, compiled)
     verdict = verdict_of(scanned, new)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -49,12 +50,13 @@ _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
 class SyntaxRequest:
     """The choice of a compiler for the units of a scan: `where` is one of `PLACES`.
 
-    `auto` takes this machine's, else the fetched one. `matrix` is an image of `compilers:`, which
-    is built where it is missing.
+    `auto` takes this machine's where its HIP is not older than the target's `release`, else the
+    fetched one. `matrix` is an image of `compilers:`, which is built where it is missing.
     """
 
     root: Path
     target: str
+    release: str = ""
     where: str = "auto"
     seconds: float = _SECONDS
 
@@ -98,7 +100,7 @@ def _document(
     has_hip = shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()
     if request.where == "host" or (request.where == "auto" and has_hip):
         document = _here(units, scan, request, "", watch)
-        if document.get("compiler") or request.where == "host":
+        if request.where == "host" or _serves(str(document["compiler"]), request.release):
             return document
     if request.where != "matrix":
         try:
@@ -113,6 +115,12 @@ def _document(
     tools = Tools(engine=connect(environment()), folders=workspace.folders)
     place = compiler_place(workspace.matrix, Selection(), request.target, tools, watch)
     return _in_image(place, units, scan, request, workspace=workspace, watch=watch)
+
+
+def _serves(compiler: str, release: str) -> bool:
+    """Return true if a compiler's HIP is not older than a release of ROCm: `rocm7`."""
+    major = re.search(r"HIP (\d+)", compiler)
+    return major is not None and int(major[1]) >= int(release.removeprefix("rocm") or 0)
 
 
 def _here(

@@ -316,7 +316,10 @@ def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Cal
     from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
 
     workspace = workspace_here() if where == "matrix" else None
-    request = SyntaxRequest(root=scan_request.repo, target=scan_request.target.name, where=where)
+    target = scan_request.target
+    request = SyntaxRequest(
+        root=scan_request.repo, target=target.name, release=target.release, where=where
+    )
     return lambda scanned: with_compiler(scanned, request, workspace, display)
 
 

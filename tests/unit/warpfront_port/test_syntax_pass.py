@@ -390,8 +390,9 @@ def test_a_toolchain_that_cannot_be_fetched_is_the_reason(
         with_compiler(found, replace(request, where="matrix"), None, Quiet())
 
 
-def test_a_host_whose_hip_compiles_nothing_takes_the_fetched_toolchain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("of_host", ["", "clang 17.0.6, HIP 5.7.1"])
+def test_a_host_whose_hip_is_old_or_compiles_nothing_takes_the_fetched_toolchain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_host: str
 ) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
     found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
@@ -399,17 +400,24 @@ def test_a_host_whose_hip_compiles_nothing_takes_the_fetched_toolchain(
 
     def here(_units: object, _scan: object, _request: object, toolchain: str, _: object) -> object:
         taken.append(toolchain)
-        return {**results("", 0, 0), "compiler": toolchain and "clang 22", "root": "/src"}
+        compiler = "clang 22, HIP 7.2.4" if toolchain else of_host
+        return {**results("", 0, 0), "compiler": compiler, "root": "/src"}
 
     monkeypatch.setattr(syntax_passes, "_here", here)
     monkeypatch.setattr(syntax_passes, "fetched_toolchain", lambda *_: Path("/fetched"))
     monkeypatch.setattr(syntax_passes, "read_site", lambda _: Site())
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/hipcc")
-    request = SyntaxRequest(root=tmp_path, target="gfx942")
+    request = SyntaxRequest(root=tmp_path, target="gfx942", release="rocm7")
     assert with_compiler(found, request, None, Quiet()).compiled == ("k.cu",)
     assert taken == ["", "/fetched"]
-    with pytest.raises(UnavailableError, match="no HIP toolchain"):
-        with_compiler(found, replace(request, where="host"), None, Quiet())
+    asked = replace(request, where="host")
+    if of_host:  # an older release was asked for, or this one by name
+        with_compiler(found, replace(request, release="rocm5"), None, Quiet())
+        assert with_compiler(found, asked, None, Quiet()).compiler == of_host
+        assert taken == ["", "/fetched", "", ""]
+    else:
+        with pytest.raises(UnavailableError, match="no HIP toolchain"):
+            with_compiler(found, asked, None, Quiet())
 
 
 def test_without_a_choice_for_hip_the_build_is_the_default(tmp_path: Path) -> None:
