@@ -520,7 +520,7 @@ def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path:
     (root / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(p LANGUAGES CXX CUDA)\n"
         "find_package(NotHere 1.2 REQUIRED core)\nfind_package(Neither QUIET)\n"
-        "find_library(LIBRARY not-here REQUIRED)\nfind_path(HEADERS not-here.h)\n"
+        "find_library(LIBRARY not-here REQUIRED)\nfind_path(HEADERS not-here.h)\ninclude(CTest)\n"
         "include(FetchContent)\nFetchContent_Declare(gtest URL http://127.0.0.1:1/x.zip)\n"
         "FetchContent_MakeAvailable(gtest)\nadd_subdirectory(submodule)\nadd_subdirectory(tests)\n"
         "configure_file(made.h.in ${CMAKE_CURRENT_SOURCE_DIR}/inc/made.h)\nadd_library(p k.cu)\n"

@@ -3,6 +3,7 @@
 # A folder is added with the policies that are set here, not with its parent's.
 cmake_policy(VERSION 3.5...${CMAKE_VERSION})
 include(FetchContent)
+include(FindPackageHandleStandardArgs) # a module that is not read would have brought it
 macro(warpfront_provide method name)
   if("${method}" STREQUAL "FIND_PACKAGE")
     set(_warpfront_words ${ARGN})
@@ -78,16 +79,16 @@ function(warpfront_offer folder)
   endforeach()
 endfunction()
 cmake_language(DEFER DIRECTORY "${CMAKE_SOURCE_DIR}" CALL warpfront_offer "${CMAKE_SOURCE_DIR}")
-# So count a library, a header and a program that must be there.
+# So count a library, a header and a program that must be there. A macro would read backslashes once more.
 foreach(command find_library find_path find_file find_program)
   cmake_language(EVAL CODE "
-    macro(${command} variable)
-      set(_warpfront_words \${ARGN})
-      list(FIND _warpfront_words REQUIRED _warpfront_place)
-      list(REMOVE_ITEM _warpfront_words REQUIRED)
-      _${command}(\${variable} \${_warpfront_words})
-      if(NOT \${variable} AND (WARPFRONT_FOUND OR NOT _warpfront_place EQUAL -1))
+    function(${command} variable)
+      list(FIND ARGN REQUIRED place)
+      list(REMOVE_ITEM ARGN REQUIRED)
+      _${command}(\${variable} \${ARGN})
+      if(NOT \${variable} AND (WARPFRONT_FOUND OR NOT place EQUAL -1))
         set(\${variable} \"\${CMAKE_BINARY_DIR}/none\" CACHE STRING \"\" FORCE)
       endif()
-    endmacro()")
+      set(\${variable} \"\${\${variable}}\" PARENT_SCOPE)
+    endfunction()")
 endforeach()
