@@ -47,6 +47,7 @@ _SOURCES = {".cu", ".c", ".cc", ".cpp", ".cxx"}
 _CODE = _SOURCES | {".hip", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".in"}
 _BUILDS = {"CMakeLists.txt", "Makefile", "setup.py"}
 _MOST_WITNESSES = 20
+_MOST_BUILDS = 20
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
 _STOP = re.compile(r"^[ \t]*#[ \t]*error\b", re.MULTILINE)
@@ -281,6 +282,16 @@ class Tree:
             for match in _STOP.finditer(text)
         ]
 
+    def cmake_builds(self, sources: Iterable[str]) -> list[str]:
+        """Return the topmost folders that CMake builds and that have any of `sources` below."""
+        above = [{"", *map(str, Path(source).parents)} - {"."} for source in sources]
+        builds: list[str] = []
+        for folder in sorted(set().union(*above), key=lambda name: (name.count("/"), name)):
+            is_below = any(not build or f"{folder}/".startswith(f"{build}/") for build in builds)
+            if not is_below and (self.root / folder / "CMakeLists.txt").is_file():
+                builds.append(folder)
+        return builds
+
     def include_folders(self) -> list[str]:
         """Return the folders that make an include of the tree's own headers found."""
         folders: dict[str, int] = {}
@@ -306,7 +317,7 @@ class Tree:
 class Configured:
     """Results of `cmake -S -B`: options by source of the tree, made headers' folders, and a reason
     why the project was not configured, or not wholly. `cache` are CMake's entries, by name, type
-    and value; `argv` and `values` are the program and its definitions.
+    and value; `argv` and `values` are the program and its definitions, `build` its folder.
     """
 
     flags: dict[str, list[str]]
@@ -315,17 +326,18 @@ class Configured:
     argv: Sequence[str] = ()
     values: Mapping[str, str] = field(default_factory=dict)
     cache: Sequence[tuple[str, str, str]] = ()
+    build: str = ""
 
 
-def configure(compiler: Compiler, tree: Tree, modules: str, folder: Path) -> Configured:
-    """Configure a CMake project whose compiler of CUDA and HIP is a stand-in; nothing is built."""
-    if not (tree.root / "CMakeLists.txt").is_file() or not modules:
-        return Configured({}, [])
+def configure(
+    compiler: Compiler, tree: Tree, modules: str, folder: Path, build: str = ""
+) -> Configured:
+    """Configure a build of CMake whose compiler of CUDA and HIP is a stand-in; nothing is built."""
     cmake = shutil.which("cmake")
     if cmake is None:
         return Configured({}, [], "no cmake beside the compiler")
     stand_ins = folder / "cmake"
-    shutil.copytree(modules, stand_ins)
+    shutil.copytree(modules, stand_ins, dirs_exist_ok=True)
     for path in stand_ins.glob("CMake*CUDA*"):
         text = path.read_text("utf-8").replace("CUDA", "HIP").replace("cuda", "hip")
         text = text.replace("EXTENSIONS cu", "EXTENSIONS hip")
@@ -345,7 +357,7 @@ def configure(compiler: Compiler, tree: Tree, modules: str, folder: Path) -> Con
     c_compiler = Path(compiler.path).with_name(Path(compiler.path).name.replace("++", ""))
     if c_compiler.is_file():
         values["CMAKE_C_COMPILER"] = str(c_compiler)
-    return _configured(argv, values, tree.root, folder / "default")
+    return _configured(argv, values, tree.root, folder / "default", build)
 
 
 def configure_for_hip(first: Configured, root: Path, folder: Path) -> Configured:
@@ -364,20 +376,20 @@ def configure_for_hip(first: Configured, root: Path, folder: Path) -> Configured
             choices[name] = offered[1]
     if not choices.keys() - {name for name, value in choices.items() if value == "OFF"}:
         return first
-    return _configured(first.argv, {**first.values, **choices}, root, folder / "hip")
+    return _configured(first.argv, {**first.values, **choices}, root, folder / "hip", first.build)
 
 
 def _configured(
-    argv: Sequence[str], values: Mapping[str, str], root: Path, folder: Path
+    argv: Sequence[str], values: Mapping[str, str], root: Path, folder: Path, name: str
 ) -> Configured:
-    build, copy = folder / "build", folder / "tree"
-    # A configure step may write into the tree.
-    shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+    build, copy = folder / "build" / name, folder / "tree"
+    if not copy.is_dir():  # a configure step may write into the tree
+        shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
     commands, text, code = build / "compile_commands.json", "", 0
     for without, all_found in (("^$", "OFF"), (_ASIDE, "OFF"), (_ASIDE, "ON")):
         definitions = {**values, "WARPFRONT_WITHOUT": without, "WARPFRONT_FOUND": all_found}
         options = [f"-D{name}={value}" for name, value in definitions.items()]
-        code, output = _run([*argv, "-S", str(copy), "-B", str(build), *options], 180)
+        code, output = _run([*argv, "-S", str(copy / name), "-B", str(build), *options], 180)
         text = text or output
         if commands.is_file():
             break
@@ -390,7 +402,7 @@ def _configured(
     cache = build / "CMakeCache.txt"
     cached = _CACHED.findall(cache.read_text("utf-8")) if cache.is_file() else []
     configured = partial(
-        Configured, folders=sorted(folders), argv=argv, values=values, cache=cached
+        Configured, folders=sorted(folders), argv=argv, values=values, cache=cached, build=name
     )
     if not commands.is_file():
         error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", text)
@@ -694,21 +706,42 @@ def _as_parts(
 def chosen_build(
     compiler: Compiler, tree: Tree, job: Mapping[str, Any], folder: Path
 ) -> tuple[Configured, list[str], set[str]]:
-    """Return the build that decides, the sources that it compiles, and those that are HIP's own:
-    the project's build for HIP where there is one, else its default.
+    """Return the builds that decide, joined, the sources that they compile, and those that are
+    HIP's own. Each build is the project's for HIP where there is one, else its default.
     """
     units, modules = job["units"], job.get("modules") or ""
-    configured = Configured(job.get("flags") or {}, [])
-    if not configured.flags and job.get("runs_builds", True):
-        configured = configure(compiler, tree, modules, folder)
-    elif not configured.flags and modules and (tree.root / "CMakeLists.txt").is_file():
-        configured = Configured({}, [], "this kernel cannot confine CMake (Linux 6.7 can)")
-    if job.get("builds_hip") and configured.cache:
-        for_hip = configure_for_hip(configured, tree.root, folder)
-        if sources := sorted({*units, *tree.of_hip()} & for_hip.flags.keys()):
-            return for_hip, sources, {*sources}
-    reached = reached_units(units, configured.flags)
-    return configured, reached, set(job.get("native") or ()).difference(reached)
+    flags = job.get("flags") or {}
+    sources = {*units, *(tree.of_hip() if job.get("builds_hip") else ())}
+    builds = tree.cmake_builds(sources) if modules and not flags else []
+    native = set(job.get("native") or ())
+    if not builds:
+        reached = reached_units(units, flags)
+        return Configured(flags, []), reached, native.difference(reached)
+    if not job.get("runs_builds", True):
+        reason = "this kernel cannot confine CMake (Linux 6.7 can)"
+        return Configured({}, [], reason), [], native
+    joined: list[Configured] = []
+    of_hip, reached, unreached = set[str](), set[str](), set(units)
+    for build in builds[:_MOST_BUILDS]:
+        chosen = configure(compiler, tree, modules, folder, build)
+        below = {path for path in sources if not build or path.startswith(f"{build}/")}
+        compiled = set(reached_units(below.intersection(units), chosen.flags))
+        if job.get("builds_hip") and chosen.cache:
+            for_hip = configure_for_hip(chosen, tree.root, folder)
+            if hips := below & for_hip.flags.keys():
+                chosen, compiled, of_hip = for_hip, hips, of_hip | hips
+        joined.append(chosen)
+        reached |= compiled
+        unreached -= below if compiled else set()
+    reasons = [one.reason for one in joined if one.reason]
+    if reached and unreached:
+        reasons.append(f"no build of CMake that was configured has {min(unreached)}")
+    configured = Configured(
+        {source: words for one in joined for source, words in one.flags.items()},
+        [*dict.fromkeys(name for one in joined for name in one.folders)],
+        "; ".join(dict.fromkeys(reasons)),
+    )
+    return configured, sorted(reached | unreached) if reached else [], of_hip or native - reached
 
 
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:

@@ -190,19 +190,14 @@ def test_a_confined_job_reaches_no_other_file_and_no_network(tmp_path: Path) -> 
     assert (writable / "made").read_text() == KERNEL
 
 
-def test_a_kernel_that_cannot_confine_runs_no_build_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_cannot_confine_runs_no_build_file(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
     (tmp_path / "CMakeLists.txt").write_text("project(p LANGUAGES CXX CUDA)\n")
     compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
-    monkeypatch.setattr(syntax_job, "find_compiler", lambda *_: compiler)
-    job = {
-        "target": "gfx942", "root": str(tmp_path), "units": [], "names": {}, "headers": {},
-        "torch": "", "python": "/usr/include", "jobs": 1, "seconds": 1, "cache": "",
-        "modules": str(MODULES), "runs_builds": False,
-    }  # fmt: skip
-    assert "cannot confine CMake" in str(syntax_job.run_job(job)["unconfigured"])
+    job = {"units": ["k.cu"], "modules": str(MODULES), "runs_builds": False}
+    tree = syntax_job.Tree(tmp_path)
+    configured, reached, _ = syntax_job.chosen_build(compiler, tree, job, tmp_path)
+    assert (reached, "cannot confine CMake" in configured.reason) == ([], True)
 
 
 HIP_BUILD = """
@@ -449,11 +444,38 @@ def test_without_cmake_a_project_is_named_unconfigured(
 ) -> None:
     compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
     assert compiler.torch_version == "702"
-    assert not syntax_job.configure(compiler, syntax_job.Tree(tmp_path), "modules", tmp_path).reason
     (tmp_path / "CMakeLists.txt").write_text("project(p LANGUAGES CXX CUDA)\n")
     monkeypatch.setattr("shutil.which", lambda _name: None)
     configured = syntax_job.configure(compiler, syntax_job.Tree(tmp_path), "modules", tmp_path)
     assert configured.reason == "no cmake beside the compiler"
+
+
+def test_each_folder_with_a_build_of_its_own_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a/k.cu", "a/old.cu", "b/deep/k.cu", "c/k.cu", "d/k.cu", "k.cu"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(KERNEL)
+    for build in ("a", "b/deep", "c", "d", "nothing"):
+        (tmp_path / build).mkdir(exist_ok=True)
+        (tmp_path / build / "CMakeLists.txt").write_text("")
+    tree = syntax_job.Tree(tmp_path)
+    units = sorted(path for path in tree.texts if path.endswith(".cu"))
+    assert tree.cmake_builds(units) == ["a", "c", "d", "b/deep"]
+    flags = {"a": {"a/k.cu": ["-DA"]}, "b/deep": {"b/deep/k.cu": []}}
+
+    def configure(_compiler: object, _tree: object, _modules: str, _: Path, build: str) -> object:
+        return syntax_job.Configured(flags.get(build, {}), [], f"{build} failed" * (build == "c"))
+
+    monkeypatch.setattr(syntax_job, "configure", configure)
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    job = {"units": units, "modules": "m"}
+    configured, reached, _ = syntax_job.chosen_build(compiler, tree, job, tmp_path)
+    assert reached == ["a/k.cu", "b/deep/k.cu", "c/k.cu", "d/k.cu", "k.cu"]  # a leaves one out
+    assert configured.flags == {"a/k.cu": ["-DA"], "b/deep/k.cu": []}
+    assert configured.reason == "c failed; no build of CMake that was configured has c/k.cu"
+    (tmp_path / "CMakeLists.txt").write_text("")
+    assert tree.cmake_builds(units) == [""]
 
 
 def test_what_a_configured_build_leaves_out_decides_nothing(tmp_path: Path) -> None:
