@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.case import COMPLEX, INTEGERS
-from warpfront_checks.cases.catalogue.record import FLAG, PARTS, Make, moved, rounded
+from warpfront_checks.cases.catalogue.record import FLAG, PARTS, Fields, Make, each, moved, rounded
 from warpfront_checks.cases.operation import FEW_CASES, WORK, Operation
 
 EACH = "m n | m | a k b | a b c d e | "
@@ -40,12 +39,12 @@ POSITIVE = "{x}.abs() + 0.5"
 EXACT = "abs ceil floor round trunc neg sign sgn square frac logical_not nan_to_num"
 ROUNDED = "sin cos tanh atan asinh sinh cosh erf erfc exp exp2 expm1 sigmoid deg2rad"
 # Each with a map of numbers between -2 and 2 into its domain, away from its poles.
-FITTED: Mapping[str, str] = {
-    "rad2deg i0": "{x}",
-    "sqrt rsqrt log log2 log10 log1p reciprocal digamma lgamma": POSITIVE,
-    "acos asin atanh erfinv": "{x}.clamp(-2, 2) / 3",
-    "logit": "{x}.clamp(-2, 2) / 8 + 0.5",
-    "acosh": "{x}.abs() + 1.5",
+FITTED: Fields = {
+    "rad2deg i0": {"fit": "{x}"},
+    "sqrt rsqrt log log2 log10 log1p reciprocal digamma lgamma": {"fit": POSITIVE},
+    "acos asin atanh erfinv": {"fit": "{x}.clamp(-2, 2) / 3"},
+    "logit": {"fit": "{x}.clamp(-2, 2) / 8 + 0.5"},
+    "acosh": {"fit": "{x}.abs() + 1.5"},
 }
 UNARY = (
     # No eighth is near a pole; a normal number may be.
@@ -61,24 +60,14 @@ UNARY = (
         )
         for name in EXACT.split()
     ),
-    *(_function(f"torch.{name}(a)") for name in ROUNDED.split()),
-    *(
-        _function(f"torch.{name}(a)", fit=fit, values=("eighths", "normal"))
-        for names, fit in FITTED.items()
-        for name in names.split()
-    ),
-    *(
-        _choice(f"torch.{name}(a)", **fields)
-        for names, fields in (
-            ("signbit isposinf isneginf", {"values": ("eighths",)}),
-            ("isnan isinf isfinite", {}),
-        )
-        for name in names.split()
-    ),
+    *each(ROUNDED, _function, "torch.$(a)"),
+    *each(FITTED, _function, "torch.$(a)", values=("eighths", "normal")),
+    *each("signbit isposinf isneginf", _choice, "torch.$(a)", values=("eighths",)),
+    *each("isnan isinf isfinite", _choice, "torch.$(a)"),
 )
-COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor"
-CHOSEN = "maximum minimum fmax fmin"
-INTEGERS_OF_TWO = "bitwise_and bitwise_or bitwise_xor"
+COMPARED = "eq ne lt le gt ge logical_and logical_or logical_xor maximum minimum fmax fmin"
+DIVIDED = "remainder fmod floor_divide"
+REST = "fmod remainder floor_divide"
 _integer = partial(
     _by_element,
     moved,
@@ -94,44 +83,36 @@ _of_two = partial(_function, walk=1 / 16)
 _promoted = partial(_of_two, promotes=True)
 _chosen = partial(_choice, promotes=True)
 BINARY = (
-    *(_chosen(f"torch.{n}(a, b)", kinds=INTEGERS) for n in (*COMPARED.split(), *CHOSEN.split())),
+    *each(COMPARED, _chosen, "torch.$(a, b)", kinds=INTEGERS),
     _choice("torch.heaviside(a, b)", values=("eighths", "zeros")),
     # The sign of NaN is no number's.
     _chosen("torch.copysign(a, b)", values=("eighths", "equal")),
-    *(_integer(f"torch.{n}(a, b)") for n in INTEGERS_OF_TWO.split()),
+    *each("bitwise_and bitwise_or bitwise_xor", _integer, "torch.$(a, b)"),
     # The least number has no absolute value, and a common multiple may not fit.
     _integer("torch.gcd(a >> 1, b >> 1)"),
     _integer("torch.lcm(a & 7, b & 15)"),
-    *(
-        _integer(f"torch.{n}({operands})", shapes, name=f"{n} {of}")
-        for of, operands, shapes in (
-            ("of integers", "a, b.abs() | 1", TWO),
-            ("by a number", "a, 7", EACH),
-        )
-        for n in ("remainder", "fmod", "floor_divide")
-    ),
+    *each(DIVIDED, _integer, "torch.$(a, b.abs() | 1)", name="$ of integers"),
+    *each(DIVIDED, _integer, "torch.$(a, 7)", name="$ by a number"),
     _integer(
         "torch.div(a, b.abs() | 1, rounding_mode={mode})",
         name="div of integers",
         mode=("floor", "trunc"),
     ),
     _integer("torch.pow(a, {power})", name="pow of integers", power=(0, 2, 3)),
-    *(_integer(f"torch.{n}(a, b & 7)") for n in ("bitwise_left_shift", "bitwise_right_shift")),
-    *(
-        _promoted(
-            f"torch.{n}(a, b, alpha={{alpha}})",
-            alpha=(1, -2),
-            ulps=2.0,
-            kinds=(*INTEGERS, *COMPLEX),
-        )
-        for n in ("add", "sub")
+    *each("bitwise_left_shift bitwise_right_shift", _integer, "torch.$(a, b & 7)"),
+    *each(
+        "add sub",
+        _promoted,
+        "torch.$(a, b, alpha={alpha})",
+        alpha=(1, -2),
+        ulps=2.0,
+        kinds=(*INTEGERS, *COMPLEX),
     ),
     # A product of two numbers is rounded once; its gradients are sums.
     _chosen("torch.mul(a, b)", values=NUMBERS, kinds=INTEGERS),
     _of_two("torch.mul(a, b)", name="mul of leaves", ulps=2.0, kinds=tuple(COMPLEX)),
-    *(
-        _of_two(f"torch.{n}(a, 3, alpha={{alpha}})", name=f"{n} of a number", alpha=(1, -2.5))
-        for n in ("add", "sub")
+    *each(
+        "add sub", _of_two, "torch.$(a, 3, alpha={alpha})", name="$ of a number", alpha=(1, -2.5)
     ),
     _of_two("torch.rsub(a, 3, alpha={alpha})", alpha=(1, -2.5)),
     _of_two(
@@ -141,14 +122,12 @@ BINARY = (
         values=("eighths", "normal"),
         least=8.0,
     ),
-    _promoted("torch.hypot(a, b)", fit=POSITIVE, values=("eighths", "normal")),
-    *(
-        _promoted(f"torch.{n}(a, b)", fit=POSITIVE, values=("eighths", "normal"))
-        for n in ("pow", "xlogy")
+    *each(
+        "hypot pow xlogy", _promoted, "torch.$(a, b)", fit=POSITIVE, values=("eighths", "normal")
     ),
     # At 0 and 0 it has no derivative.
     _promoted("torch.atan2(a, b)", values=("eighths", "normal"), backward=False),
-    *(_promoted(f"torch.{n}(a, b)") for n in ("logaddexp", "logaddexp2")),
+    *each("logaddexp logaddexp2", _promoted, "torch.$(a, b)"),
     _promoted(
         "torch.div(a, b, rounding_mode={mode})",
         mode=(None, "floor", "trunc"),
@@ -158,20 +137,15 @@ BINARY = (
         ulps=2.0,
     ),
     _of_two("torch.div(a, b)", name="div of numbers", fit=POSITIVE, values=("eighths", "normal")),
-    *(
-        _chosen(f"torch.{n}(a, b.abs() + 1)", values=("small", "equal", "wide"))
-        for n in ("fmod", "remainder", "floor_divide")
-    ),
-    *(
-        _chosen(
-            f"torch.{n}(a, b)",
-            name=f"{n} of whole numbers",
-            values=("whole",),
-            fit="(lambda x: torch.where(x == 0, 3.0, x))({x})",
-            # The CPU's floor_divide rounds its remainder to 16 bits before it divides.
-            halves=n != "floor_divide",
-        )
-        for n in ("fmod", "remainder", "floor_divide")
+    *each(REST, _chosen, "torch.$(a, b.abs() + 1)", values=("small", "equal", "wide")),
+    *each(
+        # The CPU's floor_divide rounds its remainder to 16 bits before it divides.
+        {"fmod remainder": {}, "floor_divide": {"halves": False}},
+        _chosen,
+        "torch.$(a, b)",
+        name="$ of whole numbers",
+        values=("whole",),
+        fit="(lambda x: torch.where(x == 0, 3.0, x))({x})",
     ),
     _of_two("torch.pow(a, b)", name="pow of two integers", values=("small",), backward=False),
     # How far apart the codes of a number and of the next one are.
@@ -185,8 +159,7 @@ BINARY = (
         strided=False,
     ),
     _choice("torch.clamp(a, {low}, {high})", low=(None, -0.55), high=(0.3, 1.1), backward=True),
-    _choice("torch.clamp_min(a, b)", values=("eighths", "equal")),
-    _choice("torch.clamp_max(a, b)", values=("eighths", "equal")),
+    *each("clamp_min clamp_max", _choice, "torch.$(a, b)", values=("eighths", "equal")),
 )
 TERNARY = (
     _of_two(
@@ -199,10 +172,14 @@ TERNARY = (
         values=("eighths", "normal"),
     ),
     # A factor past the range of 16 bits; some of the results are within it.
-    *(
-        _of_two(f"torch.{n}(a, b, c, value=2**17)", name=f"{n} by a large number", **fields)
-        for n in ("addcmul", "addcdiv")
-        for fields in ({"fit": POSITIVE, "backward": False, "least": 4.0},)
+    *each(
+        "addcmul addcdiv",
+        _of_two,
+        "torch.$(a, b, c, value=2**17)",
+        name="$ by a large number",
+        fit=POSITIVE,
+        backward=False,
+        least=4.0,
     ),
     _of_two("torch.lerp(a, b, {weight})", weight=(0.25, 0.75, 1.5), least=4.0),
     _of_two("torch.lerp(a, b, c)", name="lerp by tensors", least=4.0),
@@ -222,6 +199,7 @@ _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "gelu": {"approximate": ("none", "tanh")},
     "logsigmoid softsign tanhshrink": {},
 }
+INTO = "elu silu mish softplus hardtanh leaky_relu"
 PASSING = {"relu", "relu6", "hardtanh", "threshold"}
 KINKED = {"relu", "relu6", "hardtanh", "threshold", "hardshrink", "softshrink", "hardsigmoid"}
 _activation = partial(
@@ -244,10 +222,7 @@ ACTIVATIONS = (
         for names, options in _ACTIVE.items()
         for name in names.split()
     ),
-    *(
-        _activation(f"torch._C._nn.{name}(a)", name=f"{name} into", backward=False)
-        for name in ("elu", "silu", "mish", "softplus", "hardtanh", "leaky_relu")
-    ),
+    *each(INTO, _activation, "torch._C._nn.$(a)", name="$ into", backward=False),
     _activation(
         "F.softplus(a * 16, {beta}, {threshold})",
         name="large softplus",
@@ -287,33 +262,27 @@ ACTIVATIONS = (
 POWERS = (-2, -1, -0.5, 0.5, 2, 3)
 _far = partial(_function, values=("far",), roundings=0.0, backward=False)
 FAR_CURVES = "exp exp2 expm1 sigmoid tanh atan asinh square reciprocal"
-FAR_ACTIVATIONS = "logsigmoid softplus elu selu silu gelu mish hardswish softsign relu hardtanh"
+FAR_ACTIVATIONS: Fields = {
+    "logsigmoid softplus elu selu silu gelu mish": {},
+    "hardswish": {"doubles": False},
+    "softsign relu hardtanh": {},
+}
 # Their arguments end where they have no digits, and where they are nothing.
-_ENDING: Mapping[str, tuple[str, float]] = {
-    "sin cos": ("{x}.clamp(-(2**16), 2**16)", 16.0),
+_ENDING: Fields = {
+    "sin cos": {"fit": "{x}.clamp(-(2**16), 2**16)"},
     # Its tail is a number of its own.
-    "erfc": ("{x}.clamp(-9, 9)", 0.0),
-    "erf": ("{x}", 16.0),
-    "digamma": ("{x}.abs().clamp(min=2)", 16.0),
-    "lgamma": ("(lambda x: torch.where(x < -0.5, -x, x))({x})", 16.0),
+    "erfc": {"fit": "{x}.clamp(-9, 9)", "roundings": 0.0},
+    "erf": {},
+    "digamma": {"fit": "{x}.abs().clamp(min=2)"},
+    "lgamma": {"fit": "(lambda x: torch.where(x < -0.5, -x, x))({x})"},
 }
 FAR = (
-    *(
-        _far(f"torch.{n}(a)", name=f"{n}, far", fit=fit, halves="cpu", roundings=bound)
-        for names, (fit, bound) in _ENDING.items()
-        for n in names.split()
-    ),
-    *(_far(f"torch.{n}(a)", name=f"{n}, far") for n in FAR_CURVES.split()),
-    *(
-        _far(f"torch.{n}(a)", name=f"{n}, far", fit="{x}.abs()")
-        for n in ("sqrt", "rsqrt", "log", "log2", "log10", "log1p")
-    ),
+    *each(_ENDING, partial(_far, roundings=16.0), "torch.$(a)", name="$, far", halves="cpu"),
+    *each(FAR_CURVES, _far, "torch.$(a)", name="$, far"),
+    *each("sqrt rsqrt log log2 log10 log1p", _far, "torch.$(a)", name="$, far", fit="{x}.abs()"),
     # A gate that is shut leaves the rounding of its argument.
-    *(
-        _far(f"F.{n}(a)", name=f"{n}, far", roundings=16.0, doubles=n != "hardswish")
-        for n in FAR_ACTIVATIONS.split()
-    ),
-    *(_far(f"torch.{n}(a, b)", name=f"{n}, far") for n in ("hypot", "atan2", "mul")),
+    *each(FAR_ACTIVATIONS, _far, "F.$(a)", name="$, far", roundings=16.0),
+    *each("hypot atan2 mul", _far, "torch.$(a, b)", name="$, far"),
     # CUDA squares numbers of 16 bits in their own dtype.
     _far("torch.pow(a, {power})", name="pow, far", fit="{x}.abs()", power=POWERS, unseen=("cuda",)),
     _far("torch.logaddexp(a, b)", name="logaddexp, far", roundings=16.0),
@@ -321,15 +290,16 @@ FAR = (
 )
 # Parts of a product cancel: its bound is of the largest number.
 _complex = partial(_function, floats=False, kinds=tuple(COMPLEX), values=("eighths", "normal"))
+_far_complex = partial(_far, floats=False, kinds=tuple(COMPLEX))
 _LARGE = "a.real.sign() * a.real.abs().clamp(1, {})"
 COMPLEX_CALLS = (
-    *(
-        _complex(f"torch.{n}(a)", name=f"complex {n}", fit=fit)
-        for fit, names in (
-            ("{x}", "exp sin cos tanh square neg sgn"),
-            (POSITIVE, "log sqrt reciprocal abs angle rsqrt"),
-        )
-        for n in names.split()
+    *each("exp sin cos tanh square neg sgn", _complex, "torch.$(a)", name="complex $"),
+    *each(
+        "log sqrt reciprocal abs angle rsqrt",
+        _complex,
+        "torch.$(a)",
+        name="complex $",
+        fit=POSITIVE,
     ),
     _complex("torch.div(a, b)", name="complex quotient", fit=POSITIVE, walk=1 / 64),
     _complex("a.conj() * b", name="conjugate product", walk=1 / 64),
@@ -338,17 +308,12 @@ COMPLEX_CALLS = (
     _complex("a.mH.contiguous()", "m n | b m n", name="complex transposed"),
     _complex("torch.cat([a.conj(), b])", "m n, m n", name="cat of a conjugate"),
     _complex("torch.where(a.real > 0, a, b)", "m n, m n", name="complex where"),
-    *(
-        _far(f"torch.{n}(a)", name=f"complex {n}, far", floats=False, kinds=tuple(COMPLEX))
-        for n in ("abs", "angle")
-    ),
+    *each("abs angle", _far_complex, "torch.$(a)", name="complex $, far"),
     # A part may cancel, so each is judged as a share of the modulus.
     *(
-        _far(
+        _far_complex(
             f"(lambda z: [z.abs(), {PARTS}(z) / z.abs()[..., None]])(torch.{n}({x}))",
             name=f"complex {n}, far",
-            floats=False,
-            kinds=tuple(COMPLEX),
             roundings=64.0,
         )
         for n, x in (
@@ -362,11 +327,10 @@ COMPLEX_CALLS = (
         )
     ),
     # That of complex128 overflows in squares.
-    _far(
+    _far_complex(
         "torch.div(a, a * (2.0 + (a.real > 0)))",
         name="complex quotient, far",
         definition="0 * a + 1 / (2.0 + (a.real > 0))",
-        floats=False,
         kinds=("complex64",),
         roundings=16.0,
     ),
@@ -374,48 +338,39 @@ COMPLEX_CALLS = (
 # Zero has a sign of its own, and NaN any bits.
 SIGNED = "round trunc ceil floor neg abs sin tan tanh atan asinh expm1"
 SIGNS = (
-    *(
-        _choice(f"torch.{n}(a).signbit()", name=f"sign of {n}", values=("signed",))
-        for n in SIGNED.split()
-    ),
+    *each(SIGNED, _choice, "torch.$(a).signbit()", name="sign of $", values=("signed",)),
     _function("torch.atan2(a * 0, b)", name="atan2 of zeros", values=("signed",)),
     _choice(
         "torch.nan_to_num(a).isfinite()", name="nan_to_num of the largest", values=("non-finite",)
     ),
-    *(
-        moved(
-            f"(a | 0x7F800001).view(torch.float32).to(torch.{kind}).isnan()",
-            EACH,
-            name=f"cast of NaN to {kind}",
-            definition="torch.ones_like(a, dtype=torch.bool)",
-            floats=False,
-            kinds=("int32",),
-            values=("small",),
-            strided=False,
-            backward=False,
-            cases=FEW_CASES,
-        )
-        for kind in ("bfloat16", "float16", "float64")
+    *each(
+        "bfloat16 float16 float64",
+        _integer,
+        "(a | 0x7F800001).view(torch.float32).to(torch.$).isnan()",
+        name="cast of NaN to $",
+        definition="torch.ones_like(a, dtype=torch.bool)",
+        kinds=("int32",),
+        strided=False,
     ),
 )
+# What an integer cannot be has no conversion; of fractions it is the whole part.
+WHOLE = ("eighths", "small", "wide")
 CAST = tuple(
-    moved(
-        f"a.to(torch.{kind})",
+    each(
+        {
+            "int32 int64 int16": {"values": WHOLE},
+            "float16 bfloat16 float32 float64": {"values": (*WHOLE, "normal", "far", "non-finite")},
+            "bool": {"values": WHOLE},
+            "uint8": {"fit": "{x}.abs()", "values": WHOLE[:2]},
+            "int8": {"values": WHOLE[:2]},
+        },
+        moved,
+        "a.to(torch.$)",
         EACH,
-        name=f"cast to {kind}",
+        name="cast to $",
         backward=False,
-        # What an integer cannot be has no conversion; of fractions it is the whole part.
-        values=("eighths", "small", "wide", *["normal", "far", "non-finite"] * ("float" in kind)),
         kinds=(*INTEGERS, "bool"),
         halves="cpu",
-    )
-    for kind in ("int32", "int64", "int16", "float16", "bfloat16", "float32", "float64", "bool")
-)
-CAST += tuple(
-    replace(CAST[0], name=f"cast to {kind}", code=f"a.to(torch.{kind})", **fields)
-    for kind, fields in (
-        ("uint8", {"fit": "{x}.abs()", "values": ("eighths", "small")}),
-        ("int8", {"values": ("eighths", "small")}),
     )
 )
 # Bits of the mantissa, the exponent of the least normal number, and the largest number of each.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from warpfront_checks.cases.operation import MOVES, ROUNDED, Operation
 
 Make = Callable[..., Operation]
+# By names of functions, the fields that are only theirs.
+Fields = Mapping[str, Mapping[str, Any]]
 # Both parts of complex numbers; of a view of them torch refuses gradients at odd offsets.
 PARTS = "(lambda z: torch.stack([z.real, z.imag], -1))"
 BOUND = ("ulps", "roundings", "walk", "least")
@@ -70,6 +72,18 @@ def rounded(code: str, *shapes: str, **fields: Any) -> Operation:
     """Return a record whose results are rounded on the way, sums of many terms too."""
     bound = {"exact": False, "values": ROUNDED, "roundings": 24.0, "walk": 1 / 16, "least": 1.0}
     return exact(code, *shapes, **{**bound, **fields})
+
+
+def each(of: str | Fields, make: Make, *texts: str, **fields: Any) -> Iterator[Operation]:
+    """Yield a record for each of several functions, whose name takes the place of `$` in every
+    text.
+    """
+    for names, own in {of: dict[str, Any]()}.items() if isinstance(of, str) else of.items():
+        for name in names.split():
+            named = {
+                k: v.replace("$", name) if isinstance(v, str) else v for k, v in fields.items()
+            }
+            yield make(*(text.replace("$", name) for text in texts), **named, **own)
 
 
 def contract(*parts: Operation) -> dict[str, float]:

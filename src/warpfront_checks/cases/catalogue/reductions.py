@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.case import INTEGERS
-from warpfront_checks.cases.catalogue.record import DIM, exact, moved, rounded
+from warpfront_checks.cases.catalogue.record import DIM, each, exact, moved, rounded
 from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import ROUNDED, Operation
 
@@ -35,6 +35,8 @@ SPREAD = "not 1 < (math.prod(shape) if dim is None else shape[dim]) <= correctio
 # Of equal numbers the first is documented.
 TIES = ("distinct", "small", "equal", "non-finite")
 _first = partial(_order, values=TIES, backward=False)
+_with_nan = partial(_order, values=("non-finite",), backward=False, kinds=())
+EXTREMES = "max min cummax cummin"
 _nearly = partial(rounded, shapes=LINES, values=("quarters", "normal", "equal"))
 _boolean = partial(
     exact,
@@ -47,6 +49,10 @@ _boolean = partial(
 LOGITS = ("quarters", "normal", "equal", "large", "masked", "shifted", "peak")
 HIGH = ("quarters", "normal", "equal", "high")
 WITH_NAN = ("distinct", "non-finite")
+MIDDLE = "(a.shape[{dim}] + 1) // 2"
+_of_one_sign = partial(
+    moved, shapes=LINES, dim=DIM, values=("above", "below", "non-finite"), backward=False
+)
 TOPK = "torch.topk(a, min({count}, a.shape[{dim}]), {dim}, largest={largest})"
 TAKEN: Mapping[str, Any] = {"largest": (True, False), "count": (1, 3, 40, 1100)}
 
@@ -82,31 +88,25 @@ REDUCTIONS: tuple[Operation, ...] = (
     _multiplied("torch.prod(a, {dim}, keepdim={keepdim})"),
     _multiplied("torch.prod(a)", name="prod of all"),
     _multiplied("torch.cumprod(a, {dim})"),
-    *(
-        moved(
-            f"torch.{n}(a, {{dim}})",
-            LINES,
-            name=f"{n} of integers",
-            values=("signs",),
-            kinds=INTEGERS,
-            ulps=1.0,
-            # Where a factor is 0, the gradient takes as many steps as the square of the length.
-            backward=False,
-        )
-        for n in ("prod", "cumprod")
+    *each(
+        "prod cumprod",
+        moved,
+        "torch.$(a, {dim})",
+        LINES,
+        name="$ of integers",
+        values=("signs",),
+        kinds=INTEGERS,
+        ulps=1.0,
+        # Where a factor is 0, the gradient takes as many steps as the square of the length.
+        backward=False,
     ),
-    *(
-        _nearly(
-            f"torch.{name}(a, {{dim}}, correction={{correction}})",
-            dim=(*DIM, None),
-            correction=(0, 1, 2),
-            domain=SPREAD,
-            **options,
-        )
-        for name, options in (
-            ("var", {}),
-            ("std", {"values": ("quarters", "normal"), "backward": False}),
-        )
+    *each(
+        {"var": {}, "std": {"values": ("quarters", "normal"), "backward": False}},
+        _nearly,
+        "torch.$(a, {dim}, correction={correction})",
+        dim=(*DIM, None),
+        correction=(0, 1, 2),
+        domain=SPREAD,
     ),
     _nearly(
         "torch.var_mean(a, {dim}, correction={correction})[0]",
@@ -161,98 +161,59 @@ REDUCTIONS: tuple[Operation, ...] = (
         values=("shifted",),
     ),
     _nearly("torch.logcumsumexp(a, {dim})", values=("quarters", "normal", "equal", "masked")),
-    *(_nearly(f"F.{n}(a, {{dim}})", values=LOGITS) for n in ("softmax", "softmin")),
+    *each("softmax softmin", _nearly, "F.$(a, {dim})", values=LOGITS),
     # The sum of a logarithm and a number far from 0 rounds as that number does.
     _nearly("F.log_softmax(a, {dim})", values=LOGITS, least=1000.0),
     # Each is far below 1, so that the bound is of the number itself.
-    *(
-        moved(
-            f"F.{n}(a, {{dim}})",
-            LINES,
-            name=f"{n} of long rows in 16 bits",
-            values=("quarters",),
-            floats=False,
-            kinds=("bfloat16", "float16"),
-            half_size=8191,
-            exact=False,
-            ulps=2.0,
-            backward=False,
-        )
-        for n in ("softmax", "softmin")
+    *each(
+        "softmax softmin",
+        moved,
+        "F.$(a, {dim})",
+        LINES,
+        name="$ of long rows in 16 bits",
+        values=("quarters",),
+        floats=False,
+        kinds=("bfloat16", "float16"),
+        half_size=8191,
+        exact=False,
+        ulps=2.0,
+        backward=False,
     ),
     _nearly(
         "F.log_softmax(a, {dim})", name="log_softmax of differences", values=("afar",), halves=False
     ),
+    *each("amax amin", _of_one_sign, "torch.$(a, {dim})", name="$ of one sign"),
+    *each("max min", _of_one_sign, "torch.$(a)", name="$ of one sign"),
     *(
-        moved(
-            f"torch.{n}",
-            LINES,
-            name=f"{n.partition('(')[0]} of one sign",
-            dim=DIM,
-            values=("above", "below", "non-finite"),
-            backward=False,
+        _of_one_sign(f"torch.{n}.values", name=f"{n.partition('(')[0]} of one sign", **fields)
+        for n, fields in (
+            (f"kthvalue(a, {MIDDLE}, {{dim}})", {}),
+            ("median(a.contiguous(), {dim})", {}),
             # An H200 sorted negative NaN first, in one of twelve seeds (torch 2.11).
-            unseen=("cuda",) if n.startswith("sort") else (),
-        )
-        for n in (
-            "amax(a, {dim})",
-            "amin(a, {dim})",
-            "max(a)",
-            "min(a)",
-            "kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim}).values",
-            "median(a.contiguous(), {dim}).values",
-            "sort(a, {dim}).values",
-            "topk(a, min(5, a.shape[{dim}]), {dim}).values",
-            "cummax(a, {dim}).values",
+            ("sort(a, {dim})", {"unseen": ("cuda",)}),
+            ("topk(a, min(5, a.shape[{dim}]), {dim})", {}),
+            ("cummax(a, {dim})", {}),
         )
     ),
     _nearly("F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), fit=_square),
-    *(
-        _order(f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})", values=WITH_NAN)
-        for n in ("amax", "amin")
-    ),
-    *(_first(f"torch.{n}(a, {{dim}}, keepdim={{keepdim}})") for n in ("argmax", "argmin")),
-    *(
-        _order(f"torch.{n}(a)", name=f"{n} of all", backward=n != "median")
-        for n in ("max", "min", "median")
-    ),
-    *(_first(f"torch.{n}(a)", name=f"{n} of all") for n in ("argmax", "argmin")),
-    *(
-        _order(f"torch.{n}(a, {{dim}}).values", name=f"{n}'s values", values=WITH_NAN)
-        for n in ("max", "min", "cummax", "cummin")
-    ),
-    *(
-        _order(f"torch.{n}(a, {{dim}}).values", name=f"{n}'s values")
-        for n in ("median", "nanmedian")
-    ),
+    *each("amax amin", _order, "torch.$(a, {dim}, keepdim={keepdim})", values=WITH_NAN),
+    *each("argmax argmin", _first, "torch.$(a, {dim}, keepdim={keepdim})"),
+    *each({"max min": {}, "median": {"backward": False}}, _order, "torch.$(a)", name="$ of all"),
+    *each("argmax argmin", _first, "torch.$(a)", name="$ of all"),
+    *each(EXTREMES, _order, "torch.$(a, {dim}).values", name="$'s values", values=WITH_NAN),
+    *each("median nanmedian", _order, "torch.$(a, {dim}).values", name="$'s values"),
     # Of expanded memory the CPU reads beyond its end (2.13).
-    *(
-        _order(
-            f"torch.{n}(a.contiguous(), {{dim}}).values",
-            name=f"{n} with NaN",
-            values=("non-finite",),
-            backward=False,
-            kinds=(),
-        )
-        for n in ("median", "nanmedian")
+    *each(
+        "median nanmedian",
+        _with_nan,
+        "torch.$(a.contiguous(), {dim}).values",
+        name="$ with NaN",
     ),
     _order("torch.mode(a, {dim}).values", name="mode's values"),
-    *(
-        _order(
-            f"torch.{n}(a)",
-            name=f"{n} of all with NaN",
-            values=("non-finite",),
-            backward=False,
-            kinds=(),
-        )
-        for n in ("max", "min", "median", "nanmedian")
-    ),
-    *(
-        make(f"torch.{n}(a, {{dim}})", name=f"{n}'s indices", backward=False)
-        # Of equal numbers a running extreme has the last.
-        for make, names in ((_first, "max min cummax cummin"), (_apart, "median nanmedian sort"))
-        for n in names.split()
-    ),
+    *each("max min median nanmedian", _with_nan, "torch.$(a)", name="$ of all with NaN"),
+    # Of equal numbers a running extreme has the last.
+    *each(EXTREMES, _first, "torch.$(a, {dim})", name="$'s indices"),
+    *each("median nanmedian sort", _apart, "torch.$(a, {dim})", name="$'s indices", backward=False),
     # Its gradient is torch's since 2.12 (pytorch/pytorch#175215).
     _order("torch.aminmax(a, dim={dim})[1]", backward=False),
     _order("torch.sort(a, {dim}, {down}).values", name="sort's values", values=WITH_NAN),
@@ -260,14 +221,12 @@ REDUCTIONS: tuple[Operation, ...] = (
         "torch.sort(a, dim={dim}, descending={down}, stable=True)[1]", name="stable sort's indices"
     ),
     _placed("argsort", "torch.argsort(a, {dim}, {down})"),
-    _order("torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim})[0]"),
-    _placed(
-        "kthvalue's index", "torch.kthvalue(a, (a.shape[{dim}] + 1) // 2, {dim}, keepdim=True)[1]"
-    ),
+    _order(f"torch.kthvalue(a, {MIDDLE}, {{dim}})[0]"),
+    _placed("kthvalue's index", f"torch.kthvalue(a, {MIDDLE}, {{dim}}, keepdim=True)[1]"),
     _order(f"{TOPK}[0]", name="topk's values", dim=DIM, values=WITH_NAN, **TAKEN),
     _placed("topk's indices", f"{TOPK}[1]", **TAKEN),
     _order(
-        "torch.topk(a, (a.shape[{dim}] + 1) // 2, {dim}, sorted=False).values.sort({dim}).values",
+        f"torch.topk(a, {MIDDLE}, {{dim}}, sorted=False).values.sort({{dim}}).values",
         name="unsorted topk",
         backward=False,
     ),
@@ -292,9 +251,9 @@ REDUCTIONS: tuple[Operation, ...] = (
         side=("left", "right"),
     ),
     _first("torch.bucketize(a, b.nan_to_num().sort().values, right={right})", "m n, k"),
-    *(_boolean(f"torch.{n}(a, {{dim}})") for n in ("all", "any")),
-    *(_boolean(f"torch.{n}(a)", name=f"{n} of all") for n in ("all", "any")),
-    *(_boolean(f"torch.{n}(a > -4, {{dim}})", name=f"{n} of few") for n in ("all", "any")),
+    *each("all any", _boolean, "torch.$(a, {dim})"),
+    *each("all any", _boolean, "torch.$(a)", name="$ of all"),
+    *each("all any", _boolean, "torch.$(a > -4, {dim})", name="$ of few"),
     _boolean("torch.nonzero(a)", values=("few", "small", "zeros")),
     _boolean("torch.argwhere(a > 0)", values=("few", "small")),
     _boolean("torch.isin(a, b, invert={invert})", "m n, k", values=("small", "wide")),
