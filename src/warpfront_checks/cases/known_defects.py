@@ -1,4 +1,4 @@
-"""Defects of torch itself, which no image is at fault for."""
+"""Defects of torch itself, which no image is at fault for: `known_defects.json` has them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
+from warpfront_checks.documents import Reader, packaged
+
 NO_AXES: Mapping[str, object] = {}
+_READER = Reader(error=ValueError, lenient=True)
 
 
 @dataclass(frozen=True)
@@ -14,8 +17,8 @@ class KnownDefect:
     """A wrong result of torch's own kernels, by a public thread: of labels that match, on a device,
     in torch before a version, or (None) in each so far. Results name it; it fails no image.
 
-    `where` has the values of axes that the defect needs. An `unsafe` one writes to other memory or
-    ends the process: such cases are counted and not run.
+    `where` has the values of axes that the defect needs, as texts. An `unsafe` one writes to other
+    memory or ends the process: such cases are counted and not run.
     """
 
     thread: str
@@ -23,7 +26,7 @@ class KnownDefect:
     _: KW_ONLY
     before: tuple[int, int] | None = None
     label: str = ""
-    where: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unsafe: bool = False
 
     def affects(self, axes: Mapping[str, object], device: str) -> bool:
@@ -32,8 +35,18 @@ class KnownDefect:
 
         major, minor = torch.__version__.split(".")[:2]
         older = self.before is None or (int(major), int(minor)) < self.before
-        needed = all(axes.get(axis) in values for axis, values in self.where.items())
+        needed = all(str(axes.get(axis)) in values for axis, values in self.where.items())
         return needed and older and device == self.device
+
+
+def defects_of(operation: str) -> tuple[KnownDefect, ...]:
+    """Return the known defects of an operation or a row, by its name."""
+    return tuple(
+        _READER.record(KnownDefect, {**row, "where": where}, row["thread"])
+        for row in packaged("cases/known_defects.json")["defects"]
+        if re.fullmatch(row["operations"], operation)
+        for where in row.get("where", [{}])
+    )
 
 
 def thread_of(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import warpfront_checks
+from warpfront_checks.cases.catalogue import CATALOGUE
+from warpfront_checks.cases.known_defects import KnownDefect, defects_of
 from warpfront_checks.check_options import asked_profile, current_profile, profile_names
 
 CHECKS = Path(warpfront_checks.__file__).parent
@@ -42,3 +46,25 @@ def test_every_exclusion_of_the_database_has_a_declared_reason() -> None:
         (row["name"], row["what"], tuple(row.get("dtypes", ()))) for row in document["exclusions"]
     ]
     assert len(keys) == len(set(keys))
+
+
+def test_every_known_defect_is_of_an_operation_and_says_what_was_seen() -> None:
+    rows = json.loads((CHECKS / "cases" / "known_defects.json").read_text())["defects"]
+    special = json.loads((CHECKS / "cases/special/distributions.json").read_text())
+    known = {"operations", "why"} | {field.name for field in fields(KnownDefect)}
+    for row in rows:
+        assert any(
+            re.fullmatch(row["operations"], name)
+            for name in (*CATALOGUE, *special["distributions"])
+        )
+        assert row["why"]
+        assert row.keys() <= known
+        assert row["device"] in {"cpu", "cuda"}
+
+
+def test_defects_of_an_operation_are_those_whose_pattern_is_its_whole_name() -> None:
+    (narrow,) = defects_of("nll_loss of places")
+    assert (narrow.thread, narrow.where) == ("pytorch#85395", {"option ignored": ("4294967296",)})
+    assert [defect.before for defect in defects_of("trace")] == [(2, 13), (2, 13)]
+    assert defects_of("nll_loss of rows") == ()
+    assert narrow.thread not in {defect.thread for defect in defects_of("nll_loss")}

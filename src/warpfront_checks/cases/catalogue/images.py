@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.catalogue.record import Make, exact, moved, rounded, steps
-from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 CASES = 44
@@ -27,33 +26,6 @@ _mean: Make = partial(
     cases=CASES,
     **SIZED,
 )
-# Of channels_last the window of each place is that of one further on.
-PADDED_MEANS = KnownDefect(
-    "pytorch#188344", "cuda", label=r"^gradient .*option padding (1|\(.*1)", before=(2, 14)
-)
-# It ends an H100's context (torch 2.11).
-INDICES_OF_MANY_LINES = KnownDefect(
-    "max_pool1d with indices reads a misaligned address for more than 2^16 lines in float64",
-    "cuda",
-    where={"size b": ("past a grid",), "dtype": ("float64",)},
-    unsafe=True,
-)
-# Where a channel is alone; it ends an H200's context (torch 2.11).
-DOUBLES_OF_LAST = KnownDefect(
-    "max_pool2d of one channel last reads a misaligned address in float64",
-    "cuda",
-    where={"memory a": ("last", "some of the last"), "dtype": ("float64",)},
-    unsafe=True,
-)
-MAXIMA = (INDICES_OF_MANY_LINES, DOUBLES_OF_LAST)
-# One place of a batch whose stride is 1: what lies there is read as the batch's next, and beyond
-# the tensor's memory where there are channels (torch 2.11).
-BATCHES_OF_ONE_PLACE = KnownDefect(
-    "adaptive_avg_pool of one place reads strided batches wrong",
-    "cuda",
-    where={"memory a": ("reversed",), "size x": ("one",)},
-    unsafe=True,
-)
 POOLS = (
     *(
         _largest(
@@ -62,7 +34,6 @@ POOLS = (
             f"{SHAPE[dims]} | {SHAPE[dims][2:]}",
             least_size=6,
             values=("distinct", "non-finite"),
-            defects=MAXIMA[1:] if dims < 3 else (),
         )
         for dims in (1, 2, 3)
     ),
@@ -74,7 +45,6 @@ POOLS = (
             backward=False,
             # Of equal numbers the first.
             values=("distinct", "small"),
-            defects=MAXIMA[dims - 1 :],
         )
         for dims in (1, 2, 3)
     ),
@@ -83,7 +53,6 @@ POOLS = (
             f"F.max_unpool{dims}d(*F.max_pool{dims}d(a, 2, return_indices=True), 2,"
             " output_size=a.shape[2:])",
             SHAPE[dims],
-            defects=MAXIMA[dims - 1 :],
         )
         for dims in (1, 2, 3)
     ),
@@ -94,7 +63,6 @@ POOLS = (
     _mean(
         "F.avg_pool1d(a, {kernel}, {stride}, {padding}, {ceil}, {counted})",
         SHAPE[1],
-        defects=(PADDED_MEANS,),
         least_size=2,
     ),
     *(
@@ -108,7 +76,6 @@ POOLS = (
             ceil=(False, True),
             counted=(False, True),
             divisor=(None, 5),
-            defects=(PADDED_MEANS,),
             least_size=3,
         )
         for dims in (2, 3)
@@ -119,7 +86,6 @@ POOLS = (
             SHAPE[dims],
             work=ADAPTED,
             walk=1 / 16,
-            defects=(BATCHES_OF_ONE_PLACE,),
         )
         for dims in (1, 2, 3)
     ),

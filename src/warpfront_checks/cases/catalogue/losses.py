@@ -6,13 +6,7 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.catalogue.record import USUAL, rounded
-from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
-
-# Of no rows the CPU's result is what the memory was (2.13).
-NO_ROWS = KnownDefect(
-    "margin losses of no rows are not written", "cpu", label="^result", where={"size n": ("zero",)}
-)
 
 PAIR = "m n, m n | n, n | a k b, a k b"
 
@@ -30,8 +24,6 @@ _classes = partial(_loss, c=(7, 8191), halves="cpu")
 WEIGHT = "c.abs() + 0.5 if {weighted} else None"
 # A third of the targets.
 IGNORED = "torch.where(b % 3 == 1, {ignored}, b)"
-# CUDA's loss of places reads targets and the ignored class as 32 bits (2.11): 2^32 is class 0.
-NARROW_IGNORED = KnownDefect("pytorch#85395", "cuda", where={"option ignored": (2**32,)})
 _TARGETS = {
     " of rows": "n c, @c n, !c",
     " of places": "n c x, @c n x, !c",
@@ -108,7 +100,6 @@ LOSSES: tuple[Operation, ...] = (
         p=(1, 2),
         margin=(0.3, 1.6),
         half_backward=False,
-        defects=(NO_ROWS,),
         # The true class adds up equal numbers.
         walk=0.5,
     ),
@@ -117,7 +108,6 @@ LOSSES: tuple[Operation, ...] = (
         "n c, @c n, !c",
         name="weighted multi_margin_loss",
         half_backward=False,
-        defects=(NO_ROWS,),
     ),
     _classes(
         "F.multilabel_margin_loss(a, torch.where("
@@ -126,7 +116,6 @@ LOSSES: tuple[Operation, ...] = (
         labels=(0, 2, 5),
         c=(7, 600),
         values=("quarters",),
-        defects=(NO_ROWS,),
         # CUDA's differs from the CPU's in a few places of a thousand (2.11).
         backward=False,
     ),
@@ -138,7 +127,6 @@ LOSSES: tuple[Operation, ...] = (
             name=f"nll_loss{of}",
             weighted=(True, False),
             ignored=(-100, 0, 1, 2**32),
-            defects=(NARROW_IGNORED,) if of != " of rows" else (),
         )
         for of, shapes in _TARGETS.items()
     ),

@@ -7,14 +7,8 @@ from functools import partial
 from warpfront_checks.cases.case import INTEGERS
 from warpfront_checks.cases.catalogue.record import DIM, PLACES, exact, rounded
 from warpfront_checks.cases.catalogue.record import moved as moved_floats
-from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
-# A row that is looked up twice is scaled twice: 5,029 of 219,680 times on an H200 that others used
-# as well (2.11), never in 103,200 on one that was alone.
-LIMITED_TWICE = KnownDefect("pytorch#85377", "cuda")
-# The stride of rows is taken for their length: numbers past the last row are read and scaled.
-MEASURED_WHOLE = KnownDefect("pytorch#195208", "cuda", unsafe=True)
 LINES = "a k b | m n | n | a b c d e"
 moved = partial(moved_floats, kinds=(*INTEGERS, "bool", "complex64"))
 _along = partial(moved, shapes=LINES, dim=DIM)
@@ -129,12 +123,8 @@ INDEXED: tuple[Operation, ...] = (
             halves="cpu",
             backward=False,
             changes=bool(of),
-            defects=(defect,),
         )
-        for of, rows, defect in (
-            ("", "a.clone()", LIMITED_TWICE),
-            (" of a slice", "a[:, ::2]", MEASURED_WHOLE),
-        )
+        for of, rows in (("", "a.clone()"), (" of a slice", "a[:, ::2]"))
     ),
     moved_floats(
         "F.embedding(b, a)", "k d, &k n | k d, &k n m", name="embedding in 16 bits", backward=False

@@ -3,46 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.catalogue.record import Make, rounded
-from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 # Where all numbers are alike, the rounding error of them is divided by the root of eps.
 EPS: Mapping[str, Any] = {"eps": (0.125, 1e-2)}
 _norm: Make = partial(rounded, values=("quarters", "normal"), roundings=48.0, **EPS)
-# Of more than 2^16 rows the gradient of weights with two axes is written past its memory.
-# A weight without rows ends the process.
-WITHOUT_ROWS = KnownDefect("pytorch#128695", "cpu", where={"size m": ("zero",)}, unsafe=True)
-WEIGHTS_OF_MANY_ROWS = KnownDefect(
-    "pytorch#193016", "cuda", where={"size n": ("past a grid",)}, unsafe=True
-)
-# The gradient of the bias without that of the weight, too.
-BIAS_OF_MANY_ROWS = tuple(
-    replace(WEIGHTS_OF_MANY_ROWS, where={f"size {axis}": ("past a grid",), **alone})
-    for axis in "mn"
-    for alone in ({"gradient": ("c",)}, {"absent": ("b",)})
-)
-# Where one of the gradients of its weights is not wanted, it writes to no memory at all (2.13).
-ONE_OF_TWO = tuple(
-    KnownDefect(
-        "group_norm of channels last ends the process for the gradient of one weight",
-        "cpu",
-        where={"memory a": ("last", "some of the last"), axis: ("b", "c")},
-        unsafe=True,
-    )
-    for axis in ("gradient", "absent")
-)
-# avg_pool3d, which it calls, begins a block of a grid's second axis for 8 rows (torch 2.11).
-ROWS_OF_A_GRID = KnownDefect(
-    "avg_pool3d has no blocks for more than 524,280 rows",
-    "cuda",
-    label="invalid argument",
-    where={"size y": ("past many grids",)},
-)
 HIGH = ("quarters", "normal", "high")
 _channels = partial(_norm, halves="cpu", c=6, b=3, x=7, y=5, z=3)
 _affine = partial(_channels, absent=("c", "b c"))
@@ -51,7 +20,6 @@ NORMS: tuple[Operation, ...] = (
         "F.layer_norm(a, ({k},), b, c, {eps})",
         "n k, k, k | m n k, k, k",
         absent=("b", "c", "b c"),
-        defects=BIAS_OF_MANY_ROWS,
     ),
     *(
         _norm(
@@ -81,7 +49,6 @@ NORMS: tuple[Operation, ...] = (
         "n j k, j k, j k",
         name="layer_norm of two axes",
         absent=("b", "c", "b c"),
-        defects=(WEIGHTS_OF_MANY_ROWS,),
     ),
     _norm("F.rms_norm(a, ({k},), b, {eps})", "n k, k | m n k, k", absent=("b",)),
     _norm(
@@ -93,11 +60,10 @@ NORMS: tuple[Operation, ...] = (
     _channels(
         "F.group_norm(a.flatten(1, 2), {g}, b.flatten(), c.flatten(), {eps})",
         "b g c x, g c, g c | b g c y x, g c, g c",
-        # The CPU's gradient of 65,999 channels ends the process (torch 2.13).
-        defects=ONE_OF_TWO,
         # The gradient of its weights is a difference of two sums.
         walk=1 / 8,
         g=2,
+        # The CPU's gradient of 65,999 channels ends the process (torch 2.13).
         c=(5, 8191),
     ),
     _affine(
@@ -105,7 +71,6 @@ NORMS: tuple[Operation, ...] = (
         "b 6 x, 6, 6 | b 6 y x, 6, 6 | b 6 z y x, 6, 6",
         name="group_norm of channels",
         groups=(1, 2, 6),
-        defects=ONE_OF_TWO,
     ),
     # Squares leave the range of float16.
     _channels(
@@ -149,7 +114,7 @@ NORMS: tuple[Operation, ...] = (
         "b c x, c, c | b c y x, c, c | b c z y x, c, c",
         least_size=2,
     ),
-    _norm("F.local_response_norm(a, 3)", "b c x | b c y x", eps=(0,), defects=(ROWS_OF_A_GRID,)),
+    _norm("F.local_response_norm(a, 3)", "b c x | b c y x", eps=(0,)),
     *(
         _norm(
             "torch._weight_norm(a, b, {dim})",
@@ -159,7 +124,6 @@ NORMS: tuple[Operation, ...] = (
             eps=(0,),
             doubles=False,
             fit="{x}.abs() + 0.125",
-            defects=(WITHOUT_ROWS,),
         )
         for name, shapes, dim in (
             ("weight_norm", "m n, m 1", 0),

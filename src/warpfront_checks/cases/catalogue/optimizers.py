@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.catalogue.record import exact, rounded
-from warpfront_checks.cases.known_defects import KnownDefect
-from warpfront_checks.cases.operation import HALVES, Operation
+from warpfront_checks.cases.operation import Operation
 
 # Many weights of two axes, a long one, and one without elements, as a part of a sharded model is.
 _SHAPES = "n j k, n j k, m, m"
@@ -64,8 +63,6 @@ _OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "Rprop": {"maximize": (False, True)},
 }
 FUSED = ("SGD", "Adam", "AdamW", "Adagrad")
-# The fused kernel steps no whole vector of 16 bits (torch 2.13).
-NO_VECTORS = KnownDefect("pytorch#191763", "cpu", where={"dtype": HALVES})
 # All of one sign: a gradient does not cancel with what decays, nor a moment with a gradient.
 _stepped = partial(
     rounded,
@@ -106,7 +103,6 @@ def _optimizer(name: str, options: Mapping[str, Sequence[Any]]) -> Operation:
         # Its foreach implementation keeps rates in float32.
         doubles=name != "ASGD",
         domain="not nesterov or momentum and not dampening" if name == "SGD" else "",
-        defects=(NO_VECTORS,) if name == "SGD" else (),
         **options,
     )
 
@@ -148,7 +144,6 @@ OPTIMIZERS: tuple[Operation, ...] = (
             infinite=(0.0, 1.0),
             scale=(4.0, None),
             weight_decay=(0.125, 0.0),
-            defects=(NO_VECTORS,) if name == "SGD" else (),
             # Torch 2.11 has no fused one there.
             unseen=("cuda",) if name == "Adagrad" else (),
         )

@@ -5,30 +5,11 @@ from __future__ import annotations
 from warpfront_checks.cases.catalogue.norms import NORMS
 from warpfront_checks.cases.catalogue.products import CONVOLUTIONS
 from warpfront_checks.cases.catalogue.record import contract, exact, rounded
-from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 PRODUCT = "m k, n k, n"
 _PARTS = {part.name: part for part in (*CONVOLUTIONS, *NORMS)}
 CONV, BATCH_NORM = _PARTS["conv2d"], _PARTS["batch_norm"]
-# Of images whose channels are the last axis, cuDNN reads 16 bytes of a weight or bias at once.
-UNALIGNED = tuple(
-    KnownDefect(
-        "pytorch#195186",
-        "cuda",
-        where={f"memory {x}": ("offset",), f"memory {images}": ("last", "some of the last")},
-        unsafe=True,
-    )
-    for x in "cd"
-    for images in "ab"
-)
-# Of a strided weight the gradient reads other memory, where that of the output is channels last.
-STRIDED_WEIGHT = KnownDefect(
-    "batch norm's gradient reads other memory for a strided weight",
-    "cpu",
-    label="gradient of [ab]",
-    where={"memory c": ("gaps",), "layout": ("last",)},
-)
 PATTERNS: tuple[Operation, ...] = (
     exact("F.relu(F.linear(a, b, c))", PRODUCT, name="matmul + bias + relu"),
     rounded("F.gelu(F.linear(a, b, c))", PRODUCT, name="matmul + bias + gelu"),
@@ -41,7 +22,6 @@ PATTERNS: tuple[Operation, ...] = (
         half_roundings=32.0,
         values=("normal",),
         least_size=2,
-        defects=(*UNALIGNED, STRIDED_WEIGHT),
     ),
     exact("F.relu(a + b)", "m n, m n | m n, n | b c y x, b c y x", name="add + relu"),
     exact("F.hardtanh(F.linear(a, b, c), -2.5, 2.5)", PRODUCT, name="matmul + bias + hardtanh"),

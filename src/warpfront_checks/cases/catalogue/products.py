@@ -7,18 +7,10 @@ from typing import Any
 
 from warpfront_checks.cases.case import COMPLEX
 from warpfront_checks.cases.catalogue.record import exact, rounded, steps
-from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import CASES, MANY_CASES, SUMS, Operation
 
 BETA = {"beta": (1, 0, 2), "alpha": (1, -1)}
-# Torch 2.11 on an H100 adds to a (1, n) result with strides (1, 1) by a leading dimension of 1,
-# which cuBLASLt refuses: about one case in 4,000. No public thread is known.
-CUBLAS = KnownDefect(
-    "cuBLASLt refuses a leading dimension of 1",
-    "cuda",
-    label="^raised: .*CUBLAS_STATUS_INVALID_VALUE",
-)
-_product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES, defects=(CUBLAS,))
+_product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES)
 MATRICES: tuple[Operation, ...] = (
     _product("torch.mm(a, b)", "m k, k n"),
     _product("F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n", absent=("c",)),
@@ -150,24 +142,12 @@ def _convolved(dims: int) -> str:
     )
 
 
-# Of channels last, with steps and a dilation of 2 along an axis of one place: a segmentation fault
-# (torch 2.13).
-FAR_PLACE = tuple(
-    KnownDefect(
-        "conv3d of channels last ends the process for a dilated axis of one place",
-        "cpu",
-        where={memory: ("last", "some of the last"), "option dilation": (2, (2, 1, 2))},
-        unsafe=True,
-    )
-    for memory in ("memory a", "memory b")
-)
 CONVOLUTIONS: tuple[Operation, ...] = (
     *(
         _biased(
             f"F.conv{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
             " dilation={dilation})",
             f"b c {places}, o c {taps}, o | c {places}, o c {taps}, o",
-            defects=FAR_PLACE if dims == 3 else (),
         )
         for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 1"))
     ),

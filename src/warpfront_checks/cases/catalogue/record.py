@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from warpfront_checks.cases.known_defects import defects_of
 from warpfront_checks.cases.operation import MOVES, ROUNDED, Operation
 
 Make = Callable[..., Operation]
@@ -58,9 +59,8 @@ def exact(code: str, *shapes: str, **options: Any) -> Operation:
     windows = {key: steps(dims, *values) for key, values in WINDOWS.items()}
     missing = [key for key in re.findall(r"\{(\w+)\}", code) if key not in {*words, *options}]
     options |= {key: {**USUAL, **windows}.get(key, FLAG) for key in missing}
-    return Operation(
-        name=name, code=code, shapes=shape, options=options, usual=usual, most=most, **fields
-    )
+    fields |= {"options": options, "usual": usual, "most": most, "defects": defects_of(name)}
+    return Operation(name=name, code=code, shapes=shape, **fields)
 
 
 def moved(code: str, *shapes: str, **fields: Any) -> Operation:

@@ -9,7 +9,6 @@ from typing import Any
 
 from warpfront_checks.cases.case import INTEGERS
 from warpfront_checks.cases.catalogue.record import DIM, each, exact, moved, rounded
-from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import ROUNDED, Operation
 
 LINES = "a k b | m n | n | a b c d e"
@@ -18,11 +17,6 @@ _sum = partial(
     shapes=LINES,
     values=("small", "few", "sparse", "non-finite", "ones", "rare"),
     kinds=(*INTEGERS, "bool", "complex64"),
-)
-# The gradient of a tall matrix has ones below its diagonal; the oracle's, too, but no slope has.
-PAST_DIAGONAL = tuple(
-    KnownDefect("pytorch#171704", device, before=(2, 13), label="Jacobian")
-    for device in ("cpu", "cuda")
 )
 # Numbers of which no two are alike have one largest and one order.
 _order = partial(
@@ -81,7 +75,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     # CUDA keeps running sums of 16 bits in them.
     _sum("torch.cumsum(a, {dim})", halves="cpu"),
     _sum("torch.count_nonzero(a, {dim})", backward=False),
-    _sum("torch.trace(a)", "m n", defects=PAST_DIAGONAL),
+    _sum("torch.trace(a)", "m n"),
     # Partial sums of n numbers about 1 reach the root of n: the mean is off by an eps of 1.
     _nearly("torch.mean(a, {dim}, keepdim={keepdim})", values=HIGH, least=1 / 64),
     _nearly("torch.mean(a)", name="mean of all", values=HIGH, least=1 / 64),

@@ -5,12 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from warpfront_checks.cases.catalogue.record import exact
-from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
-
-# The algorithms of cuSPARSE that torch chooses add atomically, in each format. Torch chooses no
-# other, and raises nothing, where deterministic algorithms are demanded (H200, torch 2.11).
-ADDED_ATOMICALLY = KnownDefect("cupy#9323", "cuda", label="runs on the same inputs")
 
 _table = partial(
     exact, values=("few", "small"), halves="cpu", cases=16, m=7, n=5, k=3, backward=False
@@ -33,7 +28,6 @@ SPARSE: tuple[Operation, ...] = (
             shapes,
             name=f"{name} by to_sparse{layout}",
             definition=definition,
-            defects=(ADDED_ATOMICALLY,),
         )
         for layout in LAYOUTS
         for name, code, shapes, definition in (
@@ -70,7 +64,6 @@ SPARSE: tuple[Operation, ...] = (
         name="gradient of a sparse product",
         definition="(a * (a != 0)) @ b",
         backward=True,
-        defects=(ADDED_ATOMICALLY,),
     ),
     _table(
         "F.embedding(b, a, sparse=True)",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from warpfront_checks.cases.catalogue.record import PARTS, exact, rounded
-from warpfront_checks.cases.known_defects import KnownDefect
 from warpfront_checks.cases.operation import Operation
 
 NORM = (None, "ortho", "forward")
@@ -20,21 +19,7 @@ _waves = partial(
     roundings=64.0,
     cases=44,
 )
-# MKL writes past its memory where neither axis of a plane has a stride of 1 (2.13).
-STRIDED_PLANES = tuple(
-    KnownDefect(
-        "MKL writes past the memory of a plane without a stride of 1",
-        "cpu",
-        where=where,
-        unsafe=True,
-    )
-    for where in (
-        {"memory a": ("reversed",)},
-        {"memory b": ("reversed",)},
-        {"layout": ("transposed",)},
-    )
-)
-_planes = partial(_waves, defects=STRIDED_PLANES, least_size=3)
+_planes = partial(_waves, least_size=3)
 _SIGNAL = "torch.complex(a, b)[..., {first}:]"
 LINES = (
     *(
@@ -103,8 +88,6 @@ LINES = (
         cases=66,
     ),
 )
-# Steps of integers are float32's.
-STEPS_IN_SINGLE = KnownDefect("pytorch#181807", "cuda", label="^result")
 _made = partial(rounded, halves=False, backward=False, cases=8)
 FRAMES = (
     *(
@@ -130,7 +113,6 @@ FRAMES = (
         " device=a.device)",
         "k",
         name="linspace of integers",
-        defects=(STEPS_IN_SINGLE,),
         definition="5 + torch.arange({count}) * (2**20 + 1)",
         count=(2, 7, 400),
         backward=False,

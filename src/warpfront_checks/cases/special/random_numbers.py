@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.cases.known_defects import KnownDefect
+from warpfront_checks.cases.known_defects import defects_of
 from warpfront_checks.cases.special.rows import (
     TRUE,
     USUAL,
@@ -43,13 +43,6 @@ def _seeded(ground: CaseContext, offset: int = 0) -> None:
 def _about(label: str, value: Any, expected: float, deviation: float) -> Verdict:
     actual = torch.tensor(float(value), dtype=torch.float64)
     return verdict_of(label, actual, expected, slack=SIGMAS * deviation)
-
-
-# The CUDA kernel advances its generator by less than it uses for large rates: half of the
-# next call's numbers were drawn before (2.11 on an H200).
-REPEATED = KnownDefect(
-    "pytorch#136750", "cuda", label="correlation with the next call", before=None
-)
 
 
 # The call, the mean and the variance of each distribution, as expressions.
@@ -370,11 +363,7 @@ def _states(ground: CaseContext) -> Iterator[Verdict]:
 
 RANDOM_NUMBERS: Table = (
     *(
-        Row(
-            name=name,
-            answers=partial(_distribution, name),
-            defects=(REPEATED,) if name == "poisson of many" else (),
-        )
+        Row(name=name, answers=partial(_distribution, name), defects=defects_of(name))
         for name in DISTRIBUTIONS
     ),
     *rows({"quartiles": _quartiles, "never drawn": _never_drawn}),
