@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from warpfront_checks.cases.catalogue.record import rounded
+from warpfront_checks.cases.catalogue.record import each, rounded
 from warpfront_checks.cases.operation import Operation
 
 # Many tensors of one length, or each longer than the one after it, and some without elements, as
@@ -54,10 +54,7 @@ _OF_LISTS = (
     ("lerp", "x, y, {value}", "x, y, {value}"),
 )
 LISTS: tuple[Operation, ...] = (
-    *(
-        _listed(f"torch._foreach_{n}({_X})", definition=f"[torch.{n}(x) for x in {_X}]")
-        for n in _UNARY.split()
-    ),
+    *each(_UNARY, _listed, f"torch._foreach_$({_X})", definition=f"[torch.$(x) for x in {_X}]"),
     *(
         _listed(
             code.replace("CALL", f"_foreach_{name.split()[0]}").replace("ARGUMENTS", lists),

@@ -5,16 +5,27 @@ from __future__ import annotations
 from functools import partial
 
 from warpfront_checks.cases.case import INTEGERS
-from warpfront_checks.cases.catalogue.record import DIM, PLACES, exact, rounded
+from warpfront_checks.cases.catalogue.record import DIM, PLACES, each, exact, rounded
 from warpfront_checks.cases.catalogue.record import moved as moved_floats
 from warpfront_checks.cases.operation import Operation
 
 LINES = "a k b | m n | n | a b c d e"
 moved = partial(moved_floats, kinds=(*INTEGERS, "bool", "complex64"))
 _along = partial(moved, shapes=LINES, dim=DIM)
+_short = partial(_along, **dict.fromkeys("abcdekmn", (5, 600)))
 _made = partial(moved, values=("zeros",), backward=False)
 _few = partial(exact, values=("small", "few"), halves="cpu")
 _bag = partial(_few, least_size=2, roundings=64.0, walk=1 / 16, least=1.0)
+_limited = partial(
+    rounded,
+    shapes="k d, &k n | k d, &k n m",
+    name="embedding of limited rows",
+    limit=(0.75, 100.0),
+    norm=(1.0, 2.0),
+    k=(5, 1031),
+    halves="cpu",
+    backward=False,
+)
 # Sums at one index, exact in any order.
 _added = partial(exact, values=("small", "few", "wide"), kinds=(*INTEGERS, "complex64"))
 INDEXED: tuple[Operation, ...] = (
@@ -112,33 +123,23 @@ INDEXED: tuple[Operation, ...] = (
         least=0.125,
         halves="cpu",
     ),
-    *(
-        rounded(
-            f"F.embedding(b, {rows}, max_norm={{limit}}, norm_type={{norm}})",
-            "k d, &k n | k d, &k n m",
-            name=f"embedding of limited rows{of}",
-            limit=(0.75, 100.0),
-            norm=(1.0, 2.0),
-            k=(5, 1031),
-            halves="cpu",
-            backward=False,
-            changes=bool(of),
-        )
-        for of, rows in (("", "a.clone()"), (" of a slice", "a[:, ::2]"))
+    _limited("F.embedding(b, a.clone(), max_norm={limit}, norm_type={norm})"),
+    _limited(
+        "F.embedding(b, a[:, ::2], max_norm={limit}, norm_type={norm})",
+        name="embedding of limited rows of a slice",
+        changes=True,
     ),
     moved_floats(
         "F.embedding(b, a)", "k d, &k n | k d, &k n m", name="embedding in 16 bits", backward=False
     ),
-    *(
-        _bag(
-            f"F.embedding_bag(b, a, mode={mode!r}, padding_idx={{padding}})",
-            "k d, &k n m",
-            name=f"embedding_bag, {mode}",
-            padding=PLACES,
-            values=("small", "few") if mode != "max" else ("distinct",),
-            ulps=4.0,
-        )
-        for mode in ("sum", "mean", "max")
+    *each(
+        {"sum mean": {}, "max": {"values": ("distinct",)}},
+        _bag,
+        "F.embedding_bag(b, a, mode='$', padding_idx={padding})",
+        "k d, &k n m",
+        name="embedding_bag, $",
+        padding=PLACES,
+        ulps=4.0,
     ),
     # The first bag is empty.
     _bag(
@@ -175,17 +176,9 @@ JOINED: tuple[Operation, ...] = (
         n=(9, 1031),
         a=(5, 1031),
     ),
-    _along(
-        "torch.cat([x * 2 for x in a.split(2, {dim})][::-1], {dim})",
-        name="split",
-        **dict.fromkeys("abcdekmn", (5, 600)),
-    ),
+    _short("torch.cat([x * 2 for x in a.split(2, {dim})][::-1], {dim})", name="split"),
     _along("torch.cat(a.chunk(3, {dim})[::-1], {dim})", name="chunks"),
-    _along(
-        "torch.stack(a.unbind({dim})[::-1], {dim})",
-        name="unbound",
-        **dict.fromkeys("abcdekmn", (5, 600)),
-    ),
+    _short("torch.stack(a.unbind({dim})[::-1], {dim})", name="unbound"),
     _along("a.narrow({dim}, a.shape[{dim}] // 2, 1) * 2"),
     _along("torch.flip(a, [{dim}])"),
     moved("torch.flip(a, [0, -1])", "m n | a k b | a b c d e", name="flip of two axes"),
@@ -197,9 +190,8 @@ JOINED: tuple[Operation, ...] = (
         shift=(1, -9),
     ),
     moved(
-        "torch.rot90(a, {k}, (0, {dim}))".replace("{k}", "{turns}"),
+        "torch.rot90(a, {turns}, (0, {dim}))",
         "m n | a k b",
-        name="rot90",
         turns=(-1, 1, 2, 3),
         dim=(1, -1),
     ),
@@ -236,10 +228,7 @@ JOINED: tuple[Operation, ...] = (
         step=(1, 2, 3),
         domain="shape[dim] >= window",
     ),
-    *(
-        moved(f"torch.{n}(a, {{diagonal}})", "m n | b m n", diagonal=(-2, 0, 3))
-        for n in ("tril", "triu")
-    ),
+    *each("tril triu", moved, "torch.$(a, {diagonal})", "m n | b m n", diagonal=(-2, 0, 3)),
     moved("torch.diagonal(a, {offset}, -2, -1) * 2", "m n | b m n", offset=(-2, 0, 2), m=7, n=7),
     moved("torch.diag(a)", "m n | n", n=(5, 1031)),
     moved("torch.diag_embed(a, {offset})", "b n | n", offset=(-1, 0, 2), n=(5, 600), b=(3, 9)),

@@ -15,29 +15,24 @@ _norm: Make = partial(rounded, values=("quarters", "normal"), roundings=48.0, **
 HIGH = ("quarters", "normal", "high")
 _channels = partial(_norm, halves="cpu", c=6, b=3, x=7, y=5, z=3)
 _affine = partial(_channels, absent=("c", "b c"))
+_far = partial(
+    _norm,
+    values=("away",),
+    halves="cpu",
+    backward=False,
+    # One pass loses a rounding for each deviation that the mean is away, and walks.
+    roundings=50_000.0,
+    **dict.fromkeys("gknx", (5, 1031)),
+)
+_weight_norm = partial(_norm, eps=(0,), doubles=False, fit="{x}.abs() + 0.125")
 NORMS: tuple[Operation, ...] = (
     _norm(
         "F.layer_norm(a, ({k},), b, c, {eps})",
         "n k, k, k | m n k, k, k",
         absent=("b", "c", "b c"),
     ),
-    *(
-        _norm(
-            call,
-            shape,
-            name=f"{name} far from 0",
-            values=("away",),
-            halves="cpu",
-            backward=False,
-            # One pass loses a rounding for each deviation that the mean is away, and walks.
-            roundings=50_000.0,
-            **dict.fromkeys("gknx", (5, 1031)),
-        )
-        for name, call, shape in (
-            ("layer_norm", "F.layer_norm(a, ({k},), eps={eps})", "n k"),
-            ("group_norm", "F.group_norm(a, 2, eps={eps})", "n 6 x"),
-        )
-    ),
+    _far("F.layer_norm(a, ({k},), eps={eps})", "n k", name="layer_norm far from 0"),
+    _far("F.group_norm(a, 2, eps={eps})", "n 6 x", name="group_norm far from 0"),
     _norm(
         "F.layer_norm(a, ({k},), eps={eps})",
         "n k | m n k | k",
@@ -115,19 +110,8 @@ NORMS: tuple[Operation, ...] = (
         least_size=2,
     ),
     _norm("F.local_response_norm(a, 3)", "b c x | b c y x", eps=(0,)),
-    *(
-        _norm(
-            "torch._weight_norm(a, b, {dim})",
-            shapes,
-            name=name,
-            dim=(dim,),
-            eps=(0,),
-            doubles=False,
-            fit="{x}.abs() + 0.125",
-        )
-        for name, shapes, dim in (
-            ("weight_norm", "m n, m 1", 0),
-            ("weight_norm of columns", "m n, 1 n", 1),
-        )
+    _weight_norm("torch._weight_norm(a, b, {dim})", "m n, m 1", name="weight_norm", dim=(0,)),
+    _weight_norm(
+        "torch._weight_norm(a, b, {dim})", "m n, 1 n", name="weight_norm of columns", dim=(1,)
     ),
 )

@@ -24,7 +24,8 @@ DIM = (0, -1, 1, -2)
 PLACES = (None, 0, 1, -1)
 # The values of an option that the code names and a row does not give: those of its name, or both
 # of a flag.
-USUAL: Mapping[str, Sequence[Any]] = {"dim": DIM, "reduction": ("none", "mean", "sum")}
+USUAL: dict[str, Sequence[Any]] = {"dim": DIM, "reduction": ("none", "mean", "sum")}
+USUAL |= {"divisor": (None, 5)}
 FLAG = (False, True)
 # Settings of windows, which have a number for each axis too.
 WINDOWS: dict[str, Sequence[int]] = {"kernel": (2, 3), "size": (1, 3, 5)}
@@ -83,7 +84,7 @@ def each(of: str | Fields, make: Make, *texts: str, **fields: Any) -> Iterator[O
             named = {
                 k: v.replace("$", name) if isinstance(v, str) else v for k, v in fields.items()
             }
-            yield make(*(text.replace("$", name) for text in texts), **named, **own)
+            yield make(*(text.replace("$", name) for text in texts), **own, **named)
 
 
 def contract(*parts: Operation) -> dict[str, float]:

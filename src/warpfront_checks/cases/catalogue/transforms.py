@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from warpfront_checks.cases.catalogue.record import PARTS, exact, rounded
+from warpfront_checks.cases.catalogue.record import PARTS, each, exact, rounded
 from warpfront_checks.cases.operation import Operation
 
 NORM = (None, "ortho", "forward")
@@ -21,23 +21,20 @@ _waves = partial(
 )
 _planes = partial(_waves, least_size=3)
 _SIGNAL = "torch.complex(a, b)[..., {first}:]"
+_line = partial(_waves, dim=(-1, 0), norm=NORM, first=(0, 1), size=(None, 5, 16), least_size=2)
+_plane = partial(_planes, norm=NORM, first=(0, 1))
 LINES = (
-    *(
-        _waves(
-            f"{PARTS}(torch.fft.{name}({x}, {{size}}, {{dim}}, {{norm}}))",
-            shapes,
-            name=name,
-            dim=(-1, 0),
-            norm=NORM,
-            first=(0, 1),
-            size=(None, 5, 16),
-            least_size=2,
-        )
-        for name, x, shapes in (
-            ("fft", _SIGNAL, "m n, m n | b m n, b m n"),
-            ("ifft", _SIGNAL, "m n, m n | b m n, b m n"),
-            ("rfft", "a[..., {first}:]", "m n | b m n"),
-        )
+    *each(
+        "fft ifft",
+        _line,
+        f"{PARTS}(torch.fft.$({_SIGNAL}, {{size}}, {{dim}}, {{norm}}))",
+        "m n, m n | b m n, b m n",
+        name="$",
+    ),
+    _line(
+        f"{PARTS}(torch.fft.rfft(a[..., {{first}}:], {{size}}, {{dim}}, {{norm}}))",
+        "m n | b m n",
+        name="rfft",
     ),
     _waves(
         "torch.fft.irfft(torch.fft.rfft(a, None, {dim}, {norm})[..., {first}:], a.shape[{dim}]"
@@ -49,21 +46,19 @@ LINES = (
         least_size=4,
     ),
     _waves("torch.fft.hfft(torch.fft.ihfft(a), a.shape[-1])", "m n"),
-    *(
-        _planes(
-            f"{PARTS}(torch.fft.{name}({x}, norm={{norm}}))",
-            shapes,
-            name=name,
-            norm=NORM,
-            first=(0, 1),
-        )
-        for name, x, shapes in (
-            ("fft2", _SIGNAL, "b y x, b y x | b c y x, b c y x"),
-            ("ifft2", _SIGNAL, "b y x, b y x | b c y x, b c y x"),
-            ("fftn", _SIGNAL, "b y x, b y x | b c y x, b c y x"),
-            ("rfft2", "a[..., {first}:]", "b y x | b c y x"),
-            ("rfftn", "a[..., {first}:]", "b y x | b c y x"),
-        )
+    *each(
+        "fft2 ifft2 fftn",
+        _plane,
+        f"{PARTS}(torch.fft.$({_SIGNAL}, norm={{norm}}))",
+        "b y x, b y x | b c y x, b c y x",
+        name="$",
+    ),
+    *each(
+        "rfft2 rfftn",
+        _plane,
+        f"{PARTS}(torch.fft.$(a[..., {{first}}:], norm={{norm}}))",
+        "b y x | b c y x",
+        name="$",
     ),
     _planes("torch.fft.irfft2(torch.fft.rfft2(a), s=a.shape[-2:])", "b y x | b c y x"),
     # rfftn's own result has strides with which MKL writes past its memory.
@@ -90,23 +85,21 @@ LINES = (
 )
 _made = partial(rounded, halves=False, backward=False, cases=8)
 FRAMES = (
-    *(
-        _made(
-            f"torch.{name}_window({{count}}, periodic={{periodic}}, dtype=a.dtype,"
-            " device=a.device) + 0 * a[:1]",
-            "k",
-            # The ends of some are nearly 0: of two numbers, all.
-            count=(9, 2, 400),
-        )
-        for name in ("hann", "hamming", "blackman", "bartlett", "kaiser")
+    *each(
+        "hann hamming blackman bartlett kaiser",
+        _made,
+        "torch.$_window({count}, periodic={periodic}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
+        "k",
+        # The ends of some are nearly 0: of two numbers, all.
+        count=(9, 2, 400),
     ),
     *(
         _made(
-            f"torch.{name}(-3, {last}, {{count}}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
+            f"torch.{name}, {{count}}, dtype=a.dtype, device=a.device) + 0 * a[:1]",
             "k",
             count=(2, 9, 400),
         )
-        for name, last in (("linspace", 5), ("logspace", 2))
+        for name in ("linspace(-3, 5", "logspace(-3, 2")
     ),
     exact(
         "torch.linspace(5, 5 + ({count} - 1) * (2**20 + 1), {count}, dtype=torch.int64,"
