@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from warpfront_checks.cases.catalogue.record import USUAL, rounded
+from warpfront_checks.cases.catalogue.record import USUAL, Fields, each, rounded
 from warpfront_checks.cases.operation import Operation
 
 PAIR = "m n, m n | n, n | a k b, a k b"
@@ -24,10 +24,10 @@ _classes = partial(_loss, c=(7, 8191), halves="cpu")
 WEIGHT = "c.abs() + 0.5 if {weighted} else None"
 # A third of the targets.
 IGNORED = "torch.where(b % 3 == 1, {ignored}, b)"
-_TARGETS = {
-    " of rows": "n c, @c n, !c",
-    " of places": "n c x, @c n x, !c",
-    " of images": "n c y x, @c n y x, !c",
+_TARGETS: Fields = {
+    "rows": {"shapes": "n c, @c n, !c"},
+    "places": {"shapes": "n c x, @c n x, !c"},
+    "images": {"shapes": "n c y x, @c n y x, !c"},
 }
 LOSSES: tuple[Operation, ...] = (
     _loss("F.mse_loss(a, b)", least=4.0),
@@ -120,28 +120,24 @@ LOSSES: tuple[Operation, ...] = (
         backward=False,
     ),
     _classes("F.multilabel_soft_margin_loss(a, b.to(a.dtype), c.abs())", "n c, ?n c, !c"),
-    *(
-        _classes(
-            f"F.nll_loss(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}})",
-            shapes,
-            name=f"nll_loss{of}",
-            weighted=(True, False),
-            ignored=(-100, 0, 1, 2**32),
-        )
-        for of, shapes in _TARGETS.items()
+    *each(
+        _TARGETS,
+        _classes,
+        f"F.nll_loss(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}})",
+        name="nll_loss of $",
+        weighted=(True, False),
+        ignored=(-100, 0, 1, 2**32),
     ),
-    *(
-        _classes(
-            f"F.cross_entropy(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}},"
-            " label_smoothing={smoothing})",
-            shapes,
-            name=f"cross_entropy{of}",
-            weighted=(True, False),
-            ignored=(-100, 0, 1),
-            smoothing=(0.0, 0.2),
-            halves=True,
-        )
-        for of, shapes in _TARGETS.items()
+    *each(
+        _TARGETS,
+        _classes,
+        f"F.cross_entropy(a, {IGNORED}, {WEIGHT}, ignore_index={{ignored}},"
+        " label_smoothing={smoothing})",
+        name="cross_entropy of $",
+        weighted=(True, False),
+        ignored=(-100, 0, 1),
+        smoothing=(0.0, 0.2),
+        halves=True,
     ),
     _classes(
         "F.cross_entropy(a, b)", "n c, @c n", halves=True, values=("quarters", "normal", "large")
@@ -161,11 +157,10 @@ LOSSES: tuple[Operation, ...] = (
         halves=True,
     ),
     _classes(
-        "F.ctc_loss(a.log_softmax(2), b + (not {blank}), torch.full(({n},), {t}),"
+        "F.ctc_loss(a.log_softmax(2), b + (not {blank}), torch.full(({n},), a.shape[0]),"
         " torch.arange({n}) % 3, blank={blank}, reduction={reduction},"
-        " zero_infinity={infinite})".replace("{t}", "a.shape[0]"),
+        " zero_infinity={infinite})",
         "t n 9, @8 n 3",
-        name="ctc_loss",
         t=(9, 259),
         n=(5, 67),
         blank=(0, 8),

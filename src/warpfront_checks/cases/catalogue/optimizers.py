@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from warpfront_checks.cases.catalogue.record import exact, rounded
+from warpfront_checks.cases.catalogue.record import each, exact, rounded
 from warpfront_checks.cases.operation import Operation
 
 # Many weights of two axes, a long one, and one without elements, as a part of a sharded model is.
@@ -111,11 +111,11 @@ _SCALED = (
     "(lambda p: (lambda o: (setattr(p, 'grad', torch.zeros_like(p).copy_(b * ({scale} or 1))),"
     " setattr(o, 'found_inf', torch.full((), {infinite}, device=a.device)), setattr(o, 'grad_scale'"
     ", {scale} and torch.full((), {scale}, device=a.device)), o.step(), p.detach())[-1])"
-    "(torch.optim.NAME([p], lr=0.125, weight_decay={weight_decay}, fused=True)))"
+    "(torch.optim.$([p], lr=0.125, weight_decay={weight_decay}, fused=True)))"
     "(torch.nn.Parameter(a.clone()))"
 )
 _PLAIN = (
-    "a if {infinite} else (lambda p: (setattr(p, 'grad', b), torch.optim.NAME([p], lr=0.125,"
+    "a if {infinite} else (lambda p: (setattr(p, 'grad', b), torch.optim.$([p], lr=0.125,"
     " weight_decay={weight_decay}, foreach=False).step(), p.detach())[-1])"
     "(torch.nn.Parameter(a.clone()))"
 )
@@ -135,19 +135,17 @@ _GROWN_RIGHT = (
 )
 OPTIMIZERS: tuple[Operation, ...] = (
     *(_optimizer(name, options) for name, options in _OPTIONS.items()),
-    *(
-        _stepped(
-            _SCALED.replace("NAME", name),
-            "j k, j k",
-            name=f"{name} of scaled gradients",
-            definition=_PLAIN.replace("NAME", name),
-            infinite=(0.0, 1.0),
-            scale=(4.0, None),
-            weight_decay=(0.125, 0.0),
-            # Torch 2.11 has no fused one there.
-            unseen=("cuda",) if name == "Adagrad" else (),
-        )
-        for name in FUSED
+    *each(
+        # Torch 2.11 has no fused one there.
+        {"SGD Adam AdamW": {}, "Adagrad": {"unseen": ("cuda",)}},
+        _stepped,
+        _SCALED,
+        "j k, j k",
+        name="$ of scaled gradients",
+        definition=_PLAIN,
+        infinite=(0.0, 1.0),
+        scale=(4.0, None),
+        weight_decay=(0.125, 0.0),
     ),
     exact(
         _UNSCALED,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.case import COMPLEX
-from warpfront_checks.cases.catalogue.record import exact, rounded, steps
+from warpfront_checks.cases.catalogue.record import each, exact, rounded, steps
 from warpfront_checks.cases.operation import CASES, MANY_CASES, SUMS, Operation
 
 BETA = {"beta": (1, 0, 2), "alpha": (1, -1)}
@@ -40,8 +40,7 @@ MATRICES: tuple[Operation, ...] = (
     _product("torch.mv(a, b)", "m k, k"),
     _product("torch.addmv(a, b, c, beta={beta}, alpha={alpha})", "m, m k, k", **BETA),
     _product("torch.addr(a, b, c, beta={beta}, alpha={alpha})", "m n, m, n", **BETA),
-    _product("torch.dot(a, b)", "k, k"),
-    _product("torch.vdot(a, b)", "k, k"),
+    *each("dot vdot", _product, "torch.$(a, b)", "k, k"),
     _product(
         "torch.vdot(a, b)",
         "k, k",
@@ -125,7 +124,9 @@ _windows = partial(
     z=4,
 )
 _biased = partial(_windows, absent=("c",))
-STEPS = {"stride": (1, 2), "dilation": (1, 2)}
+# The places of images and of filters by their number of axes.
+PLACES = (("1", "x", "3"), ("2", "y x", "3 3"), ("3", "z y x", "2 3 2"))
+STEPS = {"stride": (1, 2), "dilation": (1, 2), "groups": (1,)}
 
 
 def _convolved(dims: int) -> str:
@@ -143,25 +144,25 @@ def _convolved(dims: int) -> str:
 
 
 CONVOLUTIONS: tuple[Operation, ...] = (
-    *(
-        _biased(
-            f"F.conv{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
-            " dilation={dilation})",
-            f"b c {places}, o c {taps}, o | c {places}, o c {taps}, o",
-        )
-        for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 1"))
+    *each(
+        {
+            dims: {"shapes": f"b c {places}, o c {taps}, o | c {places}, o c {taps}, o"}
+            for dims, places, taps in (
+                ("1", "x", "3"),
+                ("2", "y x", "3 3"),
+                ("3", "z y x", "2 3 1"),
+            )
+        },
+        _biased,
+        "F.conv$d(a, b, c, stride={stride}, padding={padding}, dilation={dilation})",
     ),
-    _windows(_convolved(1), "b c x, o c t, o", name="conv1d of long filters", **STEPS, groups=(1,)),
-    _windows(
-        _convolved(2), "b c y x, o c s t, o", name="conv2d of long filters", **STEPS, groups=(1,)
-    ),
+    _windows(_convolved(1), "b c x, o c t, o", name="conv1d of long filters", **STEPS),
+    _windows(_convolved(2), "b c y x, o c s t, o", name="conv2d of long filters", **STEPS),
     _windows(
         _convolved(3),
         "b c z y x, o c r s t, o",
         name="conv3d of long filters",
-        stride=(1,),
-        dilation=(1,),
-        groups=(1,),
+        **dict.fromkeys(STEPS, (1,)),
         s=(2, 2),
     ),
     _windows("F.conv2d(a, b, c)", "b c y x, o c 1 1, o", name="conv2d of pixels"),
@@ -188,14 +189,17 @@ CONVOLUTIONS: tuple[Operation, ...] = (
         name="conv2d, depthwise",
         padding=steps(2, 0, 1, 2),
     ),
-    *(
-        _biased(
-            f"F.conv_transpose{dims}d(a, b, c, stride={{stride}}, padding={{padding}},"
-            " output_padding={extra}, dilation={dilation})",
-            f"b c {places}, c o {taps}, o | c {places}, c o {taps}, o",
-            stride=steps(dims, 2, 3),
-        )
-        for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
+    *each(
+        {
+            dims: {
+                "shapes": f"b c {places}, c o {taps}, o | c {places}, c o {taps}, o",
+                "stride": steps(int(dims), 2, 3),
+            }
+            for dims, places, taps in PLACES
+        },
+        _biased,
+        "F.conv_transpose$d(a, b, c, stride={stride}, padding={padding},"
+        " output_padding={extra}, dilation={dilation})",
     ),
     _windows(
         "F.conv_transpose2d(a.flatten(1, 2), b.flatten(0, 1), None, groups={g}, stride={stride})",
@@ -221,14 +225,11 @@ CONVOLUTIONS: tuple[Operation, ...] = (
 )
 # By themselves until they are seen on a GPU.
 GROUPED: tuple[Operation, ...] = (
-    *(
-        _biased(
-            f"F.conv{dims}d(a, b, c, groups=2, stride={{stride}}, padding={{padding}},"
-            " dilation={dilation})",
-            f"b 6 {places}, 4 3 {taps}, 4",
-            name=f"conv{dims}d of two groups",
-        )
-        for dims, places, taps in ((1, "x", "3"), (2, "y x", "3 3"), (3, "z y x", "2 3 2"))
+    *each(
+        {dims: {"shapes": f"b 6 {places}, 4 3 {taps}, 4"} for dims, places, taps in PLACES},
+        _biased,
+        "F.conv$d(a, b, c, groups=2, stride={stride}, padding={padding}, dilation={dilation})",
+        name="conv$d of two groups",
     ),
     _biased(
         "F.conv_transpose2d(a, b, c, groups=2, stride={stride}, padding={padding},"

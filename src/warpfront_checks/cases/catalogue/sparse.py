@@ -10,6 +10,7 @@ from warpfront_checks.cases.operation import Operation
 _table = partial(
     exact, values=("few", "small"), halves="cpu", cases=16, m=7, n=5, k=3, backward=False
 )
+_ADDED = "torch.addmm(c, {x}, b, beta=2, alpha=3)"
 LAYOUTS = ("", "_csr", "_csc")
 SPARSE: tuple[Operation, ...] = (
     *(
@@ -33,12 +34,7 @@ SPARSE: tuple[Operation, ...] = (
         for name, code, shapes, definition in (
             ("product", "{x} @ b", "m n, n k", "a @ b"),
             ("product with a vector", "{x} @ b", "m n, n", "a @ b"),
-            (
-                "addmm",
-                "torch.addmm(c, {x}, b, beta=2, alpha=3)",
-                "m n, n k, m k",
-                "2 * c + 3 * a @ b",
-            ),
+            ("addmm", _ADDED, "m n, n k, m k", "2 * c + 3 * a @ b"),
         )
     ),
     _table(
