@@ -219,10 +219,7 @@ def attend(fed_model: FedModel, device: str) -> CheckFinding:
 
 def compiled(fed_model: FedModel, device: str) -> CheckFinding:
     """Run with `torch.compile`, with any graph breaks of the library's code."""
-    from warpfront_checks.models.modes import (  # noqa: PLC0415
-        missing_compiler,
-        run_compiled,
-    )
+    from warpfront_checks.models.modes import missing_compiler, run_compiled  # noqa: PLC0415
 
     if obstacle := missing_compiler(device):
         return unavailable(f"torch.compile cannot work: {obstacle}")

@@ -53,14 +53,7 @@ CASE_SECONDS, COMPILED_SECONDS = 120.0, 300.0
 # torch 2.13's profiler else prints two lines for each operation.
 QUIET = {"OMP_NUM_THREADS": "1", "KINETO_LOG_LEVEL": "99"}
 REPETITIONS, QUICK_REPETITIONS = 7, 3
-_TIMED = {
-    "width": 64,
-    "mask": "causal",
-    "heads": 8,
-    "grouped": 8,
-    "backward": True,
-    "timed": True,
-}
+_TIMED = {"width": 64, "mask": "causal", "heads": 8, "grouped": 8, "backward": True, "timed": True}
 BAD = (WRONG, "crashed", "hung", ANOTHER)
 
 
@@ -176,10 +169,7 @@ def _children(
 def find_tier(tier: Tier, returned: Iterable[Returned], runs_by_tier: Runs) -> CheckFinding:
     """A refusal is an answer; what is wrong, crashes, hangs or is another's kernel is none."""
     runs_by_tier[tier.name] = runs = [
-        Ran(
-            case=each.item,
-            **(each.document or {"outcome": each.outcome, "reason": each.reason}),
-        )
+        Ran(case=each.item, **(each.document or {"outcome": each.outcome, "reason": each.reason}))
         for each in returned
     ]
     counts = Counter(run.outcome for run in runs)

@@ -28,11 +28,7 @@ from warpfront_checks.cases.run import (
 from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import leave_after_this
-from warpfront_checks.precision import (
-    computes_float64,
-    kind_of,
-    tested_dtypes,
-)
+from warpfront_checks.precision import computes_float64, kind_of, tested_dtypes
 from warpfront_checks.results import UNDETERMINED, CheckFinding, Recorder, failed, judged
 
 # The kinds of device on which right kernels passed a topic's cases with fresh seeds. The others

@@ -97,9 +97,7 @@ CASES = (
         (((17, 33), 1.0, 0.0), ((9, 33), 33**-0.5, 0.0), ((9,), 0.5, 0.0)),
     ),
     GoldenCase(
-        "linear of 513 terms",
-        functional.linear,
-        (((2, 513), 1.0, 0.0), ((3, 513), 513**-0.5, 0.0)),
+        "linear of 513 terms", functional.linear, (((2, 513), 1.0, 0.0), ((3, 513), 513**-0.5, 0.0))
     ),
     GoldenCase(
         "convolution",

@@ -29,12 +29,7 @@ from warpfront_checks.golden.files import (
     shipped,
 )
 from warpfront_checks.hardware import Machine, read_hardware
-from warpfront_checks.precision import (
-    DTYPES,
-    REQUIRED,
-    probe,
-    require_full_precision,
-)
+from warpfront_checks.precision import DTYPES, REQUIRED, probe, require_full_precision
 from warpfront_checks.results import (
     PASSED,
     CheckFinding,

@@ -30,11 +30,7 @@ from warpfront_checks.models.passes import (
     run_plainly,
     watch,
 )
-from warpfront_checks.precision import (
-    DTYPES,
-    REQUIRED,
-    probe,
-)
+from warpfront_checks.precision import DTYPES, REQUIRED, probe
 from warpfront_checks.results import CheckFinding, Checks, Recorder, judged
 from warpfront_checks.tolerance_profiles import counted
 

@@ -25,11 +25,7 @@ from warpfront_checks.executing import Watched, tensors_in
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
 from warpfront_checks.opinfo.choosing import excluded, exclusions
 from warpfront_checks.opinfo.provider import cases_of_sample, takes_any_length
-from warpfront_checks.precision import (
-    computes_float64,
-    kind_of,
-    tested_dtypes,
-)
+from warpfront_checks.precision import computes_float64, kind_of, tested_dtypes
 from warpfront_checks.results import (
     PASSED,
     CheckFinding,

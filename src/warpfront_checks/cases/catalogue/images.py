@@ -53,9 +53,7 @@ POOLS = (
     ),
     *each(DIMS, _largest, "F.adaptive_max_pool$d(a, {size})", work=ADAPTED),
     _mean(
-        "F.avg_pool1d(a, {kernel}, {stride}, {padding}, {ceil}, {counted})",
-        SHAPE[1],
-        least_size=2,
+        "F.avg_pool1d(a, {kernel}, {stride}, {padding}, {ceil}, {counted})", SHAPE[1], least_size=2
     ),
     *each(
         {dims: ALONE[dims] for dims in "23"},

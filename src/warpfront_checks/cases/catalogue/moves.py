@@ -189,12 +189,7 @@ JOINED: tuple[Operation, ...] = (
         name="roll of two axes",
         shift=(1, -9),
     ),
-    moved(
-        "torch.rot90(a, {turns}, (0, {dim}))",
-        "m n | a k b",
-        turns=(-1, 1, 2, 3),
-        dim=(1, -1),
-    ),
+    moved("torch.rot90(a, {turns}, (0, {dim}))", "m n | a k b", turns=(-1, 1, 2, 3), dim=(1, -1)),
     _along("torch.repeat_interleave(a, {count}, {dim})", count=(1, 2, 3)),
     moved(
         "torch.repeat_interleave(a, b, 0)",

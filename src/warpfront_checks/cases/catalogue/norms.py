@@ -27,9 +27,7 @@ _far = partial(
 _weight_norm = partial(_norm, eps=(0,), doubles=False, fit="{x}.abs() + 0.125")
 NORMS: tuple[Operation, ...] = (
     _norm(
-        "F.layer_norm(a, ({k},), b, c, {eps})",
-        "n k, k, k | m n k, k, k",
-        absent=("b", "c", "b c"),
+        "F.layer_norm(a, ({k},), b, c, {eps})", "n k, k, k | m n k, k, k", absent=("b", "c", "b c")
     ),
     _far("F.layer_norm(a, ({k},), eps={eps})", "n k", name="layer_norm far from 0"),
     _far("F.group_norm(a, 2, eps={eps})", "n 6 x", name="group_norm far from 0"),

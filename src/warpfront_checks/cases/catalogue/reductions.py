@@ -198,10 +198,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     *each("median nanmedian", _order, "torch.$(a, {dim}).values", name="$'s values"),
     # Of expanded memory the CPU reads beyond its end (2.13).
     *each(
-        "median nanmedian",
-        _with_nan,
-        "torch.$(a.contiguous(), {dim}).values",
-        name="$ with NaN",
+        "median nanmedian", _with_nan, "torch.$(a.contiguous(), {dim}).values", name="$ with NaN"
     ),
     _order("torch.mode(a, {dim}).values", name="mode's values"),
     *each("max min median nanmedian", _with_nan, "torch.$(a)", name="$ of all with NaN"),

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.cases.special.rows import TRUE, CaseContext, Row, Table, verdict_of
+from warpfront_checks.cases.special.rows import CaseContext, Row, Table, holds, verdict_of
 
 EDGE = 2**31
 COUNT = EDGE + 4099
@@ -19,12 +19,10 @@ GIB = 2**30
 PLACES = (0, 1, EDGE // 2 - 1, EDGE // 2, EDGE - 2, EDGE - 1, EDGE, EDGE + 1, COUNT - 2, COUNT - 1)
 
 
-def _at(x: Tensor) -> Tensor:
-    return (
-        x.flatten()[torch.tensor(PLACES, device=x.device)]
-        if x.numel() < EDGE
-        else torch.stack([x.view(-1)[p] for p in PLACES])
-    )
+def _marked(label: str, x: Tensor, expected: Tensor, slack: float = 0.0) -> Verdict:
+    """Compare the numbers at the marked indices."""
+    numbers = torch.stack([x.view(-1)[place] for place in PLACES])
+    return verdict_of(label, numbers.cpu().double(), expected, slack=slack)
 
 
 def _marks(ground: CaseContext, dtype: torch.dtype) -> Tensor:
@@ -52,9 +50,7 @@ def _elements(ground: CaseContext) -> Iterator[Verdict]:
         ("masked_fill", lambda: x.masked_fill(x > 8, 0), torch.where(RIGHT > 8, 0.0, RIGHT)),
     ):
         result = actual()
-        yield verdict_of(
-            label, _at(result).cpu().double(), expected, slack=1e-2 * (label == "exp2")
-        )
+        yield _marked(label, result, expected, slack=1e-2 * (label == "exp2"))
         del result
 
 
@@ -69,7 +65,7 @@ def _reduced(ground: CaseContext) -> Iterator[Verdict]:
     yield verdict_of("argmax beyond", x.argmax(), EDGE + 77)
     yield verdict_of("max's index", x.max(0).indices, EDGE + 77)
     yield verdict_of("nonzero", (x == 200).nonzero()[:, 0], torch.tensor([EDGE + 77]))
-    yield verdict_of("any", (x == 200).any(), TRUE)
+    yield holds("any", (x == 200).any())
     x[EDGE + 77] = 0
     half = x.to(torch.float16)
     yield verdict_of("float sum", half.sum(dtype=torch.float32), float(total))
@@ -83,7 +79,7 @@ def _scanned(ground: CaseContext) -> Iterator[Verdict]:
     x = _marks(ground, torch.int8)
     actual = x.cumsum(0, dtype=torch.int32)
     expected = torch.stack([RIGHT[: i + 1].sum() for i in range(len(PLACES))])
-    yield verdict_of("cumsum", _at(actual).cpu().double(), expected)
+    yield _marked("cumsum", actual, expected)
 
 
 def _gathered(ground: CaseContext) -> Iterator[Verdict]:
@@ -98,23 +94,22 @@ def _gathered(ground: CaseContext) -> Iterator[Verdict]:
     for label, call in calls.items():
         yield verdict_of(label, call().cpu().double(), RIGHT)
     x.index_fill_(0, index, 9)
-    yield verdict_of("index_fill_", _at(x).cpu().double(), torch.full_like(RIGHT, 9))
+    yield _marked("index_fill_", x, torch.full_like(RIGHT, 9))
     x.scatter_(0, index, torch.arange(len(PLACES), device=x.device, dtype=x.dtype))
-    yield verdict_of("scatter_", _at(x).cpu().double(), RIGHT - 1)
+    yield _marked("scatter_", x, RIGHT - 1)
     x[index] = 5
-    yield verdict_of("assigned", _at(x).cpu().double(), torch.full_like(RIGHT, 5))
+    yield _marked("assigned", x, torch.full_like(RIGHT, 5))
     table = x[: EDGE + WIDTH].view(-1, WIDTH)
     table[-1] = 7
-    call = functional.embedding(
-        torch.tensor([0, len(table) - 1], device=x.device), table.view(-1, WIDTH)
-    )
-    yield verdict_of("embedding", call[1].cpu().double(), torch.full((WIDTH,), 7.0).double())
+    ends = torch.tensor([0, len(table) - 1], device=x.device)
+    last = functional.embedding(ends, table)[1].cpu().double()
+    yield verdict_of("embedding", last, torch.full((WIDTH,), 7.0).double())
 
 
 def _moved(ground: CaseContext) -> Iterator[Verdict]:
     x = _marks(ground, torch.uint8)
     both = torch.cat([x[: EDGE - 5], x[EDGE - 5 :]])
-    yield verdict_of("cat", _at(both).cpu().double(), RIGHT)
+    yield _marked("cat", both, RIGHT)
     del both
     turned = x.flip(0)
     ends = torch.stack([turned[COUNT - 1 - p] for p in PLACES])
@@ -143,16 +138,16 @@ def _products(ground: CaseContext) -> Iterator[Verdict]:
     yield verdict_of("softmax", chosen[-5:, 7], torch.ones(5))
     del chosen
     normal = functional.layer_norm(wide, (columns,))
-    yield verdict_of("layer_norm", (normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100), TRUE)
+    yield holds("layer_norm", (normal[-1, 7] == normal[0, 7]) & (normal[-1, 7] > 100))
 
 
 def _drawn(ground: CaseContext) -> Iterator[Verdict]:
     x = torch.zeros(COUNT, device=ground.device, dtype=torch.float16).uniform_(1, 2)
-    yield verdict_of("all of it", (x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all(), TRUE)
+    yield holds("all of it", (x[-5000:] >= 1).all() & (x[EDGE - 5000 : EDGE] >= 1).all())
     beyond = (x[:4000] == x[EDGE : EDGE + 4000]).float().mean() < 0.1
-    yield verdict_of("not the beginning again", beyond, TRUE)
+    yield holds("not the beginning again", beyond)
     x.fill_(3)
-    yield verdict_of("fill_", _at(x).cpu().double(), torch.full_like(RIGHT, 3))
+    yield _marked("fill_", x, torch.full_like(RIGHT, 3))
 
 
 def _pictures(ground: CaseContext) -> Iterator[Verdict]:

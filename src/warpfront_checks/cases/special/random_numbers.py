@@ -18,14 +18,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
-from warpfront_checks.cases.known_defects import defects_of
 from warpfront_checks.cases.special.rows import (
-    TRUE,
     USUAL,
     CaseContext,
-    Row,
     Table,
     array,
+    holds,
     rows,
     verdict_of,
 )
@@ -68,9 +66,8 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Verdict]:
     first, second = _drawn(code, ground), _drawn(code, ground)
     _seeded(ground)
     again = _drawn(code, ground)
-    yield verdict_of(
-        "the same seed", again, first.cpu().double() if first.is_floating_point() else first
-    )
+    right = first.cpu().double() if first.is_floating_point() else first
+    yield verdict_of("the same seed", again, right)
     _seeded(ground, 1)
     other = _drawn(code, ground)
     a, b, c = (array(x.cpu().double()) for x in (first, second, other))
@@ -78,17 +75,12 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Verdict]:
     # 16 bits round the numbers drawn.
     coarse = ground.eps * (abs(mean) + math.sqrt(variance)) if ground.half else 0.0
     yield _about("mean", a.mean(), mean, math.sqrt(variance / count) + coarse / SIGMAS)
-    kurtosis = float((((a - mean) ** 2 - variance) ** 2).mean())
-    yield _about(
-        "variance",
-        ((a - mean) ** 2).mean(),
-        variance,
-        math.sqrt(kurtosis / count) + 4 * coarse / SIGMAS,
-    )
+    squares = (a - mean) ** 2
+    kurtosis = float(((squares - variance) ** 2).mean())
+    deviation = math.sqrt(kurtosis / count) + 4 * coarse / SIGMAS
+    yield _about("variance", squares.mean(), variance, deviation)
     if len(np.unique(a[:4096])) > 3000:
-        yield verdict_of(
-            "numbers that come again", torch.tensor(np.isin(b[:4096], a).mean() < 0.5), TRUE
-        )
+        yield holds("numbers that come again", np.isin(b[:4096], a).mean() < 0.5)
     standard = [(x - mean) / math.sqrt(variance) for x in (a, b, c)]
     yield from _independent(standard, coarse / math.sqrt(variance))
 
@@ -101,25 +93,15 @@ def _independent(samples: list[Numbers], coarse: float) -> Iterator[Verdict]:
     count = len(z)
     # Across vectors, lanes, waves and blocks, and in parts of the whole.
     for lag in (*(2**k for k in range(17)), count // 4, count // 3, count // 2):
-        yield _about(
-            f"correlation at {lag}",
-            (z[:-lag] * z[lag:]).mean(),
-            0.0,
-            (count - lag) ** -0.5 * 1.2 + coarse,
-        )
+        deviation = (count - lag) ** -0.5 * 1.2 + coarse
+        yield _about(f"correlation at {lag}", (z[:-lag] * z[lag:]).mean(), 0.0, deviation)
     for label, x in (("the next call", following), ("another seed", other)):
         with_it = float((z * x).mean())
         yield _about(f"correlation with {label}", with_it, 0.0, count**-0.5 * 1.2 + coarse)
-    halves = [
-        z[: count // 2].mean(),
-        z[count // 2 :].mean(),
-        z[::2].mean(),
-        z[1::2].mean(),
-        z[-5000:].mean(),
-    ]
-    sizes = [count // 2] * 4 + [5000]
-    for place, (half, size) in enumerate(zip(halves, sizes, strict=True)):
-        yield _about(f"mean of part {place}", half, 0.0, size**-0.5 + coarse)
+    half = count // 2
+    for place, part in enumerate((z[:half], z[half:], z[::2], z[1::2], z[-5000:])):
+        deviation = min(len(part), half) ** -0.5 + coarse
+        yield _about(f"mean of part {place}", part.mean(), 0.0, deviation)
 
 
 def _quartiles(ground: CaseContext) -> Iterator[Verdict]:
@@ -136,22 +118,21 @@ def _quartiles(ground: CaseContext) -> Iterator[Verdict]:
 def _ranges(ground: CaseContext) -> Iterator[Verdict]:
     _seeded(ground)
     x = torch.rand(4_000_000, device=ground.device, dtype=ground.dtype)
-    yield verdict_of("rand below 1", (x < 1).all(), TRUE)
-    yield verdict_of("rand not below 0", (x >= 0).all(), TRUE)
-    yield verdict_of("rand near 1", x.amax() > 0.99, TRUE)
+    yield holds("rand below 1", (x < 1).all())
+    yield holds("rand not below 0", (x >= 0).all())
+    yield holds("rand near 1", x.amax() > 0.99)
     y = torch.empty(1_000_000, device=ground.device, dtype=ground.dtype).uniform_(2, 3)
-    yield verdict_of("uniform_ in range", ((y >= 2) & (y <= 3)).all(), TRUE)
+    yield holds("uniform_ in range", ((y >= 2) & (y <= 3)).all())
     e = torch.empty(1_000_000, device=ground.device, dtype=ground.dtype).exponential_()
-    yield verdict_of("exponential_ above 0", (e > 0).all(), TRUE)
+    yield holds("exponential_ above 0", (e > 0).all())
     n = array(torch.randn(4_000_000, device=ground.device, dtype=ground.dtype).cpu().double())
     for bound, share in ((1.0, 0.3173105), (2.0, 0.0455003), (3.0, 0.0026998), (4.0, 6.334e-5)):
         beyond = float((np.abs(n) > bound).mean())
         coarse = 0.01 * share if ground.half else 0.0
         yield _about(f"normal beyond {bound}", beyond, share, math.sqrt(share / len(n)) + coarse)
-    yield verdict_of("normal is finite", torch.tensor(np.isfinite(n).all()), TRUE)
-    yield _about(
-        "normal's skew", (n**3).mean(), 0.0, math.sqrt(15 / len(n)) + (0.01 if ground.half else 0)
-    )
+    yield holds("normal is finite", np.isfinite(n).all())
+    deviation = math.sqrt(15 / len(n)) + (0.01 if ground.half else 0)
+    yield _about("normal's skew", (n**3).mean(), 0.0, deviation)
 
 
 def _integers(ground: CaseContext) -> Iterator[Verdict]:
@@ -173,14 +154,9 @@ def _integers(ground: CaseContext) -> Iterator[Verdict]:
         yield _about(f"share of {value}", (odd == value).mean(), 1 / 7, math.sqrt(6 / 49 / COUNT))
     yield verdict_of("range", torch.tensor([odd.min(), odd.max()]), np.array([-3, 3]))
     choices = torch.multinomial(torch.ones(40, device=ground.device), 20)
-    yield verdict_of(
-        "without replacement",
-        torch.tensor(choices.unique().numel() == 20),
-        TRUE,
-    )
-    never = torch.multinomial(
-        torch.tensor([0.0, 1.0, 0.0, 3.0], device=ground.device), 100_000, replacement=True
-    )
+    yield holds("without replacement", choices.unique().numel() == 20)
+    shares = torch.tensor([0.0, 1.0, 0.0, 3.0], device=ground.device)
+    never = torch.multinomial(shares, 100_000, replacement=True)
     yield verdict_of("never what has no share", ((never == 0) | (never == 2)).sum(), 0)
 
 
@@ -219,9 +195,8 @@ def _permutations(ground: CaseContext) -> Iterator[Verdict]:
         a = array(x).astype(float)
         z = (a - a.mean()) / a.std()
         place = np.arange(count) - (count - 1) / 2
-        yield _about(
-            f"place and value of {count}", (z * place / place.std()).mean(), 0.0, count**-0.5
-        )
+        together = (z * place / place.std()).mean()
+        yield _about(f"place and value of {count}", together, 0.0, count**-0.5)
         yield _about(f"neighbours of {count}", (z[1:] * z[:-1]).mean(), -1 / count, count**-0.5)
     firsts = np.zeros(8)
     for seed in range(800):
@@ -242,26 +217,17 @@ def _dropped(ground: CaseContext) -> Iterator[Verdict]:
         y.backward(torch.ones_like(y))
         yield verdict_of(f"gradient at {share}", x.grad, y.detach().cpu().double())
         survivors = (y != 0).cpu().double()
-        expected = survivors / (1 - share)
-        yield verdict_of(f"survivors at {share}", y, expected, ulps=2)
-        spread = math.sqrt(share * (1 - share))
-        yield _about(
-            f"kept at {share}", survivors.mean(), 1 - share, spread * survivors.numel() ** -0.5
-        )
+        yield verdict_of(f"survivors at {share}", y, survivors / (1 - share), ulps=2)
+        spread, unit = math.sqrt(share * (1 - share)), survivors.numel() ** -0.5
+        yield _about(f"kept at {share}", survivors.mean(), 1 - share, spread * unit)
         for axis in (0, 1):
             means = survivors.mean(axis)
             sigma = spread * survivors.shape[axis] ** -0.5
-            yield _about(
-                f"spread along {axis} at {share}",
-                means.std(),
-                sigma,
-                sigma / math.sqrt(2 * len(means)) * 1.2,
-            )
+            deviation = sigma / math.sqrt(2 * len(means)) * 1.2
+            yield _about(f"spread along {axis} at {share}", means.std(), sigma, deviation)
         other = functional.dropout(x.detach(), share) != 0
         together = float((survivors * other.cpu().double()).mean())
-        yield _about(
-            f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * survivors.numel() ** -0.5
-        )
+        yield _about(f"the next mask at {share}", together, (1 - share) ** 2, 0.5 * unit)
     y = functional.dropout(ground.send(torch.ones(999)), 0.5, training=False)
     yield verdict_of("nothing in evaluation", y, np.ones(999))
 
@@ -294,8 +260,8 @@ def _into_views(ground: CaseContext) -> Iterator[Verdict]:
         fill(view(memory))
         written = memory != -4096
         yield verdict_of(f"{name} into {where}", written, selected)
-        several = torch.tensor(memory[selected].unique().numel() > 1)
-        yield verdict_of(f"{name} into {where}, not one number", several, TRUE)
+        several = memory[selected].unique().numel() > 1
+        yield holds(f"{name} into {where}, not one number", several)
 
 
 def _spread_out(ground: CaseContext) -> Iterator[Verdict]:
@@ -337,35 +303,29 @@ def _states(ground: CaseContext) -> Iterator[Verdict]:
         give: Callable[[Tensor], None] = torch.cuda.set_rng_state
     else:
         keep, give = torch.get_rng_state, torch.set_rng_state
+    rand = partial(torch.rand, device=ground.device)
     _seeded(ground)
-    torch.rand(1000, device=ground.device)
+    rand(1000)
     state = keep()
-    first = torch.rand(1000, device=ground.device)
+    first = rand(1000).cpu().double()
     give(state)
-    yield verdict_of("given back", torch.rand(1000, device=ground.device), first.cpu().double())
+    yield verdict_of("given back", rand(1000), first)
     generator = torch.Generator(device=ground.device).manual_seed(ground.seed)
-    alone = torch.rand(1000, device=ground.device, generator=generator)
+    alone = rand(1000, generator=generator).cpu().double()
     generator.manual_seed(ground.seed)
-    yield verdict_of(
-        "one's own",
-        torch.rand(1000, device=ground.device, generator=generator),
-        alone.cpu().double(),
-    )
+    yield verdict_of("one's own", rand(1000, generator=generator), alone)
     give(state)
     with torch.random.fork_rng(devices=[0] if ground.device == "cuda" else []):
-        torch.rand(77, device=ground.device)
-    yield verdict_of("fork", torch.rand(1000, device=ground.device), first.cpu().double())
+        rand(77)
+    yield verdict_of("fork", rand(1000), first)
     # Two calls differ from one call of both sizes, but no number repeats.
     give(state)
-    parts = torch.cat([torch.rand(500, device=ground.device) for _ in range(2)])
-    yield verdict_of("all different", torch.tensor(parts.unique().numel() > 990), TRUE)
+    parts = torch.cat([rand(500) for _ in range(2)])
+    yield holds("all different", parts.unique().numel() > 990)
 
 
 RANDOM_NUMBERS: Table = (
-    *(
-        Row(name=name, answers=partial(_distribution, name), defects=defects_of(name))
-        for name in DISTRIBUTIONS
-    ),
+    *rows({name: partial(_distribution, name) for name in DISTRIBUTIONS}),
     *rows({"quartiles": _quartiles, "never drawn": _never_drawn}),
     *rows({"ranges": _ranges}, USUAL),
     *rows(

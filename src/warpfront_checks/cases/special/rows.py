@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.cases.bounds import Bound, Verdict, judge
-from warpfront_checks.cases.known_defects import KnownDefect
+from warpfront_checks.cases.known_defects import KnownDefect, defects_of
 
 FLOATS = ("float32", "bfloat16", "float16")
 SINGLE = ("float32",)
 USUAL = ("float32", "bfloat16")
-TRUE = np.ones((), dtype=bool)
 
 
 def verdict_of(
@@ -33,6 +32,11 @@ def verdict_of(
     right = torch.as_tensor(expected).detach().cpu()
     verdict = judge(actual, right, Bound(ulps=ulps, slack=slack))
     return replace(verdict, name=label)
+
+
+def holds(label: str, condition: Any) -> Verdict:
+    """Return the verdict on a condition, which may be a tensor with one element."""
+    return verdict_of(label, torch.as_tensor(condition), np.ones((), dtype=bool))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +108,10 @@ Table = tuple[Row, ...]
 
 def rows(table: Mapping[str, Try], dtypes: tuple[str, ...] = SINGLE, **options: Any) -> Table:
     """Return a row for each function of a table, all with the same options."""
+    options["dtypes"] = dtypes
     return tuple(
-        Row(name=name, answers=attempt, dtypes=dtypes, **options) for name, attempt in table.items()
+        Row(name=name, answers=attempt, defects=defects_of(name), **options)
+        for name, attempt in table.items()
     )
 
 
