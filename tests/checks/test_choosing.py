@@ -12,19 +12,18 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from kernels.kernel import WrongKernel, seeded  # noqa: E402
 
-from warpfront_checks.cases.bounds import Verdict  # noqa: E402
+from warpfront_checks.cases.bounds import Tally, Verdict  # noqa: E402
 from warpfront_checks.cases.case import Case  # noqa: E402
 from warpfront_checks.cases.run import execute, names_of  # noqa: E402
-from warpfront_checks.cases.tally import Tally  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.opinfo import adapter, sweep  # noqa: E402
-from warpfront_checks.opinfo.adapter import Entry, load_database, numbers_of  # noqa: E402
-from warpfront_checks.opinfo.choosing import Exclusion, spread, with_options  # noqa: E402
+from warpfront_checks.opinfo.adapter import Entry, load_database, numbers_of, spread, with_options  # noqa: E402
 from warpfront_checks.opinfo.provider import (  # noqa: E402
     EVERY_SECOND,
     cases_of_sample,
     memory_forms,
 )
+from warpfront_checks.opinfo.sweep import Exclusion  # noqa: E402
 
 # A correction that of var_mean's samples those alone have that are there for their options.
 HALF = 0.5

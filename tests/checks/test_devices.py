@@ -22,7 +22,7 @@ from warpfront_checks import children  # noqa: E402
 from warpfront_checks.children import DONE, Returned  # noqa: E402
 from warpfront_checks.devices import device_session  # noqa: E402
 from warpfront_checks.devices import device_session as roll_call  # noqa: E402
-from warpfront_checks.devices.device_session import (  # noqa: E402  # noqa: E402
+from warpfront_checks.devices.device_session import (  # noqa: E402
     OPERATIONS,
     Group,
     Told,

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 
 from warpfront_checks.golden import vectors  # noqa: E402
-from warpfront_checks.golden.files import (  # noqa: E402  # noqa: E402  # noqa: E402
+from warpfront_checks.golden.files import (  # noqa: E402  # noqa: E402
     BY_NAME,
     CASES,
     Golden,
@@ -32,7 +32,7 @@ from warpfront_checks.golden.files import (  # noqa: E402  # noqa: E402  # noqa:
     shipped,
     to_bytes,
 )
-from warpfront_checks.golden.vectors import check_case, complete, main, record_golden, table  # noqa: E402  # noqa: E402
+from warpfront_checks.golden.vectors import check_case, complete, main, record_golden, table  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402

@@ -27,8 +27,8 @@ from kernels.seeding.networks import (  # noqa: E402
 
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
-from warpfront_checks.models.families import FAMILIES, Family  # noqa: E402
-from warpfront_checks.models.judging import (  # noqa: E402  # noqa: E402
+from warpfront_checks.models.families import FAMILIES, Family, Pick  # noqa: E402
+from warpfront_checks.models.judging import (  # noqa: E402
     RATE,
     first_over,
     judge_layers,
@@ -36,9 +36,8 @@ from warpfront_checks.models.judging import (  # noqa: E402  # noqa: E402
     judge_places,
     judge_training,
 )
-from warpfront_checks.models.layers import Pick  # noqa: E402
 from warpfront_checks.models.modes import Proving, judge_mode, record_models  # noqa: E402
-from warpfront_checks.models.passes import (  # noqa: E402  # noqa: E402
+from warpfront_checks.models.passes import (  # noqa: E402
     DECIDED,
     Precision,
     UndecidedError,

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from kernels.kernel import WrongKernel, seeded  # noqa: E402
 
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
-from warpfront_checks.opinfo import choosing, sweep  # noqa: E402
+from warpfront_checks.opinfo import sweep  # noqa: E402
 from warpfront_checks.opinfo.adapter import Entry, load_database  # noqa: E402
 from warpfront_checks.opinfo.provider import takes_any_length  # noqa: E402
 
@@ -104,9 +104,9 @@ def test_where_nothing_was_seen_to_be_right_only_torchs_own_samples_are_asked(
 
 def test_among_equals_another_device_than_the_reference_may_choose() -> None:
     """What a CPU takes of equal numbers is what the reference takes: there it is judged."""
-    assert choosing.excluded("sort", "uint8", "cuda", backward=False)
+    assert sweep.excluded("sort", "uint8", "cuda", backward=False)
     for device, dtype in (("cpu", "uint8"), ("cuda", "int64"), ("cuda", "float32")):
-        assert not choosing.excluded("sort", dtype, device, backward=False)
+        assert not sweep.excluded("sort", dtype, device, backward=False)
 
 
 def test_what_a_conversion_makes_of_nan_is_left_open(database: dict[str, Entry]) -> None:

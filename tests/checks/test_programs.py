@@ -20,7 +20,7 @@ from claimed import CPU  # noqa: E402
 from warpfront_checks import children, detection  # noqa: E402
 from warpfront_checks.__main__ import main  # noqa: E402
 from warpfront_checks.cases.catalogue.patterns import PATTERNS  # noqa: E402
-from warpfront_checks.cases.special import compiled  # noqa: E402
+from warpfront_checks.cases.special import session as operators  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.children import begin_beside, fork, open_nursery  # noqa: E402
 from warpfront_checks.claims import Claims  # noqa: E402
@@ -156,17 +156,17 @@ def test_a_compiled_pattern_is_judged_and_a_wrong_one_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = tuple(one for one in PATTERNS if one.name == "add + relu")
-    monkeypatch.setattr(compiled, "COMPILED", few)
+    monkeypatch.setattr(operators, "COMPILED", few)
     recorder = Recorder(session="operators", target="cpu", folder=tmp_path)
-    recorder.run(compiled.compiled_checks("cpu", CheckOptions()))
-    right = compiled.compiled_function
+    recorder.run(operators.compiled_checks("cpu", CheckOptions()))
+    right = operators.compiled_function
 
     def larger(*arguments: Any) -> Any:
         function = right(*arguments)
         return lambda *tensors: function(*tensors) * 1.01
 
-    monkeypatch.setattr(compiled, "compiled_function", larger)
-    recorder.run(compiled.compiled_checks("cpu", CheckOptions()))
+    monkeypatch.setattr(operators, "compiled_function", larger)
+    recorder.run(operators.compiled_checks("cpu", CheckOptions()))
     assert [outcome for _, outcome in recorder.found] == ["passed", "failed"]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from warpfront_checks.cases.axes import NONE, QUICK_CASES, Assignment, assignments_of, build
-from warpfront_checks.cases.bounds import Verdict
+from warpfront_checks.cases.bounds import Tally, Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
 from warpfront_checks.cases.known_defects import NO_AXES, preventing_thread, thread_of
@@ -25,7 +25,6 @@ from warpfront_checks.cases.run import (
     reference_of,
     run_case,
 )
-from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import leave_after_this
 from warpfront_checks.precision import computes_float64, kind_of, tested_dtypes

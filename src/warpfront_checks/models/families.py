@@ -13,8 +13,7 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-
-from warpfront_checks.models import layers
+from torch.nn import functional
 
 WIDTH, HEADS, VOCABULARY, CLASSES = 64, 4, 97, 11
 BATCH, LENGTH, OTHER_LENGTH = 2, 33, 17  # no multiples of a warp, a wavefront or a tile
@@ -35,12 +34,174 @@ class Family:
     inputs: MakeInputs
 
 
+# Layers that PyTorch has as functions only, as modules: so that each can be watched by itself.
+class Add(nn.Module):
+    """A residual connection."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y
+
+
+class Multiply(nn.Module):
+    """A gate."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return x * y
+
+
+class Attend(nn.Module):
+    """Scaled dot-product attention of (batch, length, heads*width), split into heads inside.
+
+    `bias` as a parameter, on request, has one number per head and distance, as in T5.
+    """
+
+    def __init__(self, heads: int, *, causal: bool = False, distances: int = 0) -> None:
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.bias = nn.Parameter(torch.randn(heads, 2 * distances + 1)) if distances else None
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        split = [x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in (q, k, v)]
+        mask = None if self.bias is None else self._biases(q.shape[1], k.shape[1]).to(q.dtype)
+        mixed = functional.scaled_dot_product_attention(
+            *split, attn_mask=mask, is_causal=self.causal
+        )
+        return mixed.transpose(1, 2).flatten(-2)
+
+    def _biases(self, rows: int, columns: int) -> Tensor:
+        assert self.bias is not None
+        reach = self.bias.shape[1] // 2
+        places = torch.arange(columns, device=self.bias.device)
+        apart = places - torch.arange(rows, device=self.bias.device)[:, None]
+        return self.bias[:, apart.clamp(-reach, reach) + reach][None]
+
+
+class RootMeanSquareNorm(nn.Module):
+    """x / rms(x) * weight, computed in float32 at least, as Llama and T5 do."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(1 + 0.2 * torch.randn(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x if x.dtype == torch.float64 else x.float()
+        normal = wide * (wide.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+        return self.weight * normal.to(x.dtype)
+
+
+class Rotate(nn.Module):
+    """Rotary positions: pairs of each head's halves turned by an angle that grows with position."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        split = x.unflatten(-1, (self.heads, -1))
+        half = split.shape[-1] // 2
+        # In float64, which every CPU has, and then moved: devices differ in how they get angles.
+        speeds = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+        angles = torch.arange(x.shape[1], dtype=torch.float64)[:, None, None] * speeds
+        cosine, sine = (f(angles).to(x.device, x.dtype) for f in (torch.cos, torch.sin))
+        lower, upper = split[..., :half], split[..., half:]
+        turned = torch.cat([lower * cosine - upper * sine, upper * cosine + lower * sine], -1)
+        return turned.flatten(-2)
+
+
+class Positions(nn.Module):
+    """Learned positions, added."""
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.5 * torch.randn(length, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.weight[: x.shape[1]]
+
+
+class Sequence(nn.Module):
+    """(batch, channels, ...) to (batch, length, channels)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(2).transpose(1, 2)
+
+
+class Mean(nn.Module):
+    """The mean over a sequence, or over an image's places."""
+
+    def __init__(self, *axes: int) -> None:
+        super().__init__()
+        self.axes = axes
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(self.axes)
+
+
+class Pick(nn.Module):
+    """Tokens of each expert, in their order, as int64 (experts, capacity).
+
+    Each expert chooses its tokens, so that shapes do not depend on numbers (Zhou et al.,
+    "Mixture-of-Experts with Expert Choice Routing"). Not in the order of their scores: equal tokens
+    have equal scores, and no rule orders them.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self.capacity = capacity
+
+    def forward(self, scores: Tensor) -> Tensor:
+        chosen = scores.transpose(0, 1).topk(self.capacity, dim=-1).indices
+        return chosen.sort(dim=-1).values
+
+
+class Gather(nn.Module):
+    """The rows that one expert takes."""
+
+    def __init__(self, expert: int) -> None:
+        super().__init__()
+        self.expert = expert
+
+    def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
+        return x.index_select(0, chosen[self.expert])
+
+
+class Return(nn.Module):
+    """Rows of one expert, weighted by its sigmoid score, added back to their places."""
+
+    def __init__(self, expert: int) -> None:
+        super().__init__()
+        self.expert = expert
+
+    def forward(self, y: Tensor, rows: Tensor, scores: Tensor, chosen: Tensor) -> Tensor:
+        places = chosen[self.expert]
+        weights = torch.sigmoid(scores[:, self.expert].index_select(0, places))
+        return y.index_add(0, places, (weights[:, None] * rows).to(y.dtype))
+
+
+class Loss(nn.Module):
+    """Mean cross entropy of (..., classes) against class numbers, in float32 at least."""
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        wide = logits if logits.dtype == torch.float64 else logits.float()
+        return functional.cross_entropy(wide.flatten(0, -2), target.flatten())
+
+
+class Weighted(nn.Module):
+    """The mean of products with fixed numbers plus one; the numbers return as the gradient.
+    Near one, so that nothing of it cancels. In float32 at least.
+    """
+
+    def forward(self, logits: Tensor, numbers: Tensor) -> Tensor:
+        wide = logits if logits.dtype == torch.float64 else logits.float()
+        return 1 + (wide * numbers.to(wide.dtype)).mean()
+
+
 class Model(nn.Module):
     """Logits and loss; the last input is the target."""
 
     def __init__(self, body: nn.Module, loss: nn.Module | None = None) -> None:
         super().__init__()
-        self.body, self.loss = body, loss or layers.Loss()
+        self.body, self.loss = body, loss or Loss()
 
     def predict(self, *inputs: Tensor) -> Tensor:
         return self.body(*inputs)
@@ -58,7 +219,7 @@ class ConvolutionBlock(nn.Module):
         self.conv1 = nn.Conv2d(entering, leaving, 3, stride, 1, bias=False)
         self.norm1, self.active = nn.BatchNorm2d(leaving), nn.SiLU()
         self.conv2 = nn.Conv2d(leaving, leaving, 3, 1, 1, bias=False)
-        self.norm2, self.add, self.last = nn.BatchNorm2d(leaving), layers.Add(), nn.SiLU()
+        self.norm2, self.add, self.last = nn.BatchNorm2d(leaving), Add(), nn.SiLU()
         self.short = nn.Conv2d(entering, leaving, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -71,7 +232,7 @@ class ResNet(nn.Module):
         super().__init__()
         self.stem = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
         self.block1, self.block2 = ConvolutionBlock(16, 16, 1), ConvolutionBlock(16, 32, 2)
-        self.pool, self.head = layers.Mean(2, 3), nn.Linear(32, CLASSES)
+        self.pool, self.head = Mean(2, 3), nn.Linear(32, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.pool(self.block2(self.block1(self.stem(x)))))
@@ -93,9 +254,9 @@ class ProjectedAttention(nn.Module):
         self.q = nn.Linear(width, width, bias=bias)
         self.k = nn.Linear(width, width, bias=False)
         self.v = nn.Linear(width, width, bias=bias)
-        self.rotate_q = layers.Rotate(HEADS) if rotary else nn.Identity()
-        self.rotate_k = layers.Rotate(HEADS) if rotary else nn.Identity()
-        self.attend = layers.Attend(HEADS, causal=causal, distances=distances)
+        self.rotate_q = Rotate(HEADS) if rotary else nn.Identity()
+        self.rotate_k = Rotate(HEADS) if rotary else nn.Identity()
+        self.attend = Attend(HEADS, causal=causal, distances=distances)
         self.out = nn.Linear(width, width, bias=bias)
 
     def forward(self, x: Tensor, context: Tensor) -> Tensor:
@@ -110,7 +271,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.up, self.active = nn.Linear(WIDTH, 2 * WIDTH, bias=bias), activation
         self.gate = nn.Linear(WIDTH, 2 * WIDTH, bias=bias) if gated else None
-        self.multiply = layers.Multiply() if gated else None
+        self.multiply = Multiply() if gated else None
         self.down = nn.Linear(2 * WIDTH, WIDTH, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -134,10 +295,10 @@ class TransformerBlock(nn.Module):
         crossed: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.norm1, self.attention, self.add1 = norm(WIDTH), attention, layers.Add()
+        self.norm1, self.attention, self.add1 = norm(WIDTH), attention, Add()
         self.norm3 = norm(WIDTH) if crossed is not None else None
-        self.crossed, self.add3 = crossed, layers.Add() if crossed is not None else None
-        self.norm2, self.feed, self.add2 = norm(WIDTH), feed, layers.Add()
+        self.crossed, self.add3 = crossed, Add() if crossed is not None else None
+        self.norm2, self.feed, self.add2 = norm(WIDTH), feed, Add()
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
         normal = self.norm1(x)
@@ -156,7 +317,7 @@ class Language(nn.Module):
     def __init__(self, blocks: Blocks, norm: MakeNorm, *, positions: bool) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.positions = layers.Positions(LENGTH, WIDTH) if positions else nn.Identity()
+        self.positions = Positions(LENGTH, WIDTH) if positions else nn.Identity()
         self.blocks, self.norm = nn.ModuleList(blocks), norm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
 
@@ -172,10 +333,10 @@ class Vision(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.patches, self.sequence = nn.Conv2d(3, WIDTH, 5, 5), layers.Sequence()
-        self.positions = layers.Positions(25, WIDTH)
+        self.patches, self.sequence = nn.Conv2d(3, WIDTH, 5, 5), Sequence()
+        self.positions = Positions(25, WIDTH)
         self.blocks = nn.Sequential(*_twice(ProjectedAttention, lambda: FeedForward(nn.GELU())))
-        self.norm, self.pool = nn.LayerNorm(WIDTH), layers.Mean(1)
+        self.norm, self.pool = nn.LayerNorm(WIDTH), Mean(1)
         self.head = nn.Linear(WIDTH, CLASSES)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -206,12 +367,12 @@ class Experts(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
-        self.pick = layers.Pick(BATCH * EXPERTS_LENGTH // EXPERTS)
-        self.gathers = nn.ModuleList(layers.Gather(expert) for expert in range(EXPERTS))
+        self.pick = Pick(BATCH * EXPERTS_LENGTH // EXPERTS)
+        self.gathers = nn.ModuleList(Gather(expert) for expert in range(EXPERTS))
         self.experts = nn.ModuleList(
             FeedForward(nn.SiLU(), gated=True, bias=False) for _ in range(EXPERTS)
         )
-        self.returns = nn.ModuleList(layers.Return(expert) for expert in range(EXPERTS))
+        self.returns = nn.ModuleList(Return(expert) for expert in range(EXPERTS))
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.flatten(0, 1)
@@ -243,14 +404,14 @@ def _t5() -> nn.Module:
         inner = ProjectedAttention(causal=decoder, bias=False, distances=0 if decoder else 8)
         crossed = ProjectedAttention(bias=False) if decoder else None
         feed = FeedForward(nn.GELU("tanh"), gated=True, bias=False)
-        return TransformerBlock(inner, feed, layers.RootMeanSquareNorm, crossed)
+        return TransformerBlock(inner, feed, RootMeanSquareNorm, crossed)
 
     embed = nn.Embedding(VOCABULARY, WIDTH)
-    return Model(Translation(embed, block, layers.RootMeanSquareNorm))
+    return Model(Translation(embed, block, RootMeanSquareNorm))
 
 
 def _llama(make_feed: Callable[[], nn.Module], count: int) -> nn.Module:
-    norm = layers.RootMeanSquareNorm
+    norm = RootMeanSquareNorm
     blocks = [
         TransformerBlock(ProjectedAttention(causal=True, rotary=True, bias=False), feed, norm)
         for feed in (make_feed() for _ in range(count))
@@ -269,8 +430,8 @@ def _whisper() -> nn.Module:
         nn.GELU(),
         nn.Conv1d(WIDTH, WIDTH, 3, 2, 1),
         nn.GELU(),
-        layers.Sequence(),
-        layers.Positions(LENGTH, WIDTH),
+        Sequence(),
+        Positions(LENGTH, WIDTH),
     )
     return Model(Translation(front, block, nn.LayerNorm))
 
@@ -339,7 +500,7 @@ def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...])
                 nn.init.normal_(parameter, 0.0, parameter[0].numel() ** -0.5)
             else:
                 nn.init.normal_(parameter, 1.0 if kind.endswith("weight") else 0.0, 0.2)
-        return Model(body, layers.Weighted())
+        return Model(body, Weighted())
 
     return Family(name, build, _drawn(*((0, *shape) for shape in shapes)))
 

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from warpfront_checks.cases.measured import RoundedSteps
 from warpfront_checks.executing import converted
-from warpfront_checks.models.families import Family
-from warpfront_checks.models.layers import Pick
+from warpfront_checks.models.families import Family, Pick
 
 
 @dataclass(kw_only=True, eq=False)

@@ -3,7 +3,8 @@
 It uses `op_db`. Of an entry it uses `name`, `variant_test_name`, `supported_dtypes`,
 `supported_backward_dtypes`, `sample_inputs_func`, and the entry as a function. Of a sample it
 uses `input`, `args`, `kwargs`, `output_process_fn_grad`. `DatabaseMoved` names the part that
-a torch lacks.
+a torch lacks. Of samples some are spread over the first, for the first few are often the smallest;
+those with an option or a form that none before them has are added.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import types
 import unittest
 import warnings
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice
@@ -25,7 +26,6 @@ import torch
 
 from warpfront_checks.cases.operation import NUMBERS
 from warpfront_checks.executing import tensors_in
-from warpfront_checks.opinfo.choosing import spread, with_options
 
 DATABASE = "torch.testing._internal.common_methods_invocations"
 # common_utils.SEED, from which torch draws the samples of its own tests.
@@ -45,6 +45,8 @@ WHOLE = frozenset({"nn.functional.embedding", "nn.functional.embedding_bag"})
 IN_ORDER = ("view", "view_as", "resize_", "resize_as_", "nn.functional.channel_shuffle")
 DECOMPOSE = ("cholesky", "geqrf", "logdet", "lu", "pinverse", "qr", "svd")
 _PUTS_BACK = "nn.functional.max_unpool"
+# An option's text is cut here: later differences are in numbers, not in kind.
+_SAID_CHARACTERS = 60
 SAMPLE_NAMES = ("input", "args", "kwargs", "output_process_fn_grad")
 
 
@@ -126,6 +128,39 @@ class Entry:
         places = {id(x): place for place, x in enumerate(samples)}
         for number, x in enumerate(chosen):
             yield Sample(raw=x, place=places[id(x)], backward=backward, number=number)
+
+
+def spread(samples: Sequence[Any], limit: int) -> list[Any]:
+    """Return at most `limit` samples, as far apart as possible."""
+    return list(samples[:: max(1, -(-len(samples) // limit))])
+
+
+def with_options(samples: Sequence[Any], chosen: Sequence[Any]) -> Iterator[Any]:
+    """Yield, in order, the samples with a form that neither the chosen ones nor earlier ones
+    have. A form is a number of axes, a dtype, an empty input, an option, or a value of it.
+    """
+    covered = {form for sample in chosen for form in _forms(sample)}
+    for sample in samples:
+        if forms := _forms(sample) - covered:
+            covered |= forms
+            yield sample
+
+
+def _forms(sample: Any) -> set[Hashable]:
+    arguments: dict[Hashable, Any] = {"input": sample.input, **dict(enumerate(sample.args))}
+    options = dict(sample.kwargs)
+    forms: set[Hashable] = {(name, _form(x)) for name, x in {**arguments, **options}.items()}
+    return forms | {tuple(sorted(options)), len(sample.args)}
+
+
+def _form(x: Any) -> str:
+    """Return the form of an argument, without the numbers of tensors."""
+    if isinstance(x, torch.Tensor):
+        size = "empty" if not x.numel() else "one" if x.numel() == 1 else "some"
+        return f"{x.dtype}, {x.dim()} axes, {size}"
+    if isinstance(x, (list, tuple)) and any(isinstance(element, torch.Tensor) for element in x):
+        return f"{min(len(x), 3)} tensors"
+    return repr(x)[:_SAID_CHARACTERS]
 
 
 def load_database() -> tuple[Entry, ...]:

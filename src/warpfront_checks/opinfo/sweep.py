@@ -7,23 +7,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 
-from warpfront_checks.cases.bounds import Verdict
+from warpfront_checks.cases.bounds import Tally, Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.measured import Measured
 from warpfront_checks.cases.report import described
 from warpfront_checks.cases.run import NoOracleError, Reference, reference_of
 from warpfront_checks.cases.session import verdicts_of
-from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
+from warpfront_checks.documents import packaged
 from warpfront_checks.executing import Watched, tensors_in
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
-from warpfront_checks.opinfo.choosing import excluded, exclusions
 from warpfront_checks.opinfo.provider import cases_of_sample, takes_any_length
 from warpfront_checks.precision import computes_float64, kind_of, tested_dtypes
 from warpfront_checks.results import (
@@ -282,3 +282,45 @@ def _quantiles(ratios: list[float]) -> dict[str, float]:
         f"p{share}": float(f"{ordered[min(len(ordered) - 1, len(ordered) * share // 100)]:.4g}")
         for share in (50, 90, 95, 99, 100)
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusion:
+    """An entry that is not judged, with the reason. `what` names the part: all, backward, the
+    samples that exist for their options alone, or the backward of those. `dtypes` are its dtypes
+    (none: all). It may apply only to devices other than the CPU.
+    """
+
+    name: str
+    reason: str
+    what: str
+    dtypes: Sequence[str] = ()
+    elsewhere: bool = False
+
+    def covers(
+        self, name: str, dtype: str, device: str, *, backward: bool, options: bool = False
+    ) -> bool:
+        if self.name != name or (self.elsewhere and device == "cpu"):
+            return False
+        among = {"all": True, "backward": backward, "options": options}
+        covered = all(among[word] for word in self.what.split())
+        return covered and (not self.dtypes or dtype in self.dtypes)
+
+
+@cache
+def exclusions() -> tuple[Exclusion, ...]:
+    """Return the declared exclusions, with their reasons in words."""
+    table = packaged("opinfo/exclusions.json")
+    reasons = table["reasons"]
+    return tuple(
+        Exclusion(**{**row, "reason": reasons[row["reason"]]}) for row in table["exclusions"]
+    )
+
+
+def excluded(name: str, dtype: str, device: str, *, backward: bool, options: bool = False) -> str:
+    """Return the reason for an exclusion in this dtype and direction on a device, or an empty
+    string. It applies to an entry, or to its samples with options.
+    """
+    part = {"backward": backward, "options": options}
+    covering = (each for each in exclusions() if each.covers(name, dtype, device, **part))
+    return next((each.reason for each in covering), "")

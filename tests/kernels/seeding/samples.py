@@ -19,9 +19,8 @@ from warpfront_checks.cases.run import (
     results_of,
 )
 from warpfront_checks.opinfo.adapter import Entry
-from warpfront_checks.opinfo.choosing import excluded
 from warpfront_checks.opinfo.provider import cases_of_sample
-from warpfront_checks.opinfo.sweep import Sweep
+from warpfront_checks.opinfo.sweep import Sweep, excluded
 
 from .mutations import MutationTally, Seeded, seed_results
 

@@ -169,7 +169,7 @@ RESIZED = (
         wide=(3, 4),
     ),
 )
-_still = partial(moved, **SIZED)
+_still: Make = partial(moved, **SIZED)
 PADDED = (
     *(
         _still(

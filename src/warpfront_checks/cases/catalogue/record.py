@@ -76,9 +76,7 @@ def rounded(code: str, *shapes: str, **fields: Any) -> Operation:
 
 
 def each(of: str | Fields, make: Make, *texts: str, **fields: Any) -> Iterator[Operation]:
-    """Yield a record for each of several functions, whose name takes the place of `$` in every
-    text.
-    """
+    """Yield a record for each of several functions; its name takes the place of `$` in texts."""
     for names, own in {of: dict[str, Any]()}.items() if isinstance(of, str) else of.items():
         for name in names.split():
             named = {

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from warpfront_checks.cases.bounds import Tally
 from warpfront_checks.cases.known_defects import thread_of
 from warpfront_checks.cases.run import lacks_kernel
 from warpfront_checks.cases.special.attention_layers import ATTENTION
@@ -16,7 +17,6 @@ from warpfront_checks.cases.special.random_numbers import RANDOM_NUMBERS
 from warpfront_checks.cases.special.rows import CaseContext, Row, Table
 from warpfront_checks.cases.special.streams import STREAMS
 from warpfront_checks.cases.special.systems import ANY_TRANSFORM, LINEAR_SYSTEMS
-from warpfront_checks.cases.tally import Tally
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.precision import kind_of, tested_dtypes
 from warpfront_checks.results import SKIPPED, CheckFinding, failed, judged
