@@ -51,23 +51,20 @@ MATRICES: tuple[Operation, ...] = (
         cases=CASES,
     ),
     # What beta of 0 leaves out is not read, whatever it is.
-    *(
-        _product(
-            f"torch.{name}(torch.full_like(a, math.nan), b, c, beta=0, alpha={{alpha}})",
-            shapes,
-            name=f"{name} of beta 0",
-            definition=f"torch.{name}(torch.zeros_like(a), b, c, beta=0, alpha={{alpha}})",
-            alpha=(1, -1),
-            cases=CASES,
-            values=SUMS if name == "addbmm" else (*SUMS, "ones"),
-        )
-        for name, shapes in (
-            ("addmm", "m n, m k, k n | n, m k, k n | m 1, m k, k n | , m k, k n"),
-            ("baddbmm", "b m n, b m k, b k n | m n, b m k, b k n | b 1 n, b m k, b k n"),
-            ("addbmm", "m n, b m k, b k n | n, b m k, b k n"),
-            ("addmv", "m, m k, k | 1, m k, k"),
-            ("addr", "m n, m, n | n, m, n"),
-        )
+    *each(
+        {
+            "addmm": {"shapes": "m n, m k, k n | n, m k, k n | m 1, m k, k n | , m k, k n"},
+            "baddbmm": {"shapes": "b m n, b m k, b k n | m n, b m k, b k n | b 1 n, b m k, b k n"},
+            "addbmm": {"shapes": "m n, b m k, b k n | n, b m k, b k n", "values": SUMS},
+            "addmv": {"shapes": "m, m k, k | 1, m k, k"},
+            "addr": {"shapes": "m n, m, n | n, m, n"},
+        },
+        _product,
+        "torch.$(torch.full_like(a, math.nan), b, c, beta=0, alpha={alpha})",
+        name="$ of beta 0",
+        definition="torch.$(torch.zeros_like(a), b, c, beta=0, alpha={alpha})",
+        alpha=(1, -1),
+        cases=CASES,
     ),
     _product(
         "torch._int_mm(a.flatten(1), b.flatten(2).flatten(0, 1))",

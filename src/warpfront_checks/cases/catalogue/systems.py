@@ -42,6 +42,20 @@ _FACTOR = "torch.linalg.cholesky(h, upper={upper})"
 _SPOILED = _HALF.replace("(h)", f"({_FACTOR})")
 _UNSOLVED = f"y + {_BROAD}"
 _SAME = f"{_ONE} + {_BROAD}"
+# Factors of a matrix, put together again, and what that is.
+_QR = "(lambda q, r: torch.cat([q @ r, q.mH @ q], -1))(*torch.linalg.qr(h))"
+_QR_RIGHT = f"torch.cat([h, {_SAME}], -1)"
+_SQUARED = "(lambda l: l.mH @ l if {upper} else l @ l.mH)"
+_EIGH = (
+    "(lambda w, v: torch.cat([h @ v - v * w[..., None, :], v.mH @ v, v * (w.diff(append=w[..., -1:"
+    f"]) < 0)[..., None, :]], -1))(*torch.linalg.eigh({_HALF}, 'U' if {{upper}} else 'L'))"
+)
+_EIGH_RIGHT = f"torch.cat([0 * h, {_SAME}, 0 * h], -1)"
+_SVD = (
+    "(lambda u, s, v: torch.cat([(u * s[..., None, :]) @ v, u.mH @ u, v @ v.mH, u @"
+    " torch.diag_embed(s - torch.linalg.svdvals(h)).to(u.dtype)], -1))(*torch.linalg.svd(h))"
+)
+_SVD_RIGHT = f"torch.cat([h, {_SAME}, {_SAME}, 0 * h], -1)"
 # Jacobi's iteration, by which NVIDIA finds them, ends some roundings a row before the last.
 _ITERATED: dict[str, Any] = {"roundings": 1024.0, "walk": 16.0}
 
@@ -95,31 +109,15 @@ EQUATIONS: tuple[Operation, ...] = (
         _UNSOLVED,
         _SIDES,
     ),
+    # cuSOLVER's reflector of a column that is all but 0 is not orthonormal: once in 60 matrices of
+    # equal rows, on an H200.
+    *_put_back("qr of pivoted", DOMINANT, _QR, _QR_RIGHT),
+    *_put_back("qr of deficient", DEFICIENT, _QR, _QR_RIGHT, unseen=("cuda",)),
     *(
         record
-        # cuSOLVER's reflector of a column that is all but 0 is not orthonormal: once in 60 matrices
-        # of equal rows, on an H200.
-        for kind, matrix, unseen in (("pivoted", DOMINANT, ()), ("deficient", DEFICIENT, ("cuda",)))
-        for record in _put_back(
-            f"qr of {kind}",
-            matrix,
-            "(lambda q, r: torch.cat([q @ r, q.mH @ q], -1))(*torch.linalg.qr(h))",
-            f"torch.cat([h, {_SAME}], -1)",
-            unseen=unseen,
-        )
-    ),
-    *(
-        record
-        for name, call in (
-            ("cholesky", "torch.linalg.cholesky"),
-            ("older cholesky", "torch.cholesky"),
-        )
-        for record in _put_back(
-            name,
-            POSITIVE,
-            f"(lambda l: l.mH @ l if {{upper}} else l @ l.mH)({call}({_HALF}, upper={{upper}}))",
-            "h",
-        )
+        for name, call in (("cholesky", "linalg.cholesky"), ("older cholesky", "cholesky"))
+        for code in (f"{_SQUARED}(torch.{call}({_HALF}, upper={{upper}}))",)
+        for record in _put_back(name, POSITIVE, code, "h")
     ),
     *_put_back(
         "cholesky_solve",
@@ -145,36 +143,10 @@ EQUATIONS: tuple[Operation, ...] = (
         upper=(False, True),
         left=(True, False),
     ),
-    *(
-        record
-        for kind, matrix, unseen in (
-            ("positive", POSITIVE, ()),
-            ("deficient", DEFICIENT, ("cuda",)),
-        )
-        for record in _put_back(
-            f"eigh of {kind}",
-            matrix,
-            "(lambda w, v: torch.cat([h @ v - v * w[..., None, :], v.mH @ v, v * (w.diff("
-            f"append=w[..., -1:]) < 0)[..., None, :]], -1))(*torch.linalg.eigh({_HALF},"
-            " 'U' if {upper} else 'L'))",
-            f"torch.cat([0 * h, {_SAME}, 0 * h], -1)",
-            unseen=unseen,
-            **_ITERATED,
-        )
-    ),
-    *(
-        record
-        for kind, matrix in (("pivoted", DOMINANT), ("deficient", DEFICIENT))
-        for record in _put_back(
-            f"svd of {kind}",
-            matrix,
-            "(lambda u, s, v: torch.cat([(u * s[..., None, :]) @ v, u.mH @ u, v @ v.mH, u @"
-            " torch.diag_embed(s - torch.linalg.svdvals(h)).to(u.dtype)], -1))"
-            "(*torch.linalg.svd(h))",
-            f"torch.cat([h, {_SAME}, {_SAME}, 0 * h], -1)",
-            **_ITERATED,
-        )
-    ),
+    *_put_back("eigh of positive", POSITIVE, _EIGH, _EIGH_RIGHT, **_ITERATED),
+    *_put_back("eigh of deficient", DEFICIENT, _EIGH, _EIGH_RIGHT, **_ITERATED, unseen=("cuda",)),
+    *_put_back("svd of pivoted", DOMINANT, _SVD, _SVD_RIGHT, **_ITERATED),
+    *_put_back("svd of deficient", DEFICIENT, _SVD, _SVD_RIGHT, **_ITERATED),
 )
 _learned = partial(_system, backward=True, roundings=256.0, n=(3, 67))
 
