@@ -21,9 +21,9 @@ from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
 from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.session import FIND_CASES  # noqa: E402
 from warpfront_checks.cases.special import session  # noqa: E402
-from warpfront_checks.cases.special.autocast import check_autocast  # noqa: E402
 from warpfront_checks.cases.special.properties import (  # noqa: E402
     PropertyReport,
+    check_autocast,
     check_gradients,
     check_memory,
     check_repeats,

@@ -161,7 +161,7 @@ class Measured(Bounds):
         case: Case,
         *,
         narrow: bool = False,
-        move: Callable[[Tensor], Tensor] | None = None,
+        move: Callable[[Tensor], Tensor] = lambda x: x,
         mode: AbstractContextManager[object] | None = None,
     ) -> Tensors | None:
         """Return results and gradients of the reference, or of the call itself, run again; None
@@ -169,7 +169,7 @@ class Measured(Bounds):
         """
         names = names_of(case)
         for name, x in self.reference.drawn.items():
-            names[name] = converted(x, lambda each: (move or _same)(each.detach().clone()))
+            names[name] = converted(x, lambda each: move(each.detach().clone()))
         results, slopes = ("found", "gradients") if narrow else ("right", "rights")
         lines = [*case.sent(), *case.call()] if narrow else case.again()
         with warnings.catch_warnings(), mode or nullcontext():
@@ -376,10 +376,6 @@ def _dense(value: Any) -> Iterator[Tensor]:
         dense = isinstance(x, Tensor) and x.layout == torch.strided and x.numel()
         if dense and not x._is_zerotensor():
             yield x
-
-
-def _same(x: Tensor) -> Tensor:
-    return x
 
 
 def _differentiable(x: Tensor) -> bool:

@@ -190,7 +190,7 @@ def reference_of(case: Case, oracle: Oracle | None = None) -> Reference:
     expected = listed(names["right"])
     if case.destination == "in place" and expected[0].shape != names["a"].shape:
         raise NoOracleError("the result has another shape than the argument that it changes")
-    changed = frozenset(name for name, x in inputs.items() if not _equal(x, names[name]))
+    changed = frozenset(name for name, x in inputs.items() if not equal_numbers(x, names[name]))
     inputs |= {name: names[name] for name in ("right", "fed") if name in names}
     rights = list(names.get("rights", ()))
     return Reference(expected=expected, rights=rights, drawn=inputs, changed=changed)
@@ -281,7 +281,7 @@ def _overflows(exact: Tensor, dtype: torch.dtype) -> bool:
     return bool((exact.isfinite() & (exact.abs() > most)).any())
 
 
-def _equal(x: Tensor, y: Tensor) -> bool:
+def equal_numbers(x: Tensor, y: Tensor) -> bool:
     """Return whether two tensors have the same numbers; NaN is equal to itself."""
     if x.layout != torch.strided or torch.equal(x, y):
         return True

@@ -1,5 +1,5 @@
 """Properties of right operations apart from their values: derivatives that fit, the same
-result every time, and memory that is freed.
+result every time, memory that is freed, and the dtype of results under autocast.
 """
 
 from __future__ import annotations
@@ -18,13 +18,22 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
+from torch.nn import functional
 
 from warpfront_checks.cases.axes import Assignment, Drawing, axes_of, build
+from warpfront_checks.cases.bounds import Bound, judge
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.known_defects import preventing_thread, thread_of
 from warpfront_checks.cases.operation import Operation
-from warpfront_checks.cases.run import REFUSALS, execute, lacks_kernel, listed, names_of
+from warpfront_checks.cases.run import (
+    REFUSALS,
+    equal_numbers,
+    execute,
+    lacks_kernel,
+    listed,
+    names_of,
+)
 from warpfront_checks.results import CheckFinding, judged
 
 REPEATS = 3
@@ -41,6 +50,11 @@ PAGE_BYTES = 4096
 MALLINFO2 = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
 SLIGHT = 1e-6
 LONG = "past many blocks"
+# docs/source/amp.rst of torch: what all its kinds of device have in common, then CUDA's and ROCm's.
+LOWER = "mm bmm addmm baddbmm matmul linear conv1d conv2d attention"
+FULL = "mse_loss l1_loss smooth_l1_loss cross_entropy kl_div"
+FULL_ON_CUDA = "exp log softmax log_softmax sum cumsum prod layer_norm group_norm rsqrt softplus"
+LOW = ("bfloat16", "float16")
 Function = Callable[..., Any]
 Results = list["Tensor | None"]
 Run = Callable[[], Results]
@@ -348,12 +362,7 @@ def _malloc_bytes() -> int:
 
 def _same(results: Results, other: Results) -> bool:
     pairs = zip(results, other, strict=True)
-    return all(a is None or b is None or _equal(a, b) for a, b in pairs)
-
-
-def _equal(a: Tensor, b: Tensor) -> bool:
-    """Return whether two tensors have the same numbers, NaN in the same places."""
-    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())  # noqa: PLR0124
+    return all(a is None or b is None or equal_numbers(a, b) for a, b in pairs)
 
 
 def _spread(results: Results, other: Results) -> float:
@@ -364,3 +373,63 @@ def _spread(results: Results, other: Results) -> float:
             size = float(a.double().square().mean().sqrt()) or 1.0
             worst = max(worst, float((a.double() - b.double()).abs().max()) / size)
     return worst
+
+
+def check_autocast(
+    device: str, *, alter: Callable[[Function], Function] = _as_it_is
+) -> PropertyReport:
+    """Check operations that autocast computes in 16 bits and in float32, then a weight that changes
+    between two casts. `alter` replaces a call, in tests.
+    """
+    full = f"{FULL} {FULL_ON_CUDA}" if device == "cuda" else FULL
+    report = PropertyReport(faults=list(_stale_weights(device, alter)), tried=1)
+    for low in LOW:
+        for names, dtype, expected in ((LOWER, "float32", low), (full, low, "float32")):
+            for name in names.split():
+                report.faults += _cast_faults(name, dtype, expected, low, device, alter)
+                report.tried += 1
+    return report
+
+
+def _cast_faults(
+    name: str,
+    dtype: str,
+    expected: str,
+    low: str,
+    device: str,
+    alter: Callable[[Function], Function],
+) -> Iterator[str]:
+    """Yield how a result in the autocast dtype `low` differs from one in `expected`."""
+    operation = CATALOGUE[name]
+    values = "few" if "few" in operation.values else "quarters"
+    case = plain_case(operation, dtype, device, values=values, gradient="none", destination="")
+    space = prepared(case)
+
+    def run() -> list[Tensor]:
+        execute(case.call(), space)
+        return listed(space["found"])
+
+    with torch.autocast(device, dtype=getattr(torch, low)):
+        (result,) = alter(run)()
+    if result.dtype != getattr(torch, expected):
+        yield f"{name} in {low}: {result.dtype}, expected torch.{expected}"
+    bound = Bound(ulps=4, roundings=64, least=1.0, unit=getattr(torch, low))
+    if fault := judge(result, space["right"], bound).fault:
+        yield f"{name} in {low}: {fault}"
+
+
+def _stale_weights(device: str, alter: Callable[[Function], Function]) -> Iterator[str]:
+    """Yield the steps after which a weight's cast is that of an earlier step."""
+    x = torch.ones(3, 8, device=device)
+    weight = torch.zeros(5, 8, device=device, requires_grad=True)
+
+    def run() -> list[Tensor]:
+        return [functional.linear(x, weight)]
+
+    for step in range(3):
+        with torch.autocast(device, dtype=torch.bfloat16):
+            (result,) = alter(run)()
+        if not bool((result == 8 * step).all()):
+            yield f"linear after {step} changes of its weight: an earlier weight's result"
+        with torch.no_grad():
+            weight.add_(1)

@@ -15,9 +15,9 @@ from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue.patterns import COMPILED
 from warpfront_checks.cases.run import execute, names_of, run_case
 from warpfront_checks.cases.session import FIND_CASES, check_name, claimed_operations
-from warpfront_checks.cases.special.autocast import check_autocast
 from warpfront_checks.cases.special.properties import (
     PropertyReport,
+    check_autocast,
     check_gradients,
     check_memory,
     check_repeats,
