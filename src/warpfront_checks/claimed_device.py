@@ -27,6 +27,7 @@ from typing import Any
 from warpfront_checks.claims import Claims
 from warpfront_checks.hardware import Hardware, kernel_view
 from warpfront_checks.hardware.kernel_view import KernelView, view_of
+from warpfront_checks.hardware.values import device_table
 from warpfront_checks.results import (
     EMULATED,
     PASSED,
@@ -209,16 +210,6 @@ _EMULATORS = re.compile(
     re.IGNORECASE,
 )
 _EMULATOR_VARIABLES = re.compile(r"(ROCJITSU|MIRAGE|ZLUDA)_\w+\Z")
-# By vendor: entry points of the driver's library, and what the vendor calls the files with them.
-ENTRY_POINTS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "nvidia": (("cuInit", "nvmlInit_v2"), r"lib(cuda|cuda_loader|nvidia-ml)\.so[.\d]*"),
-    "amd": (
-        ("hipInit", "hipGetDeviceCount", "hsa_init"),
-        r"lib(amdhip64|hsa-runtime64)[\w-]*\.so[.\d]*",
-    ),
-    "gaudi": (("hlthunk_open", "synInitialize"), r"lib(hl-thunk|Synapse)\.so[.\d]*"),
-    "intel": (("zeInit",), r"libze_[\w-]+\.so[.\d]*"),
-}
 # System calls that reach a device: the C library answers them, or an interposer does.
 _CALLS = ("ioctl", "open64", "openat")
 _OPENAT = {"x86_64": 257, "aarch64": 56}
@@ -252,11 +243,12 @@ def read_answering(vendor: str, kernel: KernelView) -> Answering:
     preloaded = tuple(preloads(environment))
     maps = sorted(loaded_files())  # of every process there are some
     definers: dict[str, str] = {}
+    names = device_table()["entry_points"][vendor]["names"]
     for path in maps:
         # Each library is queried by its own handle, for torch opens the driver's with local names.
         with contextlib.suppress(OSError):
             handle = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
-            files = {_file_of(handle, symbol): symbol for symbol in ENTRY_POINTS[vendor][0]}
+            files = {_file_of(handle, symbol): symbol for symbol in names}
             definers |= {file: symbol for file, symbol in files.items() if file}
     foreign, doubtful = entry_points(vendor, definers, preloaded)
     answers = {name: _file_of(ctypes.CDLL(None), name) for name in _CALLS}
@@ -308,9 +300,10 @@ def entry_points(
     """
     first = {os.path.realpath(file) for file in preloaded}
     foreign, doubtful = [], []
+    vendors_own = device_table()["entry_points"][vendor]["files"]
     for file, symbol in definers.items():
         answered, is_first = f"{symbol} is answered by {file}", os.path.realpath(file) in first
-        if not re.fullmatch(ENTRY_POINTS[vendor][1], Path(file).name):
+        if not re.fullmatch(vendors_own, Path(file).name):
             foreign.append(f"{answered} (preloaded)" if is_first else answered)
         elif is_first:
             doubtful.append(f"{answered}, which is preloaded")

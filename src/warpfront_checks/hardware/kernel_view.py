@@ -3,8 +3,7 @@
 `main` prints them as JSON: a second process, started without preloaded libraries, is compared
 with this one.
 
-Places: Linux drivers/gpu/drm/amd/amdkfd/kfd_topology.c; NVIDIA's driver README, "/proc interface";
-drivers/accel; WSL2 serves GPUs by /dev/dxg (drivers/hv/dxgkrnl), and Jetson by /dev/nvhost-*.
+`devices.json` has the places of each vendor. WSL2 serves GPUs by /dev/dxg (drivers/hv/dxgkrnl).
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from warpfront_checks.documents import packaged
 from warpfront_checks.hardware.machine_reader import Machine
 
 _PCI = "/sys/bus/pci/devices"
@@ -70,63 +70,36 @@ def read_properties(text: str) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Places:
-    nodes: str
-    drivers: Sequence[str]
-    pci: str
-    listed: Sequence[str] = ("/dev",)
-    boards: Callable[[Machine], Iterable[str]] = lambda _: ()
-
-
-_PLACES = {
-    "nvidia": _Places(
-        nodes=r"/dev/(nvidia[0-9]+|nvhost-[a-z0-9-]+|nvgpu/.+)",
-        drivers=(f"{NVIDIA_PROC}/version", "/sys/module/nvidia", "/sys/module/nvgpu"),
-        pci="0x10de",
-        boards=lambda reader: (" ".join(board).strip() for board in nvidia_boards(reader)),
-    ),
-    "amd": _Places(
-        nodes=r"/dev/kfd",
-        drivers=("/sys/module/amdgpu",),
-        pci="0x1002",
-        boards=lambda reader: (
-            f"kfd {node} {decode_gfx(properties['gfx_target_version'])}"
-            for node, properties in kfd_nodes(reader)
-        ),
-    ),
-    "gaudi": _Places(
-        nodes=r"/dev/(accel/accel|hl)[0-9]+",
-        drivers=("/sys/module/habanalabs",),
-        pci="0x1da3",
-        listed=("/dev", "/dev/accel"),
-    ),
-    "intel": _Places(
-        nodes=r"/dev/dri/renderD[0-9]+",
-        drivers=("/sys/module/xe", "/sys/module/i915"),
-        pci="0x8086",
-        listed=("/dev/dri",),
-    ),
-}
+def _boards(reader: Machine, vendor: str) -> Iterator[str]:
+    """Yield one line for each board that a vendor's own driver lists."""
+    if vendor == "nvidia":
+        yield from (" ".join(board).strip() for board in nvidia_boards(reader))
+    elif vendor == "amd":
+        for node, properties in kfd_nodes(reader):
+            yield f"kfd {node} {decode_gfx(properties['gfx_target_version'])}"
 
 
 def read_kernel(reader: Machine, vendor: str) -> KernelView:
     """Return what the kernel shows of a vendor's devices. A missing place raises nothing."""
-    places = _PLACES[vendor]
-    paths = [f"{folder}/{name}" for folder in places.listed for name in reader.names(folder)]
-    nodes = [path for path in paths if re.fullmatch(places.nodes, path)]
+    places: Mapping[str, Any] = packaged("hardware/devices.json")["kernel"][vendor]
+    paths = [f"{folder}/{name}" for folder in places["listed"] for name in reader.names(folder)]
+    nodes = [path for path in paths if re.fullmatch(places["nodes"], path)]
 
     def pci(place: str, name: str) -> str:
         return (reader.text(f"{_PCI}/{place}/{name}") or "").strip()
 
-    listed = [place for place in reader.names(_PCI) if pci(place, "vendor") == places.pci]
+    listed = [place for place in reader.names(_PCI) if pci(place, "vendor") == places["pci"]]
     listed = [place for place in listed if pci(place, "class").startswith(_PCI_CLASSES)]
-    boards = (f"pci {place} {places.pci}:{pci(place, 'device')}" for place in listed)
+    boards = (f"pci {place} {places['pci']}:{pci(place, 'device')}" for place in listed)
     return KernelView(
         nodes=tuple(node for node in nodes if reader.access(node) is not None),
         shared=tuple(path for path in ("/dev/dxg",) if reader.access(path) is not None),
-        drivers=tuple(p for p in places.drivers if reader.names(p) or reader.text(p) is not None),
-        boards=(*places.boards(reader), *boards),
+        drivers=tuple(
+            path
+            for path in places["drivers"]
+            if reader.names(path) or reader.text(path) is not None
+        ),
+        boards=(*_boards(reader, vendor), *boards),
         unseen=tuple(path for path in ("/dev", "/sys/bus", "/proc") if not reader.names(path)),
         lists_pci=bool(reader.names(_PCI)),
     )
