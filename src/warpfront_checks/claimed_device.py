@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from warpfront_checks.claims import Claims
+from warpfront_checks.documents import Reader
 from warpfront_checks.hardware import Hardware, kernel_view
-from warpfront_checks.hardware.kernel_view import KernelView, view_of
+from warpfront_checks.hardware.kernel_view import KernelView
 from warpfront_checks.hardware.values import device_table
 from warpfront_checks.results import (
     EMULATED,
@@ -331,8 +332,9 @@ def kernel_apart(
             timeout=SECONDS,
             check=True,
         )
-        return view_of(json.loads(completed.stdout)), ()
-    except (OSError, subprocess.SubprocessError, ValueError, TypeError) as error:
+        reader = Reader(error=ValueError)
+        return reader.record(KernelView, json.loads(completed.stdout), "the view"), ()
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
         return None, (f"a second process could not look: {type(error).__name__}",)
 
 

@@ -105,12 +105,6 @@ def read_kernel(reader: Machine, vendor: str) -> KernelView:
     )
 
 
-def view_of(document: Mapping[str, Any]) -> KernelView:
-    """Return the view that `document` describes."""
-    texts = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
-    return KernelView(**texts, lists_pci=document["lists_pci"] is True)
-
-
 def main(vendor: str) -> None:
     """Print this process's view as JSON."""
     sys.stdout.write(json.dumps(asdict(read_kernel(Machine(), vendor))) + "\n")

@@ -5,11 +5,11 @@ the signs of that. The table is a data file, dated and with sources.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront_checks.documents import packaged
+from warpfront_checks.documents import Reader, packaged
 
 TABLE = "stack/descriptions.json"
 EVERY = "every"
@@ -24,7 +24,7 @@ class Sign:
     attribute: str = ""
     type: str = ""
     value: str = ""
-    vendors: Sequence[str] = ()
+    vendors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,18 +77,10 @@ def description(name: str, *, vendor: str, version: str) -> Description:
     matching = (entry for entry in entries if re.match(entry.get("versions", ""), version))
     entry = next(matching, entries[-1])
     signs = [s for s in entry.get("signs", ()) if vendor in s.get("vendors", (vendor,))]
-    return Description(
-        name=name,
-        imports=tuple(entry["imports"]),
-        read=entry["read"],
-        of=entry["of"],
-        sources=tuple(entry["sources"]),
-        compiled=tuple(of_vendor(entry.get("compiled", {}), vendor, ())),
-        signs=tuple(Sign(**sign) for sign in signs),
-        computes=of_vendor(entry.get("computes", {}), vendor, ""),
-        prints=of_vendor(entry.get("prints", {}), vendor, ""),
-        not_for=entry.get("vendors", {}).get(vendor, ""),
-    )
+    none: Mapping[str, Any] = {"compiled": [], "computes": "", "prints": ""}
+    fields = {key: of_vendor(entry.get(key, {}), vendor, value) for key, value in none.items()}
+    fields |= {"name": name, "signs": signs, "not_for": entry.get("vendors", {}).get(vendor, "")}
+    return Reader(error=ValueError, lenient=True).record(Description, {**entry, **fields}, name)
 
 
 def nothing_for(name: str) -> tuple[str, ...]:
