@@ -53,9 +53,7 @@ class CheckRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionRecord:
-    """The environment and the unclaimed facts of the file (`surroundings`), reported whatever
-    else is wrong with it.
-    """
+    """The file without its environment and unclaimed facts, which `surroundings` returns."""
 
     planned: tuple[str, ...]
     checks: tuple[CheckRecord, ...]

@@ -164,9 +164,7 @@ _GROUPED -= {None}
 
 @contextmanager
 def float64_region() -> Iterator[None]:
-    """Compute in float64, by the oracle's kernels: one that is wrong in each dtype would else be
-    its own judge.
-    """
+    """Compute in float64 by the oracle's kernels: one wrong in each dtype would judge itself."""
     with oracle_for("cpu"), PreserveFloat64():
         yield
 

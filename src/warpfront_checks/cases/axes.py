@@ -281,9 +281,7 @@ class Drawing:
         return again
 
     def _chosen(self, fixed: Assignment, numbers: int) -> Assignment:
-        """Return drawn choices in the domain of the operation, with the `fixed` values where such
-        choices are found.
-        """
+        """Return choices drawn in the operation's domain, with the `fixed` values where found."""
         for number in range(TRIES):
             # What no domain has is never met, so that later tries leave more to chance.
             choices, chance = fixed if 2 * number < TRIES else {}, number * 2 % TRIES / TRIES
@@ -466,9 +464,7 @@ class Drawing:
         return self.draw.choice(("small", "ends", *several))
 
     def _narrowed(self, assignment: Assignment) -> Assignment:
-        """Return the choices that 16 bits change: representable values, and sums that stay
-        exact in them.
-        """
+        """Return choices that 16 bits change: values that they have, sums that stay exact."""
         narrowed: Assignment = {}
         if "few" in self.operation.values and assignment["values"] not in (*ENDLESS, "ones"):
             # Of one sign a sum leaves the range in which 16 bits count.
@@ -699,9 +695,7 @@ def _dtypes(floats: list[str], assignment: Assignment) -> dict[str, str]:
 
 
 def _result_dtype(arguments: list[Argument], assignment: Assignment) -> str:
-    """Return the dtype of a result: one that the call names, or the widest of operands with axes,
-    else of all.
-    """
+    """Return a result's dtype: the call's, or the widest of operands with axes, else of all."""
     mixed = [argument for argument in arguments if argument.dtype]
     deciding = [argument.dtype for argument in mixed if argument.shape] or [assignment["dtype"]]
     wide = "float32" in deciding or assignment.get("mixed") == NAMED

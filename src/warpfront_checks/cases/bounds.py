@@ -109,9 +109,7 @@ def floor_of(dtype: torch.dtype) -> float:
 
 
 def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the distance between neighbours of `dtype` at float64 values: one unit in
-    the last place.
-    """
+    """Return the distance of neighbours of `dtype` at float64 values: a unit in the last place."""
     info = torch.finfo(dtype)
     sizes = values.abs().clamp_(info.smallest_normal, info.max)
     sizes.view(torch.int64).bitwise_and_(POWERS_OF_TWO)

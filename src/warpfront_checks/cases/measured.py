@@ -114,9 +114,7 @@ class Measured(Bounds):
 
     @cached_property
     def peers(self) -> Tensors:
-        """Return the CPU's own results in the dtype. The call may name a device: the reference's
-        has the CPU.
-        """
+        """Return the CPU's own results in the dtype, by the reference's call: it names the CPU."""
         case = replace(self.case, device="cpu", code=self.case.definition)
         return self._attempt(case, narrow=True) or []
 
@@ -164,9 +162,7 @@ class Measured(Bounds):
         move: Callable[[Tensor], Tensor] = lambda x: x,
         mode: AbstractContextManager[object] | None = None,
     ) -> Tensors | None:
-        """Return results and gradients of the reference, or of the call itself, run again; None
-        where it refuses.
-        """
+        """Return results and gradients of the reference or the call, run again; None if refused."""
         names = names_of(case)
         for name, x in self.reference.drawn.items():
             names[name] = converted(x, lambda each: move(each.detach().clone()))
@@ -183,9 +179,7 @@ class Measured(Bounds):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The bound of one tensor: `rms` times a root mean square `base`, and for an element `element`
-    times its `scale`.
-    """
+    """The bound of a tensor: `rms` times an RMS `base`; `element` times an element's `scale`."""
 
     base: float
     scale: Tensor
@@ -261,9 +255,7 @@ class Limits:
         return torch.view_as_complex(free_values) if actual.is_complex() else free_values
 
     def eased(self, moved: Tensors, reference: Tensor | None, most: float) -> Limits:
-        """Return limits with the largest effect of one rounding on the exact result in any draw,
-        allowed `most` times.
-        """
+        """Return limits that allow `most` times the largest effect of one rounding in any draw."""
         if reference is None:
             return self
         change = torch.zeros_like(_real(reference))

@@ -114,9 +114,7 @@ class Operation:
 
     @cached_property
     def takes_dtype(self) -> bool:
-        """Return whether the call may name the dtype of its result, as aten declares it. Without
-        torch each may.
-        """
+        """Return whether the call may name its result's dtype, by aten; without torch each may."""
         call = _call_of_operands(self.code)
         if call is None or "dtype" in call[2]:
             return False

@@ -87,9 +87,7 @@ def refuses(error: Exception) -> bool:
 
 
 def lacks_kernel(error: Exception) -> bool:
-    """Return whether an error means that torch has no kernel for a dtype or a device, not
-    that one broke.
-    """
+    """Return whether an error means a missing kernel for a dtype or device, not a broken one."""
     return isinstance(error, NotImplementedError) or bool(LACKING.search(str(error)))
 
 
@@ -108,9 +106,7 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True)
 class CaseResults:
-    """The results and gradients of a case's call, with the reference. `after` are its arguments
-    after the call.
-    """
+    """Results and gradients of a case's call, its arguments `after` it, and the reference."""
 
     case: Case
     reference: Reference
@@ -120,9 +116,7 @@ class CaseResults:
 
 
 class Bounds:
-    """The bounds of a record, for every result and gradient of a case, and `of_arguments` that it
-    is not to change.
-    """
+    """Bounds of a record, for each result and gradient, and `of_arguments` that it leaves."""
 
     of_arguments = Bound()
 

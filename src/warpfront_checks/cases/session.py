@@ -112,9 +112,7 @@ def finding_of(tally: Tally, operation: Operation, device: str) -> CheckFinding:
 
 
 def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> Tally:
-    """Judge the cases of an operation. Others are drawn in the place of those that have no oracle
-    or no kernel.
-    """
+    """Judge cases of an operation; others replace those that have no oracle or no kernel."""
     dtypes = operation.dtypes_on(kind_of(device), case_dtypes(device, quick=effort.quick))
     tally, recent = Tally(), Recent()
     for seed in effort.seeds:

@@ -82,9 +82,7 @@ class Entry:
 
     @property
     def takes_strides(self) -> bool:
-        """Return whether torch's own tests call it with views; to some operators, strides are
-        part of the result.
-        """
+        """Return whether torch tests it with views: to some, strides are part of the result."""
         test_names = (getattr(decorator, "test_name", None) for decorator in self.raw.decorators)
         return self.name not in WHOLE and "test_noncontiguous_samples" not in test_names
 

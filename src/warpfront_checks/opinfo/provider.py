@@ -59,9 +59,7 @@ class SampleTensor(Argument):
 
 @dataclass(frozen=True, kw_only=True)
 class SampleCase(Case):
-    """A sample as a case: `code` has every tensor of its results in a list, and several of these
-    may have gradients.
-    """
+    """A sample as a case: `code` lists each tensor of its results; several may have gradients."""
 
     def _gradients(self, name: str, results: str, send: str) -> list[str]:
         if not self.leaves:

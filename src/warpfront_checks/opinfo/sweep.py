@@ -58,9 +58,7 @@ UNREAD = "torch's operator database could not be read: see `database`"
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """A pass over the database: a dtype, a direction, a device, and a number of
-    samples per entry.
-    """
+    """A pass over the database: dtype, direction, device, and number of samples per entry."""
 
     dtype: str
     device: str
@@ -127,9 +125,7 @@ def finding_of_parts(parts: Sequence[CheckFinding]) -> CheckFinding:
 
 
 def sweeps_of(device: str, effort: CheckOptions) -> list[Sweep]:
-    """Return the sweeps: float32 first; 16 bits where the device computes them; in a quick
-    run float32 forward.
-    """
+    """Return the sweeps: float32 first, computed 16 bits; in a quick run float32 forward."""
     directions = [
         (dtype, direction) for dtype in tested_dtypes(device) for direction in ("", BACKWARD)
     ]
@@ -148,9 +144,7 @@ def sweeps_of(device: str, effort: CheckOptions) -> list[Sweep]:
 
 
 def _database() -> CheckFinding:
-    """Return whether the database can be read. A torch that has moved it is neither a wrong device
-    nor a correct one.
-    """
+    """Return whether the database can be read: a torch that has moved it is no wrong device."""
     try:
         entries = load_database()
     except DatabaseMoved as error:
@@ -247,9 +241,7 @@ def _enter(case: Case, verdicts: Sequence[Verdict], label: str, sweep: Sweep, ta
 def samples_for(
     entry: Entry, dtype: torch.dtype, sweep: Sweep, *, barred: bool = False
 ) -> Iterator[Sample]:
-    """Yield torch's own samples, those with options last unless `barred`; the first alone for a
-    sweep of variants.
-    """
+    """Yield torch's samples, those with options last unless `barred`; of variants the first."""
     affected = kind_of(sweep.device) in SEEN_ON
     few = MORE_SAMPLES if affected and dtype == torch.float32 and not sweep.mode else FEW_SAMPLES
     many = few if dtype.is_floating_point else EXACT_SAMPLES

@@ -324,9 +324,7 @@ _layer = partial(
 
 
 def _recurrent(name: str, gates: int) -> Operation:
-    """Return the record of a recurrent layer: steps, sequences, inputs and states,
-    with both biases.
-    """
+    """Return the record of a recurrent layer: steps, sequences, inputs, states, both biases."""
     state = "(b[None], b[None])" if name == "lstm" else "b[None]"
     weights = "[w.flatten(0, 1) for w in (c, d, e, f)]"
     return _layer(
@@ -339,9 +337,7 @@ def _recurrent(name: str, gates: int) -> Operation:
 
 
 def _both_ways(name: str, gates: int, *, packed: bool) -> Operation:
-    """Return the record of a layer of both directions, with its last states. The gradient of its
-    output is transposed.
-    """
+    """Return the record of a layer of both directions, with last states; output transposed."""
     state = "(b[0], b[1])" if name == "lstm" else "b[0]"
     falling = _PACKED.replace("{lengths}", _FALLING).replace("{ordered}", "True")
     steps = f"*(lambda p: (p.data, p.batch_sizes))({falling})" if packed else "a"

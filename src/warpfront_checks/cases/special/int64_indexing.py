@@ -151,9 +151,7 @@ def _drawn(ground: CaseContext) -> Iterator[Verdict]:
 
 
 def _pictures(ground: CaseContext) -> Iterator[Verdict]:
-    """Check images of one plane: more images than 2^31 / 64, and more elements
-    together than 2^31.
-    """
+    """Check images of one plane: more of them than 2^31 / 64, and more elements than 2^31."""
     count = EDGE // 64 + 5
     x = torch.zeros(count, 1, 8, 8, device=ground.device, dtype=torch.float16)
     x[-1, 0, 7, 7] = 4

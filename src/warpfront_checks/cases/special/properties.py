@@ -222,9 +222,7 @@ def _seeded(run: Run) -> Results:
 def _runs(
     chosen: Sequence[Operation], device: str, alter: Callable[[Run], Run], *, long: bool = False
 ) -> Iterator[tuple[str, Run]]:
-    """Yield the runs of the operations that the device has in float32: of usual sizes, or with one
-    that is `long`.
-    """
+    """Yield runs of operations that the device has in float32: of usual sizes, or a `long` one."""
     for operation, changes in _sized(chosen, long=long):
         # A record of one kind of values has no right result for others.
         values = operation.values[0] if len(operation.values) == 1 else "normal"
@@ -333,9 +331,7 @@ def systematic_growth(readings: Sequence[int], least: int) -> int:
 
 
 def _resident_bytes() -> int:
-    """Return the process's resident bytes, after malloc has returned unused memory
-    (glibc's alone can).
-    """
+    """Return the process's resident bytes, once glibc's malloc has returned unused memory."""
     give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if give_back is not None:
         give_back(0)

@@ -86,9 +86,7 @@ def _distribution(name: str, ground: CaseContext) -> Iterator[Verdict]:
 
 
 def _independent(samples: list[Numbers], coarse: float) -> Iterator[Verdict]:
-    """Check standardised numbers: uncorrelated among themselves, with the next call, and
-    with another seed.
-    """
+    """Check that standardised numbers, the next call's and another seed's are uncorrelated."""
     z, following, other = samples
     count = len(z)
     # Across vectors, lanes, waves and blocks, and in parts of the whole.
@@ -168,9 +166,7 @@ def _never_drawn(ground: CaseContext) -> Iterator[Verdict]:
 
 
 def _drawn_once(ground: CaseContext) -> Iterator[Verdict]:
-    """Draw one of four, and two of them, without replacement: the frequency of each follows
-    from its weight.
-    """
+    """Draw one of four, and two, without replacement, each as often as its weight implies."""
     weights = np.array([1.0, 2.0, 3.0, 2.0]) / 8
     rows, places = 30_000, range(4)
     of_two = [
@@ -207,9 +203,7 @@ def _permutations(ground: CaseContext) -> Iterator[Verdict]:
 
 
 def _dropped(ground: CaseContext) -> Iterator[Verdict]:
-    """Check that backward drops the elements that forward dropped, and no others;
-    survivors are scaled.
-    """
+    """Check that backward drops what forward dropped, and no more; survivors are scaled."""
     for share in (0.1, 0.5, 0.9):
         _seeded(ground)
         x = ground.send(torch.ones(1025, 257)).requires_grad_()

@@ -82,9 +82,7 @@ def free_bytes(device: str) -> int:
 def judge_rows(
     rows: Sequence[Row], device: str, dtypes: Sequence[str], effort: CheckOptions
 ) -> Tally:
-    """Judge rows in their dtypes, of a quick run the first. A row that raises is a fault, and the
-    others still run.
-    """
+    """Judge rows in their dtypes, quickly in the first. A row that raises is a fault."""
     tally = Tally()
     for row in rows:
         if row.needed_bytes > free_bytes(device) and row.needed_bytes:
