@@ -152,10 +152,10 @@ def test_a_case_that_ends_its_process_costs_itself_only(
         for item in tier_session.cases_of(fake(name), "cpu", CheckOptions())
         if wanted.items() <= item.items()
     ]
-    found: dict[str, list[tier_session.Ran]] = {}
+    found: tier_session.Runs = {}
     returned = tier_session._children("cpu", items, seconds)
     finding = tier_session.find_tier(fake(name), returned, found)
-    assert [one.outcome for one in found[f"fake {name}"]] == ["computed", how, "computed"]
+    assert [one["outcome"] for one in found[f"fake {name}"]] == ["computed", how, "computed"]
     assert finding.outcome == "failed"
     assert ("SIGSEGV" in finding.reason) == (how == CRASHED)
 

@@ -30,7 +30,7 @@ from warpfront_checks.architectures.watched import (
     observed_layers,
 )
 from warpfront_checks.cases.bounds import Verdict, rounding_unit
-from warpfront_checks.cases.measured import Limits
+from warpfront_checks.cases.measured import Limits, rms_of
 from warpfront_checks.models.judging import (
     first_line,
     first_over,
@@ -136,7 +136,7 @@ def _compared(
         return failed(reason)
     limits = Limits.by_cpu(steps.to(dtype), exact, same, dtype, most=math.inf)
     off = limits.bound.rms * _OTHER_ORDER
-    share = _rms(steps - exact) / off
+    share = rms_of(steps - exact) / off
     gaps = exact.amax(-1) - exact.gather(-1, tokens[..., None])[..., 0]
     wrong = []
     if not share <= 1:
@@ -144,10 +144,6 @@ def _compared(
     elif float(gaps.max()) > 2 * off * math.sqrt(exact.shape[-1]):
         wrong.append(f"a token whose logit is {float(gaps.max()):.3g} below the largest")
     return judged(wrong, largest_share=float(f"{share:.3g}"), tokens=tokens.tolist())
-
-
-def _rms(values: Tensor) -> float:
-    return float(values.square().mean().sqrt())
 
 
 def spread(fed_model: FedModel, device: str) -> CheckFinding:
@@ -179,8 +175,8 @@ def spread(fed_model: FedModel, device: str) -> CheckFinding:
             if answer.shape != exact.shape:
                 sizes = f"{tuple(answer.shape)} numbers, in one {tuple(exact.shape)}"
                 return failed(f"in {count} places: {sizes}", **details)
-            off = _rms((answer.double() - exact).nan_to_num())
-            off /= max(_rms(exact.nan_to_num()), 1e-30)
+            off = rms_of((answer.double() - exact).nan_to_num())
+            off /= max(rms_of(exact.nan_to_num()), 1e-30)
             if not off <= allowed:
                 share = f"off by {off:.3g} of the answer ({allowed:.3g} allowed)"
                 return failed(f"in {count} places: {share}", **details)

@@ -8,7 +8,6 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,25 +56,15 @@ _TIMED = {"width": 64, "mask": "causal", "heads": 8, "grouped": 8, "backward": T
 BAD = (WRONG, "crashed", "hung", ANOTHER)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ran:
-    """A case of a backend and its result."""
-
-    case: Mapping[str, Any]
-    outcome: str
-    reason: str = ""
-    kernels: Sequence[str] = ()
-    share: float = 0.0
-
-    @property
-    def title(self) -> str:
-        case = self.case
-        heads = "grouped" if case["grouped"] != case["heads"] else "equal heads"
-        way = "backward" if case["backward"] else "forward"
-        return f"{case['dtype']} width {case['width']}, {case['mask']}, {heads}, {way}"
+# By the name of a backend: for each case its title, and what a child answered or how it ended.
+Runs = dict[str, list[dict[str, Any]]]
 
 
-Runs = dict[str, list[Ran]]
+def title_of(case: Mapping[str, Any]) -> str:
+    """Return a case in words."""
+    heads = "grouped" if case["grouped"] != case["heads"] else "equal heads"
+    way = "backward" if case["backward"] else "forward"
+    return f"{case['dtype']} width {case['width']}, {case['mask']}, {heads}, {way}"
 
 
 def record_attention(
@@ -113,7 +102,7 @@ def record_attention(
     recorder.run({**checks, "order": order})
     # Every case of every backend, for readers who need more than the checks.
     table = [
-        {"tier": name, "case": run.title, "outcome": run.outcome, "reason": run.reason}
+        {"tier": name, **{key: run[key] for key in ("case", "outcome", "reason")}}
         for name, runs in runs_by_tier.items()
         for run in runs
     ]
@@ -169,18 +158,23 @@ def _children(
 def find_tier(tier: Tier, returned: Iterable[Returned], runs_by_tier: Runs) -> CheckFinding:
     """A refusal is an answer; what is wrong, crashes, hangs or is another's kernel is none."""
     runs_by_tier[tier.name] = runs = [
-        Ran(case=each.item, **(each.document or {"outcome": each.outcome, "reason": each.reason}))
+        {
+            "outcome": each.outcome,
+            "reason": each.reason,
+            **each.document,
+            "case": title_of(each.item),
+        }
         for each in returned
     ]
-    counts = Counter(run.outcome for run in runs)
-    refusals = Counter(run.reason for run in runs if run.outcome == REFUSED)
+    counts = Counter(run["outcome"] for run in runs)
+    refusals = Counter(run["reason"] for run in runs if run["outcome"] == REFUSED)
     details: dict[str, object] = {
         "outcomes": dict(counts),
         "refused": dict(refusals),
-        "kernels": sorted({name for run in runs for name in run.kernels[:1]}),
-        "largest_share": max((run.share for run in runs), default=0.0),
+        "kernels": sorted({name for run in runs for name in run.get("kernels", ())[:1]}),
+        "largest_share": max((run.get("share", 0.0) for run in runs), default=0.0),
     }
-    bad = [f"{run.title}: {run.outcome}: {run.reason}" for run in runs if run.outcome in BAD]
+    bad = ["{case}: {outcome}: {reason}".format(**run) for run in runs if run["outcome"] in BAD]
     if bad:
         details["bad"] = bad[:12]
     summary = f"{counts[COMPUTED]} of {len(runs)} cases computed"
@@ -192,11 +186,11 @@ def _find_order(
     present: Sequence[Tier],
     claims: Claims,
     timings: Callable[[Sequence[Tier]], Iterator[tuple[Tier, Returned]]],
-    runs_by_tier: Mapping[str, Sequence[Ran]],
+    runs_by_tier: Runs,
     folder: Path,
 ) -> CheckFinding:
     """Return the time of each backend that was always right; write the example from it."""
-    outcomes = {name: {run.outcome for run in runs} for name, runs in runs_by_tier.items()}
+    outcomes = {name: {run["outcome"] for run in runs} for name, runs in runs_by_tier.items()}
     correct = [name for name, each in outcomes.items() if COMPUTED in each and not each & {*BAD}]
     timed = timings([tier for tier in present if tier.name in correct])
     took = {tier.name: float(each.document.get("seconds", 0)) for tier, each in timed}

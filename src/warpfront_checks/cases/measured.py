@@ -194,10 +194,10 @@ class Limits:
         coarser = max(narrow, kind, key=rounding_unit)
         unit = rounding_unit(coarser)
         exact = torch.where(exact.to(narrow).isfinite(), exact, 0.0)
-        base = unit * _rms(exact) + floor_of(narrow)
+        base = unit * rms_of(exact) + floor_of(narrow)
         if peer is not None and peer.shape == reference.shape:
             off = _real(peer) - exact
-            base = max(base, _rms(torch.where(off.isfinite(), off, 0.0)))
+            base = max(base, rms_of(torch.where(off.isfinite(), off, 0.0)))
         return cls(
             base=base,
             scale=unit * exact.abs() + base,
@@ -224,10 +224,10 @@ class Limits:
         limits = cls.of(actual, exact, None, kind)
         unit = rounding_unit(max(actual.dtype, kind, key=rounding_unit))
         off = torch.where(exact.isfinite(), (cpu.double() - exact).abs(), 0.0)
-        size = _rms(exact[exact.isfinite()])
+        size = rms_of(exact[exact.isfinite()])
         # Below it a result is zero but for cancellation.
         floor = torch.finfo(torch.float64).eps
-        base = max(limits.base, floor, min(_rms(off), most * unit * max(size, added)))
+        base = max(limits.base, floor, min(rms_of(off), most * unit * max(size, added)))
         scale = limits.scale + base
         # The CPU's worst element may be further off than its root mean square tells.
         scale = (scale * min(max(1.0, _peak(off / scale)), most)).clamp(min=unit * stored)
@@ -263,7 +263,7 @@ class Limits:
             if shifted is not None and shifted.shape == reference.shape:
                 apart = (_real(shifted) - _real(reference)).abs()
                 change = torch.where(apart.isfinite(), torch.maximum(change, apart), change)
-        size = _rms(change)
+        size = rms_of(change)
         rms, element = (min(1.0, most / x) for x in (self.rms, self.element))
         base, scale = max(self.base, size * rms), self.scale + (size + change) * element
         return replace(self, base=base, scale=scale)
@@ -387,7 +387,8 @@ def _narrow(x: Tensor) -> torch.dtype:
     return getattr(torch, COMPLEX.get(str(x.dtype).removeprefix("torch."), ""), x.dtype)
 
 
-def _rms(x: Tensor) -> float:
+def rms_of(x: Tensor) -> float:
+    """Return the root mean square, 0 of nothing."""
     return float(x.square().mean().sqrt()) if x.numel() else 0.0
 
 

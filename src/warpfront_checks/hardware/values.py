@@ -62,7 +62,7 @@ class Visibility:
 
 @dataclass(frozen=True, kw_only=True)
 class Detected:
-    """The devices of one vendor's sources."""
+    """The devices of one vendor's sources; `problems` are obstacles to one."""
 
     accelerators: tuple[Accelerator, ...] = ()
     drivers: Mapping[str, str] = field(default_factory=dict)
@@ -71,18 +71,13 @@ class Detected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hardware:
-    """The machine without torch. `problems` are contradictions between sources and obstacles
-    to a device; `evidence` is every source that was read; `kernel` are plain files of
-    each vendor's devices.
+class Hardware(Detected):
+    """The machine without torch. `problems` are also contradictions between sources; `evidence` is
+    every source that was read; `kernel` are plain files of each vendor's devices.
     """
 
-    accelerators: tuple[Accelerator, ...]
     processor: Processor
-    drivers: Mapping[str, str]
-    toolkits: Mapping[str, str]
     visibility: Mapping[str, Visibility]
-    problems: tuple[str, ...]
     evidence: tuple[ProbeRecord, ...]
     kernel: Mapping[str, KernelView] = field(default_factory=dict)
 
