@@ -74,9 +74,7 @@ def _comment(line: object) -> str:
 
 
 def _case_script(check_record: CheckRecord) -> str:
-    """Return the report of a failed case as comments, and its script. Every value of the file has
-    to be one that the catalogue has.
-    """
+    """Return a failed case's report as comments, and its script of the catalogue's own values."""
     stored_case = check_record.details.get("case")
     case = stored_case if isinstance(stored_case, dict) else {}
     operation = CATALOGUE.get(str(case.get("operation")))

@@ -124,9 +124,8 @@ def missing_code(archives: Iterable[Archive], accepted: Iterable[str]) -> list[s
 
 
 def incomplete_variants(archives: Iterable[Archive], target: str) -> list[str]:
-    """Return a sentence for each feature variant (`gfx90a:xnack-`) whose archives have
-    fewer code objects than those of the plain target. HIP takes the most specific
-    one first (ROCm/TheRock#7081).
+    """Return a sentence for each feature variant (`gfx90a:xnack-`) whose archives have fewer code
+    objects than the plain target's. HIP takes the most specific first (ROCm/TheRock#7081).
     """
     counts: Counter[tuple[str, str]] = Counter()
     for archive in archives:

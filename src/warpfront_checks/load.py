@@ -264,9 +264,8 @@ def find_duplicates(claims: Claims, installed: Installed) -> CheckFinding:
 
 
 def find_foreign_toolkit(claims: Claims, installed: Installed) -> CheckFinding:
-    """Check only the libraries that torch itself needs: other packages may bring libraries
-    that it has no use for. xgboost brings NCCL, and the guard lets such libraries come if
-    they overwrite nothing.
+    """Check only the libraries that torch itself needs. Other packages may bring more: xgboost
+    brings NCCL, and the guard lets such libraries come if they overwrite nothing.
     """
     reachable = closure_conflicts(installed, _TORCH).checked
     needed = replace(installed, versions={name: installed.versions[name] for name in reachable})

@@ -29,9 +29,8 @@ def tested_dtypes(device: str) -> tuple[str, ...]:
 
 @cache
 def computes_float64(device: str) -> bool:
-    """Return whether the device computes float64. Gaudi's bridge stores float64 as float32,
-    whatever a product of small numbers gives; of Intel's cards some have none. References are made
-    on the CPU either way.
+    """Return whether the device computes float64. Gaudi's bridge stores it as float32, whatever a
+    product of small numbers gives; some of Intel's cards have none. References are the CPU's.
     """
     return device != "hpu" and (device != "xpu" or not probe(torch.float64, device))
 
@@ -108,9 +107,8 @@ _FP8 |= {"float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
 # A cast that works proves little: some devices store a type that they cannot multiply. So each type
 # is tried by a product of small integers, which are exact in all of them.
 def probe_dtypes(device: str) -> dict[str, str]:
-    """Return per dtype `computed`, or the device's error instead. fp8 has two entries a
-    format: `stored` (numbers up to its largest survive the way there and back) and
-    `matmul` (scaled product).
+    """Return per dtype `computed`, or the device's error. fp8 has two entries a format: `stored`
+    (its largest numbers survive the way there and back) and `matmul` (scaled product).
     """
 
     def answer_of(probe: Callable[[torch.dtype, str], str], name: str) -> str:

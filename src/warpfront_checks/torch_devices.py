@@ -90,9 +90,8 @@ def read_facts(torch: Any) -> TorchFacts:
 
 
 def build_of(torch: Any) -> str:
-    """Return the vendor that torch was compiled for. A ROCm build also answers to `torch.cuda`,
-    so `hip` comes first. `torch.hip` exists in no build, and device names are no evidence:
-    some are empty.
+    """Return the vendor that torch was compiled for. A ROCm build also answers to `torch.cuda`, so
+    `hip` comes first. `torch.hip` exists in no build, and some device names are empty.
     """
     for name, build in (("hip", "rocm"), ("cuda", "cuda"), ("xpu", "xpu")):
         if getattr(torch.version, name, None):

@@ -78,9 +78,8 @@ def main(arguments: list[str]) -> int:
 def begin_usual(
     claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL
 ) -> tuple[Checks, Callable[[], None]]:
-    """Start the most used types in `verify`, if the image has the library. Children run
-    them from now on; each check waits for its own. Return a function that waits for the
-    end of the children.
+    """Start the most used types in `verify`, if the image has the library. Children run them from
+    now on; each check waits for its own. Return a function that waits for the end of the children.
     """
     if find_spec("transformers") is None:
         return {}, lambda: None

@@ -170,9 +170,8 @@ def float64_region() -> Iterator[None]:
 
 
 class PreserveFloat64(TorchFunctionMode):
-    """A torch function mode that preserves float64. Nothing else changes, so that the same code
-    in float32 is the library's own. Calls that refuse float64 together with float32 get all
-    of it in float64.
+    """A torch function mode that preserves float64. Nothing else changes, so that the same code in
+    float32 is the library's own. Calls that refuse both together get all of it in float64.
     """
 
     def __torch_function__(

@@ -215,9 +215,7 @@ class Drawing:
         return self._of_long_lines({size: sized[size]}) if sized else {}
 
     def _of_one_sign(self) -> Assignment:
-        """Return a long sum of products that leaves the range in which 16 bits count, if there is
-        one: of ones in such a dtype.
-        """
+        """Return a long sum of ones in 16 bits, which leaves the range they count in, if any."""
         short = [name for name in HALVES if name in self.axes["dtype"]]
         shared = [f"size {name}" for name in sorted(_shared(self.operation, 0))]
         sizes = [axis for axis in shared if MIDDLING[-1] in self.axes.get(axis, ())]
@@ -726,8 +724,7 @@ def _wide_operand(operands: tuple[tuple[str, list[str]], ...], assignment: Assig
 
 def _terms(operation: Operation, assignment: Assignment, arguments: list[Argument]) -> int:
     """Return the number of terms of the largest sum: of an axis where there is one, else of all
-    numbers, for the gradient of a broadcast operand adds up over all that it met. In 16 bits
-    such sums are float32's.
+    numbers, for a broadcast operand's gradient adds up all that it met. In 16 bits it is float32's.
     """
     along = assignment.get("option dim") is not None and assignment["gradient"] == "none"
     if along or assignment["dtype"] in HALVES:

@@ -170,9 +170,8 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
 
 
 def errors_and_bounds(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:
-    """Return the error of each element and its bound. The error is infinite where one side
-    is infinite or NaN and the other is not; beyond the dtype's largest number both its
-    ends are correct.
+    """Return the error of each element and its bound. The error is infinite where only one side is
+    infinite or NaN; beyond the dtype's largest number both its ends are correct.
     """
     narrow = actual.dtype
     values, rounded = actual.double(), expected.to(narrow).double()

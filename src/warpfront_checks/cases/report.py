@@ -21,9 +21,7 @@ SHOWN_OVERLOADS = 6
 
 
 def shrunk(operation: Operation, assignment: Assignment, device: str, fails: Fails) -> Assignment:
-    """Return the assignment with as many axes at their first value as still fail, and the least
-    sizes. `fails` runs a case.
-    """
+    """Return an assignment that still fails, with most axes at their first value, sizes least."""
     dtypes = (assignment["dtype"],)
     axes = axes_of(operation, dtypes)
     for axis, values in axes.items():

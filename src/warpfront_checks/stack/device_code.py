@@ -97,9 +97,8 @@ def _entries(bundle: bytes) -> Iterator[tuple[str, int]]:
 
 
 def _unpacked(data: mmap.mmap, position: int, end: int) -> tuple[bytes, str, int]:
-    """Return the beginning of the bundle in a compressed one, or why it cannot be unpacked,
-    and where it ends. The version of its head gives the width of its sizes; the first is
-    its own length.
+    """Return the beginning of the bundle in a compressed one, or why it cannot be unpacked, and its
+    end. The version of its head gives the width of its sizes; the first is its own length.
     """
     version, method = struct.unpack_from("<HH", data, position + 4)
     form = {1: "<IQ", 2: "<IIQ", 3: "<QQQ"}.get(version, "")

@@ -98,10 +98,9 @@ class Dynamic:
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderPaths:
-    """The folders in which the loader of an image looks for libraries. `packaged` are the names
-    of all libraries that installed distributions bring. A package may load them before by
-    ctypes, as torch does, or import the package that has them. `driver` is a pattern of the
-    libraries of the host.
+    """The folders in which the loader of an image looks for libraries. `packaged` are the names of
+    all libraries that distributions bring: a package may load them before by ctypes, as torch does,
+    or import the package that has them. `driver` is a pattern of the host's libraries.
     """
 
     folders: tuple[str, ...] = ()
@@ -287,9 +286,8 @@ def _dynamic(data: bytes | mmap.mmap) -> Dynamic:
 
 
 def read_elf(data: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (needed libraries, symbols that another file has to define) of a 64-bit
-    little-endian ELF file. Return nothing for any other file, nor for one that is cut
-    short or inconsistent.
+    """Return (needed libraries, symbols that another file has to define) of a 64-bit little-endian
+    ELF file. Return nothing for any other file, nor for one that is cut short or inconsistent.
     """
     symbols = []
     try:

@@ -146,10 +146,9 @@ def _first_lacking(files: set[str]) -> dict[str, object]:
 
 
 def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, object]:
-    """Return the compiled files of these packages that are in this process. To `diagnose`,
-    return too why each other Python extension would not load, and the missing libraries of
-    the rest: a plug-in is loaded later, or never. Loading an extension runs its code: `say`
-    is called before.
+    """Return the compiled files of these packages that are in this process. To `diagnose`, return
+    too why each other Python extension would not load, and the missing libraries of the rest: a
+    plug-in is loaded later, or never. Loading an extension runs its code: `say` is called before.
     """
 
     def lacking(path: Path) -> dict[str, object]:

@@ -285,9 +285,8 @@ def why_not(facts: Mapping[str, Any]) -> str:
 
 
 def extensions_load(report: ImportReport) -> CheckFinding:
-    """Check a package without a description: every extension that it brings for this Python
-    loads, and the libraries that its plug-ins need are present. An extension with an
-    alternative may fail.
+    """Check a package without a description: every extension that it brings for this Python loads,
+    and the libraries that its plug-ins need are present. An extension with an alternative may fail.
     """
     if why := report.unknown("extensions"):
         return failed(f"not known: {why}")
