@@ -161,11 +161,6 @@ def _unique(
     return values, inverse, counts if return_counts else none
 
 
-def _addmm(x: Array, a: Array, b: Array, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    product = alpha * np.matmul(a, b)
-    return product + beta * x if beta else np.broadcast_to(product, product.shape)
-
-
 def _subscript(indices: Sequence[Any]) -> Any:
     return tuple(slice(None) if i is None else i for i in indices)
 
@@ -251,18 +246,6 @@ def _reduced_at(places_of: Callable[..., Any]) -> Callable[..., Any]:
         return _div(result, count.astype(x.dtype), rounding_mode=None if _is_float(x) else "floor")
 
     return call
-
-
-def _embedding_grad(
-    grad: Array, index: Array, count: int, padding: int, scaled: bool = False
-) -> Any:
-    result = np.zeros((count, grad.shape[-1]))
-    indices, rows = index.reshape(-1), grad.reshape(-1, grad.shape[-1])
-    if scaled:
-        rows = rows / np.bincount(indices, minlength=count)[indices][:, None]
-    mask = indices != padding
-    np.add.at(result, indices[mask], rows[mask])
-    return result
 
 
 def _windows(
@@ -417,8 +400,10 @@ def _cast(x: Array, *, dtype: Any = None, **_: Any) -> Any:
     return x.copy() if dtype is None else x.astype(KINDS[dtype])
 
 
-def _arange(*arrays: Any, dtype: Any = None) -> Any:
-    return NotImplemented if dtype not in KINDS else np.arange(*arrays).astype(KINDS[dtype])
+def _full_like(x: Array, value: Any, *, dtype: Any = None, **_: Any) -> Any:
+    if dtype not in {None, *KINDS}:
+        return NotImplemented
+    return np.full_like(x, value, dtype=KINDS.get(dtype))
 
 
 def _cat(tensors: Sequence[Array], dim: int = 0) -> Any:
@@ -441,7 +426,7 @@ def _searched(
 # Functions with the same name in numpy and torch.
 SAME = (
     "abs ceil floor trunc sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh"
-    " square reciprocal isnan isinf isfinite signbit logical_not"
+    " square reciprocal isnan isinf isfinite signbit logical_not bitwise_not"
 )
 SAME_OF_TWO = (
     "maximum minimum fmax fmin hypot logaddexp logaddexp2 copysign logical_and logical_or"
@@ -501,8 +486,6 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     **{name: _binary(getattr(np, twin)) for name, twin in TWINS.items()},
     "where": lambda c, x, y: np.where(c, *_together(x, y)),
     "clamp": _clamp,
-    "clamp_min": _clamp,
-    "clamp_max": lambda x, high: _clamp(x, None, high),
     **{name: _reduced(getattr(np, name)) for name in REDUCED.split()},
     "var": _var,
     "argmax": _place(np.argmax),
@@ -519,9 +502,6 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "mm": np.matmul,
     "bmm": np.matmul,
     "vdot": np.vdot,
-    "addmm": _addmm,
-    "addmv": _addmm,
-    "baddbmm": _addmm,
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
     "index": _index,
@@ -531,23 +511,18 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "scatter_add": _put(_along, np.add.at),
     "scatter_reduce": _reduced_at(_along),
     "index_reduce": _reduced_at(_of_axis),
-    "index_copy": _put(_of_axis),
     "index_fill": _put(_of_axis),
-    "embedding_dense_backward": _embedding_grad,
     "cat": _cat,
     "flip": lambda x, dims: np.flip(x, tuple(dims)),
     "roll": lambda x, shifts, dims=(): np.roll(x, tuple(shifts), tuple(dims) or None),
     "constant_pad_nd": _pad,
-    "tril": lambda x, diagonal=0: np.tril(x, diagonal),
-    "triu": lambda x, diagonal=0: np.triu(x, diagonal),
     "clone": lambda x: x.copy(),
     "_to_copy": _cast,
     "copy": lambda x, y, *_: np.broadcast_to(y, x.shape).astype(x.dtype),
-    "arange": _arange,
+    "iota": lambda n, *, start, step, dtype, **_: _cast(start + step * np.arange(n), dtype=dtype),
+    "full_like": _full_like,
     "nonzero": lambda x: np.stack(np.nonzero(x), -1) if x.ndim else NotImplemented,
     "searchsorted": _searched,
     "bucketize": lambda x, edges, **kwargs: _searched(edges, x, **kwargs),
     "bincount": lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength),
-    "_unsafe_index": _index,
-    "_unsafe_index_put": _index_put,
 }
