@@ -22,10 +22,10 @@ from warpfront.matrix.devices import HostDevices
 from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     Artifact,
-    BlobSource,
-    BytesBlob,
+    Blob,
     Descriptor,
     RegistryManifest,
+    bytes_blob,
     digest_of_bytes,
     read_manifest,
     referrer_of,
@@ -241,7 +241,7 @@ class FakeEngine:
         on_progress(image.size_bytes, image.size_bytes)
         name, _, tag = repository.rpartition(":")
         body, *blobs = self.parts[image.id]
-        moved = [registry.put_blob(name, BytesBlob(blob)) for blob in blobs]
+        moved = [registry.put_blob(name, bytes_blob(blob)) for blob in blobs]
         registry.put_manifest(name, tag, body, IMAGE_MANIFEST)
         return sum(moved)
 
@@ -405,7 +405,7 @@ class FakeRegistry:
     ) -> None:
         destination.write_bytes(self.blob(repository, digest, size_bytes or 1 << 40))
 
-    def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
+    def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:
         self._called("put_blob")
         has = any((name, source.digest) in self.blobs for name in (repository, *mount_from))
         with source.open() as stream:

@@ -158,10 +158,11 @@ class World:
         """Of each run another, a second later."""
         return f"20261122T1200{self.runs:02}-abcdef"
 
-    def shop(self) -> PublishContext:
+    def shop(self, channel: Channel) -> PublishContext:
         self.runs += 1
         return PublishContext(
             project=PROJECT,
+            channel=channel,
             registry=self.registry,
             engine=self.engine,
             signer=self.signer,
@@ -185,8 +186,7 @@ class World:
         return publish_cells(
             cells,
             every,
-            channel,
-            self.shop(),
+            self.shop(channel),
             find=lambda cell: local_evidence(cell, self.store, self.engine),
             dry_run=dry_run,
         )

@@ -179,7 +179,6 @@ class CiRun:
             published = publish_cells(
                 (cell,),
                 (MINE, OTHER),
-                self.channel,
                 self._shop(store),
                 find=lambda one: local_evidence(one, store, self.world.engine, self.states),
                 dry_run=False,
@@ -194,7 +193,7 @@ class CiRun:
     def _shop(self, store: Store) -> PublishContext:
         signer = a_signer(FakeCosign()) if self.signs else None
         return dataclasses.replace(
-            self.world.shop(), store=store, now=NOW, signer=signer, watch=Quiet()
+            self.world.shop(self.channel), store=store, now=NOW, signer=signer, watch=Quiet()
         )
 
     def required(self) -> WarpfrontError | None:

@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, cast
@@ -27,17 +28,17 @@ from warpfront.release.registry.contract import (
     EMPTY_BODY,
     IMAGE_MANIFEST,
     Artifact,
-    BytesBlob,
+    Blob,
     Descriptor,
     Registry,
     body_of,
+    bytes_blob,
     digest_of_bytes,
     read_manifest,
     referrer_of,
 )
 from warpfront.release.registry.copying import WatchedFile
-from warpfront.release.registry.http import Pace, Patience
-from warpfront.release.registry.uploads import PieceSizes
+from warpfront.release.registry.http import Patience
 from warpfront.system.process import Command, Completed, Run
 
 INDEX = "application/vnd.oci.image.index.v1+json"
@@ -73,23 +74,18 @@ def attach_one(
     digest, once. Raises the errors of `registry`.
     """
     for content in (artifact.payload, EMPTY_BODY):
-        registry.put_blob(repository, BytesBlob(content))
+        registry.put_blob(repository, bytes_blob(content))
     body = body_of(subject, artifact)
     registry.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
     return referrer_of(read_manifest(body, IMAGE_MANIFEST))
 
 
-@dataclass(frozen=True)
-class FileBlob:
-    """A blob that is a file, and reports the size of each piece that is read."""
-
-    path: Path
-    digest: str
-    size_bytes: int
-    on_bytes: Callable[[int], None] = lambda _: None
-
-    def open(self) -> BinaryIO:
-        return cast("BinaryIO", WatchedFile(str(self.path), self.on_bytes))
+def file_blob(
+    path: Path, digest: str, size_bytes: int, on_bytes: Callable[[int], None] = lambda _: None
+) -> Blob:
+    """Return a blob that is a file, and reports the size of each piece that is read."""
+    opened = partial(WatchedFile, str(path), on_bytes)
+    return Blob(digest=digest, size_bytes=size_bytes, open=cast("Callable[[], BinaryIO]", opened))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,9 +206,8 @@ class Clock:
         self.waits.append(seconds)
         self.now += seconds
 
-    @property
-    def pace(self) -> Pace:
-        return Pace(clock=lambda: self.now, sleep=self.sleep, chance=lambda: 1.0)
+    def paced(self, patience: Patience) -> Patience:
+        return replace(patience, clock=lambda: self.now, sleep=self.sleep, chance=lambda: 1.0)
 
 
 QUICK = Patience(connect_seconds=5.0, answer_seconds=5.0, tries=5)
@@ -226,7 +221,7 @@ def client_of(
     *,
     login: bool = True,
     clock: Clock | None = None,
-    sizes: PieceSizes | None = None,
+    sizes: Mapping[str, Any] | None = None,
     run: Run | None = None,
     patience: Patience = QUICK,
     environment: Mapping[str, str] | None = None,
@@ -240,9 +235,7 @@ def client_of(
         registry.host,
         {"DOCKER_CONFIG": str(folder), **(environment or {})},
         run or _nothing_runs,
-        patience=patience,
-        pace=(clock or Clock()).pace,
-        sizes=sizes,
+        patience=(clock or Clock()).paced(replace(patience, **(sizes or {}))),
     )
 
 

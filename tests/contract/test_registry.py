@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from registries import PASSWORD, USER, RealRegistry, real_registry
-from stub_registry import FileBlob, attach_one, client_of, digest_of, serve_registry
+from stub_registry import attach_one, client_of, digest_of, file_blob, serve_registry
 
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry.authorization import read_credentials
@@ -26,20 +27,20 @@ from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     IMAGE_MANIFEST,
     Artifact,
-    BytesBlob,
+    Blob,
     Descriptor,
     Registry,
     as_object,
+    bytes_blob,
     index_body,
 )
 from warpfront.release.registry.copying import Repository, copy_attached, copy_image
 from warpfront.release.registry.deleting import deleter_for
-from warpfront.release.registry.http import Exchange, Pace, Patience
+from warpfront.release.registry.http import Exchange, Patience
 from warpfront.release.registry.layout import LayoutRegistry
-from warpfront.release.registry.uploads import PieceSizes
 from warpfront.system import process
 
-IN_PIECES = PieceSizes(whole_bytes=2**20, piece_bytes=4 * 2**20)
+IN_PIECES: dict[str, Any] = {"whole_bytes": 2**20, "piece_bytes": 4 * 2**20}
 QUICK = Patience(
     connect_seconds=2.0, answer_seconds=2.0, tries=4, first_wait_seconds=0.1, longest_wait_seconds=1
 )
@@ -57,7 +58,7 @@ def debians(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealRegistry]:
 
 def connected(registry: RealRegistry, patience: Patience = QUICK) -> HttpRegistry:
     return connect(
-        registry.host, registry.environment, process.run, patience=patience, sizes=IN_PIECES
+        registry.host, registry.environment, process.run, patience=replace(patience, **IN_PIECES)
     )
 
 
@@ -83,8 +84,8 @@ def repository(request: pytest.FixtureRequest) -> str:
 
 
 def put_image(registry: Registry, repository: str, tag: str, content: bytes = b"") -> Descriptor:
-    config = BytesBlob(json.dumps({"os": "linux", "architecture": "amd64"}).encode())
-    layer = BytesBlob(content or os.urandom(3000))
+    config = bytes_blob(json.dumps({"os": "linux", "architecture": "amd64"}).encode())
+    layer = bytes_blob(content or os.urandom(3000))
     parts = []
     for blob, kind in ((config, "config.v1+json"), (layer, "layer.v1.tar")):
         registry.put_blob(repository, blob)
@@ -112,22 +113,22 @@ def test_what_was_put_is_found_by_tag_and_by_digest(registry: Registry, reposito
 
 
 def test_a_blob_comes_back_as_it_went(registry: Registry, repository: str, tmp_path: Path) -> None:
-    large, small, none = (BytesBlob(os.urandom(size)) for size in (9 * 2**20 + 1, 1000, 0))
+    large, small, none = (bytes_blob(os.urandom(size)) for size in (9 * 2**20 + 1, 1000, 0))
     for blob in (large, small, none):
         assert registry.put_blob(repository, blob) == blob.size_bytes
         assert registry.put_blob(repository, blob) == 0
         registry.save_blob(repository, blob.digest, tmp_path / "saved", blob.size_bytes)
-        assert (tmp_path / "saved").read_bytes() == blob.content
+        assert (tmp_path / "saved").read_bytes() == blob.open().read()
     with registry.open_blob(repository, large.digest) as file:
-        assert file.read() == large.content
+        assert file.read() == large.open().read()
 
 
 def test_a_blob_is_mounted_from_beside(registry: Registry, repository: str) -> None:
-    blob = BytesBlob(os.urandom(2000))
+    blob = bytes_blob(os.urandom(2000))
     registry.put_blob(repository, blob)
     beside = f"{repository}/beside"
     assert registry.put_blob(beside, blob, ["no/where", repository]) == 0
-    assert registry.blob(beside, blob.digest, 3000) == blob.content
+    assert registry.blob(beside, blob.digest, 3000) == blob.open().read()
 
 
 def test_what_is_attached_is_found(registry: Registry, repository: str) -> None:
@@ -239,10 +240,8 @@ def test_one_that_docker_vouches_for_is(debians: RealRegistry, tmp_path: Path) -
     shutil.copy(debians.ca, place / "ca.crt")
     environment = {"DOCKER_CONFIG": str(debians.docker_config)}
     credentials = read_credentials(environment, process.run)
-    exchange = Exchange(
-        debians.host, environment, credentials, QUICK, Pace(), certificates=tmp_path
-    )
-    assert HttpRegistry(exchange, PieceSizes()).tags("no/where") == ()
+    exchange = Exchange(debians.host, environment, credentials, QUICK, certificates=tmp_path)
+    assert HttpRegistry(exchange).tags("no/where") == ()
 
 
 @pytest.mark.docker
@@ -252,7 +251,7 @@ def test_a_wrong_password_is_said_and_not_shown(debians: RealRegistry, tmp_path:
     environment = {**debians.environment, "DOCKER_CONFIG": str(tmp_path)}
     client = connect(debians.host, environment, process.run, patience=QUICK)
     with pytest.raises(RegistryError, match="login for it is refused") as caught:
-        client.put_blob("a/b", BytesBlob(b"x"))
+        client.put_blob("a/b", bytes_blob(b"x"))
     assert "canary" not in str(caught.value) + caught.value.hint
     assert PASSWORD not in debians.log.read_text(errors="replace")
 
@@ -261,16 +260,18 @@ def test_a_wrong_password_is_said_and_not_shown(debians: RealRegistry, tmp_path:
 def test_a_blob_that_rotted_is_noticed_where_it_is_read(
     debians: RealRegistry, tmp_path: Path
 ) -> None:
-    client, blob = connected(debians), BytesBlob(os.urandom(3000))
+    client, blob = connected(debians), bytes_blob(os.urandom(3000))
     client.put_blob("rotten/x", blob)
-    debians.blob_file(blob.digest).write_bytes(bytes([blob.content[0] ^ 1]) + blob.content[1:])
+    debians.blob_file(blob.digest).write_bytes(
+        bytes([blob.open().read()[0] ^ 1]) + blob.open().read()[1:]
+    )
     assert client.put_blob("rotten/x", blob) == 0, "as it says itself"
     with pytest.raises(RegistryError, match="it sent sha256:"):
         client.save_blob("rotten/x", blob.digest, tmp_path / "saved", 3000)
     assert not (tmp_path / "saved").exists()
 
 
-def late_blob(folder: Path, then: Callable[[], object]) -> FileBlob:
+def late_blob(folder: Path, then: Callable[[], object]) -> Blob:
     """24 MiB; `then` is called once, when 10 MiB of them have been read."""
     content, gone = os.urandom(24 * 2**20), 0
 
@@ -281,7 +282,7 @@ def late_blob(folder: Path, then: Callable[[], object]) -> FileBlob:
             then()
 
     (folder / "blob").write_bytes(content)
-    return FileBlob(folder / "blob", digest_of(content), len(content), count)
+    return file_blob(folder / "blob", digest_of(content), len(content), count)
 
 
 def pushing(registry: RealRegistry, tries: int = QUICK.tries) -> HttpRegistry:
@@ -289,8 +290,7 @@ def pushing(registry: RealRegistry, tries: int = QUICK.tries) -> HttpRegistry:
         registry.host,
         registry.environment,
         process.run,
-        patience=replace(QUICK, tries=tries),
-        sizes=IN_PIECES,
+        patience=replace(QUICK, tries=tries, **IN_PIECES),
     )
 
 
@@ -357,9 +357,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_registry_is_said_to_be_full(tmp_path: Path, small_disk: Path, size: int) -> None:
     with real_registry(tmp_path / "registry", data=small_disk) as full:
         client = connected(full)
-        client.put_blob("a/b", BytesBlob(os.urandom(5 * 2**20)))
+        client.put_blob("a/b", bytes_blob(os.urandom(5 * 2**20)))
         with pytest.raises(RegistryError) as caught:
-            client.put_blob("a/b", BytesBlob(os.urandom(size)))
+            client.put_blob("a/b", bytes_blob(os.urandom(size)))
     assert caught.value.fault is RegistryFault.FULL
     assert "free space" in caught.value.hint
 

@@ -27,8 +27,8 @@ from warpfront.release.registry.client import connect
 from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     Artifact,
-    BytesBlob,
     Predicate,
+    bytes_blob,
     digest_of_bytes,
 )
 from warpfront.release.signing import Signer
@@ -164,7 +164,7 @@ def attested(
         signer.attest(reference, found)
         predicates[document.name] = found
     signer.sign(reference, {"dev.warpfront.channel": "release"})
-    line.put_blob(PATH, BytesBlob(config))
+    line.put_blob(PATH, bytes_blob(config))
     put = line.put_manifest(PATH, f"v{version}", manifest, IMAGE_MANIFEST)
     for document in documents(digest):
         attach_one(line, PATH, put, document)
@@ -224,7 +224,7 @@ def test_an_attestation_that_was_tampered_with_does_not_hold(
             statement["predicate"]["runDetails"]["builder"]["id"] = "https://evil.test"
             envelope["payload"] = base64.b64encode(json.dumps(statement).encode()).decode()
             body = json.dumps(envelope).encode()
-            line.put_blob(PATH, BytesBlob(body))
+            line.put_blob(PATH, bytes_blob(body))
             layer |= {"digest": digest_of_bytes(body), "size": len(body)}
     line.put_manifest(PATH, tag, json.dumps(document).encode(), kept.descriptor.media_type)
     try:

@@ -41,7 +41,7 @@ from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag
 from warpfront.release.origin import KeylessIdentity
 from warpfront.release.registry import client as registry_client
-from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, BytesBlob
+from warpfront.release.registry.contract import IMAGE_MANIFEST, Artifact, bytes_blob
 from warpfront.release.signing import KEYLESS, find_signer
 from warpfront.release.statements.predicates import BuildRecord
 from warpfront.system.process import environment, run
@@ -271,7 +271,7 @@ def another_machines(release: Release, tag: str) -> str:
     own = json.dumps({**held, "architecture": "arm64"}).encode()
     with registry_client.connect(release.registry.host, dict(release.environment), run) as registry:
         for content in (own, layer({"usr/bin/env": elf(AARCH64)})):
-            blob = BytesBlob(content)
+            blob = bytes_blob(content)
             registry.put_blob(path, blob)
             blobs.append({"digest": blob.digest, "size": blob.size_bytes})
         kinds = (

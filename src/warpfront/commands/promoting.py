@@ -103,9 +103,7 @@ def promote(
                 absent.add(cell.id)
             return image_place
 
-        results = publish_cells(
-            cells.values(), matrix.cells, chosen, carrying, find=find, dry_run=dry_run
-        )
+        results = publish_cells(cells.values(), matrix.cells, carrying, find=find, dry_run=dry_run)
     return results if selection != Selection() else without_absent(results, absent)
 
 

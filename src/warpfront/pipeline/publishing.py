@@ -45,7 +45,6 @@ def publish(
         return publish_cells(
             cells,
             matrix.cells,
-            chosen,
             dataclasses.replace(context, documents=papers),
             find=lambda cell: local_evidence(cell, store, engine, jobs),
             dry_run=dry_run,

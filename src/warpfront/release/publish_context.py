@@ -76,12 +76,13 @@ _PUBLISHERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishContext:
-    """Dependencies of one publish run. `documents` makes the documents that go with an image
-    and its verification. `bring` copies an image to the registry that is not in the engine.
+    """Dependencies of one publish run to a channel. `documents` makes the documents that go with an
+    image and its verification. `bring` copies an image to the registry that is not in the engine.
     Verifications from a registry count if `trusted`, else the signer, finds them signed.
     """
 
     project: str
+    channel: Channel
     registry: Registry
     engine: Engine | None
     signer: Signer | None
@@ -133,7 +134,6 @@ class _Planned:
 def publish_cells(
     cells: Iterable[Cell],
     every: Iterable[Cell],
-    channel: Channel,
     context: PublishContext,
     *,
     find: Find,
@@ -141,12 +141,11 @@ def publish_cells(
 ) -> Mapping[str, Published]:
     """Publish the cells. `every` are the matrix's: one that is not selected has names, too."""
     cells, every = tuple(cells), tuple(every)
-    planned = _planned(cells, every, channel, context, find)
+    planned = _planned(cells, every, context, find)
     conflicts = clashes(plan.names for plan in planned.values() if isinstance(plan, _Planned))
     results: dict[str, Published] = {}
-    ledger = Ledger(
-        run=context.run, channel=channel.name, action=context.action, started=context.now
-    )
+    name, action = context.channel.name, context.action
+    ledger = Ledger(run=context.run, channel=name, action=action, started=context.now)
     writer = LedgerWriter(store=context.store, ledger=ledger)
     for cell_id, plan in planned.items():
         if not isinstance(plan, _Planned):
@@ -154,9 +153,9 @@ def publish_cells(
         elif mine := clashes_with(plan.names, conflicts):
             results[cell_id] = _conflict(cell_id, mine)
         elif dry_run:
-            results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, channel, context)
+            results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, context)
         else:
-            results[cell_id] = _published(plan, channel, context, writer)
+            results[cell_id] = _published(plan, context, writer)
         result = results[cell_id]
         if not dry_run:
             context.store.save(cell_id, "publish", result)
@@ -168,12 +167,12 @@ def publish_cells(
 def _planned(
     cells: tuple[Cell, ...],
     every: tuple[Cell, ...],
-    channel: Channel,
     context: PublishContext,
     find: Find,
 ) -> dict[str, _Planned | Blocked | Failed]:
     """Return what is to be published of each cell, or why it is not."""
-    project, planned = context.project, dict[str, _Planned | Blocked | Failed]()
+    project, channel = context.project, context.channel
+    planned = dict[str, _Planned | Blocked | Failed]()
     claimed = clashes_of_matrix(every, channel, project=project)
     shared = shared_in_matrix(every, channel, project=project)
     for cell in cells:
@@ -184,9 +183,7 @@ def _planned(
         if not isinstance(evidence, Evidence):
             planned[cell.id] = evidence
             continue
-        verdict = with_signature(
-            admission(evidence, channel, now=context.now), channel, signer=context.signer
-        )
+        verdict = _with_signature(admission(evidence, channel, now=context.now), context)
         words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
         names = names_of(cell, channel, words, project=project, shared=shared.get(cell.id))
         if against := (*verdict.against, *(names.wrong if verdict.admitted else ())):
@@ -241,12 +238,12 @@ def _tried(cell_id: str, act: Callable[..., Publication], *words: object) -> Pub
         return failed_by(error, cell_id, "publish")
 
 
-def with_signature(verdict: Admission, channel: Channel, *, signer: Signer | None) -> Admission:
+def _with_signature(verdict: Admission, context: PublishContext) -> Admission:
     """Return the verdict, with the consequence of a missing signer."""
-    if signer is not None:
+    if context.signer is not None:
         return verdict
     text = "there is no key to sign it with"
-    if "unsigned" in channel.allow:
+    if "unsigned" in context.channel.allow:
         return dataclasses.replace(verdict, noted=(*verdict.noted, text))
     return dataclasses.replace(verdict, against=(*verdict.against, text))
 
@@ -256,13 +253,13 @@ def _conflict(cell_id: str, conflicts: Iterable[str]) -> Failed:
     return failed_by(TagConflictError("; ".join(conflicts), hint=hint), cell_id, "publish")
 
 
-def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
+def _publication(plan: _Planned, context: PublishContext) -> Publication:
     evidence, content_hash = plan.evidence, plan.evidence.labels.get(CONTENT_HASH, "")
     tags = [TagMove(tag=tag, moves=False) for tag in plan.names.tags]
     tags += [TagMove(tag=alias, moves=True) for alias in plan.names.aliases]
     return Publication(
         cell_id=evidence.cell.id,
-        channel=channel.name,
+        channel=context.channel.name,
         run=context.run,
         repository=plan.names.repository,
         image_id=evidence.image_id,
@@ -277,11 +274,11 @@ def _publication(plan: _Planned, channel: Channel, context: PublishContext) -> P
     )
 
 
-def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publication:
+def _foreseen(plan: _Planned, context: PublishContext) -> Publication:
     """Return the publication that a run would make, without doing any of it. Read where each
     tag is now, and refuse what the run would refuse for that.
     """
-    publication = _publication(plan, channel, context)
+    publication = _publication(plan, context)
     path, image_id = publication.path, publication.image_id
     tags, digest = [], image_id
     for tag in publication.tags:
@@ -308,21 +305,19 @@ def _foreseen(plan: _Planned, channel: Channel, context: PublishContext) -> Publ
     return publication
 
 
-def _published(
-    plan: _Planned, channel: Channel, context: PublishContext, writer: LedgerWriter
-) -> Published:
+def _published(plan: _Planned, context: PublishContext, writer: LedgerWriter) -> Published:
     started = time.monotonic()
     publisher = ImagePublisher(
         registry=context.registry,
         engine=context.engine,
         signer=context.signer,
         watch=context.watch,
-        prove=partial(_proven, plan, channel, context),
+        prove=partial(_proven, plan, context),
         record=writer.record,
         bring=context.bring,
         mount_from=plan.mount_from,
     )
-    planned = _publication(plan, channel, context)
+    planned = _publication(plan, context)
     cell_id = planned.cell_id
     try:
         writer.record(planned)
@@ -338,7 +333,6 @@ def _published(
 
 def _proven(
     plan: _Planned,
-    channel: Channel,
     context: PublishContext,
     publication: Publication,
     registry_image: RegistryImage,
@@ -349,14 +343,12 @@ def _proven(
     evidence = dataclasses.replace(
         plan.evidence, labels=registry_image.labels, identities=registry_image.identities
     )
-    verdict = admission(evidence, channel, now=context.now)
+    verdict = admission(evidence, context.channel, now=context.now)
     digest, labels = registry_image.digest, registry_image.labels
     wrong = not_to_be_named(context.registry, publication, digest, labels)
     reference = f"{publication.repository}@{digest}"
     _refuse((*verdict.against, *wrong), [*_unsigned(evidence, reference, context)])
-    proof = verification_payload(
-        evidence, with_signature(verdict, channel, signer=context.signer), registry_image
-    )
+    proof = verification_payload(evidence, _with_signature(verdict, context), registry_image)
     documents, trusted = [proof], context.verifier
     for document in context.documents(publication, evidence):
         # Anyone with push rights can attach one, and our attestation would make it true.
@@ -377,7 +369,7 @@ def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:
 def _unsigned(evidence: Evidence, reference: str, context: PublishContext) -> Iterator[str]:
     """Yield the verifications that no trusted key has signed together with the image. A seal
     proves nothing, since anybody who may push can make one. Without any key, the channel has
-    allowed that (`with_signature`).
+    allowed that (`_with_signature`).
     """
     trusted = context.verifier
     for digest in evidence.attached:
@@ -445,6 +437,7 @@ def open_publish_context(
         yield PublishContext(
             trusted=trusted,
             project=project.repository,
+            channel=channel,
             registry=registry,
             engine=engine,
             signer=signer,

@@ -12,7 +12,8 @@ import base64
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from shutil import which
 
@@ -34,7 +35,7 @@ KEYLESS = "keyless"
 _IDENTITIES = ("ACTIONS_ID_TOKEN_REQUEST_URL", "SIGSTORE_ID_TOKEN")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Signer:
     """Signs by cosign what is not signed yet, and believes a signature only when it was verified.
     `key` is a path or a KMS address, or `KEYLESS` where CI vouches for its job (OIDC). `public_key`
@@ -47,23 +48,19 @@ class Signer:
     environment: Mapping[str, str]
     identity: KeylessIdentity | None = None
     program: str = "cosign"
-    _forms: list[tuple[str, ...]] = field(default_factory=list, compare=False)
 
-    @property
+    @cached_property
     def form(self) -> tuple[str, ...]:
         """Return the options that make this cosign write the common form: those that it takes.
         Distributions' builds do not know their own version, and the help omits deprecated options.
         """
-        if not self._forms:
-            commands = {
-                option: Command(argv=(self.program, "sign", option, "--help"), timeout_seconds=20.0)
-                for option in _FORM
-            }
-            accepted = (
-                o for o, asking in commands.items() if not _run(self.run, asking).returncode
-            )
-            self._forms.append(tuple(accepted))
-        return self._forms[0]
+        commands = {
+            option: Command(argv=(self.program, "sign", option, "--help"), timeout_seconds=20.0)
+            for option in _FORM
+        }
+        return tuple(
+            option for option, asking in commands.items() if not _run(self.run, asking).returncode
+        )
 
     @property
     def name(self) -> str:

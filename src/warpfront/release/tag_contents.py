@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from warpfront.release.sbom.documents import FOLDER, OURS
 from warpfront.release.statements.statement import StatementError, objects_in, read_json, text_in
 from warpfront.system.markdown import flat, markdown_table, markdown_text
 from warpfront.system.sizes import readable_size
 
-Unit = Literal["", "bytes"]
 _KINDS = {"pkg:pypi/": "wheels", "pkg:deb/": "packages"}
 
 

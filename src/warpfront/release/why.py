@@ -57,14 +57,14 @@ def why_text(why: Why) -> str:
         f"  but        {contradiction}" for contradiction in (*contradictions(why), *why.unread)
     ]
     if making := why.making:
-        dependencies = [dependency for dependency in making.dependencies if dependency.digest]
-        wheels = [entry for entry in dependencies if entry.uri.startswith("pkg:pypi/")]
-        sources = [entry for entry in dependencies if entry.algorithm == "gitCommit"]
-        bases = [entry for entry in making.dependencies if entry.uri.startswith("pkg:oci/")]
+        dependencies = making.dependencies
+        wheels = [one for one in dependencies if one.digest and one.uri.startswith("pkg:pypi/")]
+        sources = [one for one in dependencies if "gitCommit" in one.digest]
+        bases = [one for one in dependencies if one.uri.startswith("pkg:oci/")]
         fields = ", ".join(f"{name} {' '.join(texts)}" for name, texts in making.asked if texts)
         lines += [f"provenance: made by {making.builder}, {making.created}"]
         lines += [f"  asked for {fields}", *(f"  on {base.uri}" for base in bases)]
-        lines += [f"  from {source.uri} {source.digest}" for source in sources]
+        lines += [f"  from {source.uri} {source.digest['gitCommit']}" for source in sources]
         lines.append(f"  with {len(wheels)} wheels by sha256")
     else:
         lines.append("provenance: none is attached")

@@ -141,7 +141,7 @@ _REASONS: tuple[tuple[type[BaseException], RegistryFault, str, str], ...] = (
     (_UNTRUSTED, _UNREACHABLE, "its certificate is not trusted here", _CERTIFICATE),
     (requests.exceptions.InvalidURL, _WRONG, "an address that is none", _NETWORK),
     (requests.exceptions.ProxyError, _UNREACHABLE, "the proxy does not let us through", _NETWORK),
-    (socket.gaierror, _UNREACHABLE, "its name cannot be resolved", _NETWORK),
+    (socket.gaierror, _UNREACHABLE, "its host name cannot be resolved", _NETWORK),
     (ConnectionRefusedError, _UNREACHABLE, "connection refused", "is it running?"),
     (requests.ConnectTimeout, _UNREACHABLE, "no connection in time", _NETWORK),
     (requests.Timeout, _SLOW, "no answer, or too little of one, in time", _LATER),

@@ -12,22 +12,30 @@ import io
 import math
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import requests
+import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 
 class WholeHeads(HTTPAdapter):
-    """requests' own, but the head of an answer is cut off where it is not whole in time."""
+    """requests' own, but the head of an answer is cut off where it is not whole in time. `options`
+    are more of urllib3's own.
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None, **arguments: Any) -> None:
+        self._options = options or {}
+        super().__init__(**arguments)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        super().init_poolmanager(*arguments, **options)
+        super().init_poolmanager(*arguments, **{**options, **self._options})
         self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        manager = super().proxy_manager_for(proxy, **options)
+        manager = super().proxy_manager_for(proxy, **{**options, **self._options})
         manager.pool_classes_by_scheme = _POOLS
         return manager
 
@@ -54,6 +62,7 @@ def _watched_pool(pool: Any) -> type:
     return type("WatchedPool", (pool,), {"ConnectionCls": connection})
 
 
+_PIECE_BYTES = 1 << 18
 _LINE = "warpfront_line"
 _POOLS = {
     "http": _watched_pool(HTTPConnectionPool),
@@ -89,6 +98,26 @@ class _Line(io.RawIOBase):
     def close(self) -> None:
         self._bytes.close()
         super().close()
+
+
+def received(answer: requests.Response, seconds: float) -> Iterator[bytes]:
+    """Yield the body as it comes, in pieces of any size, each within `seconds`; then close the
+    answer. Bytes before a cut are not lost: `iter_content` waits for whole chunks and drops an
+    unfinished one. Raise as requests does.
+    """
+
+    def read() -> bytes:
+        return bytes(answer.raw.read1(_PIECE_BYTES, decode_content=False))
+
+    try:
+        while piece := read_within(answer.raw, seconds, read):
+            yield piece
+    except (TimeoutError, urllib3.exceptions.ReadTimeoutError) as error:
+        raise requests.ReadTimeout(error) from error
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise requests.exceptions.ChunkedEncodingError(error) from error
+    finally:
+        answer.close()
 
 
 def read_within(response: Any, seconds: float, read: Callable[[], bytes]) -> bytes:

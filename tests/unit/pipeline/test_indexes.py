@@ -228,9 +228,9 @@ def test_what_a_disk_carries_of_both_machines_gets_the_same_index(
     carried = CarriedImages(place_of=lambda _cell: disk, channel=CHANNEL)
     bring = carried.bring(there.registry, {cell.id: cell for cell in BOTH})
     shop = dataclasses.replace(
-        there.shop(), documents=carried.documents, bring=bring, action="promote"
+        there.shop(CHANNEL), documents=carried.documents, bring=bring, action="promote"
     )
-    found = publish_cells(BOTH, BOTH, CHANNEL, shop, find=carried.find, dry_run=False)
+    found = publish_cells(BOTH, BOTH, shop, find=carried.find, dry_run=False)
     assert all(isinstance(one, Publication) for one in found.values()), found
     assert {tag: there.public[tag] for tag in ("2.13.0", "latest")} == {
         tag: world.public[tag] for tag in ("2.13.0", "latest")

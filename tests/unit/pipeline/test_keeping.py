@@ -85,13 +85,12 @@ def carried(
     place = source or Repository(registry=world.registry, repository=REPOSITORY)
     found = CarriedImages(place_of=lambda _cell: place, channel=NIGHTLY)
     shop = dataclasses.replace(
-        world.shop(),
+        world.shop(dataclasses.replace(channel, repository=to)),
         documents=found.documents,
         bring=found.bring(world.registry, {CPU.id: CPU}),
         action="promote",
     )
-    wanted = dataclasses.replace(channel, repository=to)
-    results = publish_cells((CPU,), (CPU,), wanted, shop, find=found.find, dry_run=dry_run)
+    results = publish_cells((CPU,), (CPU,), shop, find=found.find, dry_run=dry_run)
     return results[CPU.id]
 
 
@@ -546,9 +545,11 @@ def test_a_document_that_no_trusted_key_has_signed_is_neither_promoted_nor_attes
         annotations={DOCUMENT: "spdx"},
         predicate=predicate_of("spdx", kind, payload),
     )
-    shop = dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: (ours,))
+    shop = dataclasses.replace(
+        world.shop(NIGHTLY), documents=lambda _publication, _evidence: (ours,)
+    )
     find = functools.partial(local_evidence, store=world.store, engine=world.engine)
-    (done,) = publish_cells((CPU,), (CPU,), NIGHTLY, shop, find=find, dry_run=False).values()
+    (done,) = publish_cells((CPU,), (CPU,), shop, find=find, dry_run=False).values()
     assert isinstance(done, Publication)
     subject = world.registry.head(REPOSITORY, done.digest)
     assert subject is not None
@@ -572,9 +573,11 @@ def test_attestations_are_checked_by_the_key_that_is_trusted(world: World) -> No
         annotations={DOCUMENT: "cyclonedx"},
         predicate=predicate_of("cyclonedx", kind, b"{}"),
     )
-    shop = dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: (paper,))
+    shop = dataclasses.replace(
+        world.shop(NIGHTLY), documents=lambda _publication, _evidence: (paper,)
+    )
     find = functools.partial(local_evidence, store=world.store, engine=world.engine)
-    (done,) = publish_cells((CPU,), (CPU,), NIGHTLY, shop, find=find, dry_run=False).values()
+    (done,) = publish_cells((CPU,), (CPU,), shop, find=find, dry_run=False).values()
     assert isinstance(done, Publication)
     why, _ = explained(world.registry, REPOSITORY, done.digest, signer=world.signer)
     assert why.attestations == "cyclonedx"

@@ -711,14 +711,15 @@ SBOM = Artifact(
 
 def with_sbom(world: World, *documents: Artifact) -> PublishContext:
     shown = documents or (SBOM,)
-    return dataclasses.replace(world.shop(), documents=lambda _publication, _evidence: shown)
+    return dataclasses.replace(
+        world.shop(a_release_channel(allow=())), documents=lambda _publication, _evidence: shown
+    )
 
 
 def published_with(world: World, shop: PublishContext) -> Publication:
     (result,) = publish_cells(
         (CPU,),
         (CPU,),
-        a_release_channel(allow=()),
         shop,
         find=lambda cell: local_evidence(cell, world.store, world.engine),
         dry_run=False,
@@ -789,7 +790,6 @@ def test_an_attestation_that_does_not_hold_keeps_every_tag_away(copied: World) -
     found = publish_cells(
         (CPU,),
         (CPU,),
-        a_release_channel(allow=()),
         with_sbom(copied),
         find=lambda cell: local_evidence(cell, copied.store, copied.engine),
         dry_run=False,

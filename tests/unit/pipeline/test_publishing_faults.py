@@ -92,10 +92,10 @@ class Place:
 
     def publish(self, line: HttpRegistry | None = None) -> Published:
         line = line or self.line
-        world, channel = self.world, a_release_channel(allow=())
+        world = self.world
         world.engine.registries[self.stub.host] = line  # type: ignore[assignment]
         shop = dataclasses.replace(
-            world.shop(),
+            world.shop(a_release_channel(allow=())),
             registry=line,
             project=f"{self.stub.host}/demo",
             documents=lambda _publication, _evidence: (SBOM,),
@@ -103,7 +103,6 @@ class Place:
         found = publish_cells(
             (CPU,),
             (CPU,),
-            channel,
             shop,
             find=lambda cell: local_evidence(cell, world.store, world.engine),
             dry_run=False,

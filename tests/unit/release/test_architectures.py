@@ -24,10 +24,10 @@ from warpfront.release.registry.client import HttpRegistry
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     IMAGE_MANIFEST,
-    BytesBlob,
     Descriptor,
     Platform,
     as_object,
+    bytes_blob,
     index_body,
 )
 
@@ -53,7 +53,7 @@ def put(client: HttpRegistry, machine: str, *layers: bytes, tag: str = "v1") -> 
     parts = []
     config = json.dumps({"os": "linux", "architecture": machine}).encode()
     for content, kind in ((config, "config"), *((one, "layer") for one in layers)):
-        blob = BytesBlob(content)
+        blob = bytes_blob(content)
         client.put_blob("a/b", blob)
         said = Descriptor(
             media_type=f"application/{kind}", digest=blob.digest, size_bytes=blob.size_bytes

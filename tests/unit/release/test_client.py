@@ -26,16 +26,15 @@ from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     IMAGE_MANIFEST,
     Artifact,
-    BytesBlob,
     Descriptor,
     RegistryManifest,
+    bytes_blob,
     index_body,
 )
-from warpfront.release.registry.uploads import PieceSizes
 
 CONFIG = b'{"architecture":"amd64","os":"linux"}'
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
-IN_PIECES = PieceSizes(whole_bytes=1000, piece_bytes=2000)
+IN_PIECES = {"whole_bytes": 1000, "piece_bytes": 2000}
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def client(stub: StubRegistry, tmp_path: Path) -> HttpRegistry:
 
 def an_image(client: HttpRegistry, tag: str = "v1", repository: str = "a/b") -> Descriptor:
     """One without layers, put under a tag."""
-    config = BytesBlob(CONFIG)
+    config = bytes_blob(CONFIG)
     client.put_blob(repository, config)
     said = {"mediaType": CONFIG_TYPE, "digest": config.digest, "size": config.size_bytes}
     value = {"schemaVersion": 2, "mediaType": IMAGE_MANIFEST, "config": said, "layers": []}
@@ -94,7 +93,7 @@ def test_a_token_is_asked_for_what_is_done_and_never_for_what_the_registry_would
 ) -> None:
     stub.auth = "bearer"
     an_image(client)
-    client.put_blob("c/d", BytesBlob(CONFIG), mount_from=["a/b"])
+    client.put_blob("c/d", bytes_blob(CONFIG), mount_from=["a/b"])
     client.delete("a/b", digest_of(b"nothing"))
     assert sorted(stub.tokens.values()) == [
         "repository:a/b:delete,pull",
@@ -132,21 +131,21 @@ def test_a_registry_that_wants_no_login_is_shown_none(
 def test_a_small_blob_takes_three_requests_and_is_not_sent_again(
     stub: StubRegistry, client: HttpRegistry
 ) -> None:
-    blob = BytesBlob(b"small")
+    blob = bytes_blob(b"small")
     assert client.put_blob("a/b", blob) == 5
     assert client.put_blob("a/b", blob) == 0
     assert stub.steps() == ["head blob", "begin", "close", "head blob"]
 
 
 def test_a_large_blob_goes_in_pieces(stub: StubRegistry, client: HttpRegistry) -> None:
-    blob = BytesBlob(os.urandom(5000))
+    blob = bytes_blob(os.urandom(5000))
     assert client.put_blob("a/b", blob) == 5000
     assert stub.steps() == ["head blob", "begin", *["piece"] * 3, "close"]
-    assert stub.blobs["a/b", blob.digest] == blob.content
+    assert stub.blobs["a/b", blob.digest] == blob.open().read()
 
 
 def test_an_empty_blob_is_one(stub: StubRegistry, client: HttpRegistry) -> None:
-    client.put_blob("a/b", BytesBlob(b""))
+    client.put_blob("a/b", bytes_blob(b""))
     assert stub.blobs["a/b", digest_of(b"")] == b""
 
 
@@ -154,7 +153,7 @@ def test_pieces_are_as_large_as_the_registry_wants_them_at_least(
     stub: StubRegistry, client: HttpRegistry
 ) -> None:
     stub.fail("begin", Fault(headers={"OCI-Chunk-Min-Length": "4000"}))
-    client.put_blob("a/b", BytesBlob(os.urandom(5000)))
+    client.put_blob("a/b", bytes_blob(os.urandom(5000)))
     assert stub.steps().count("piece") == 2
 
 
@@ -162,18 +161,18 @@ def test_a_registry_that_takes_no_pieces_gets_all_at_once(
     stub: StubRegistry, client: HttpRegistry
 ) -> None:
     stub.pieces = False
-    blob = BytesBlob(os.urandom(5000))
+    blob = bytes_blob(os.urandom(5000))
     client.put_blob("a/b", blob)
-    assert stub.blobs["a/b", blob.digest] == blob.content
+    assert stub.blobs["a/b", blob.digest] == blob.open().read()
 
 
 def test_a_registry_that_takes_one_piece_and_no_more_gets_all_at_once(
     stub: StubRegistry, client: HttpRegistry
 ) -> None:
-    blob = BytesBlob(os.urandom(5000))
+    blob = bytes_blob(os.urandom(5000))
     stub.fail("piece", Fault(every=2, status=416))
     client.put_blob("a/b", blob)
-    assert stub.blobs["a/b", blob.digest] == blob.content
+    assert stub.blobs["a/b", blob.digest] == blob.open().read()
     assert stub.steps()[-1] == "close"
 
 
@@ -197,10 +196,10 @@ def test_no_proxy_leads_to_this_machine_and_one_to_all_others(
 
 
 def test_a_blob_of_another_repository_is_mounted(stub: StubRegistry, client: HttpRegistry) -> None:
-    blob = BytesBlob(b"x" * 3000)
+    blob = bytes_blob(b"x" * 3000)
     client.put_blob("a/b", blob)
     assert client.put_blob("c/d", blob, mount_from=["c/d", "no/where", "a/b"]) == 0
-    assert stub.blobs["c/d", blob.digest] == blob.content
+    assert stub.blobs["c/d", blob.digest] == blob.open().read()
     assert stub.uploads == {}, "what `no/where` began is ended"
 
 
@@ -208,18 +207,18 @@ def test_a_blob_of_another_repository_is_mounted(stub: StubRegistry, client: Htt
 def test_what_cannot_be_mounted_is_sent(
     stub: StubRegistry, client: HttpRegistry, fault: Fault
 ) -> None:
-    blob = BytesBlob(b"x" * 3000)
+    blob = bytes_blob(b"x" * 3000)
     client.put_blob("a/b", blob)
     stub.mounts = False
     stub.fail("begin", fault)
     assert client.put_blob("c/d", blob, mount_from=["a/b"]) == 3000
-    assert stub.blobs["c/d", blob.digest] == blob.content
+    assert stub.blobs["c/d", blob.digest] == blob.open().read()
     assert stub.uploads == {}
 
 
 def test_threads_may_share_a_client(stub: StubRegistry, client: HttpRegistry) -> None:
     stub.auth = "bearer"
-    blobs = [BytesBlob(os.urandom(3000)) for _ in range(16)]
+    blobs = [bytes_blob(os.urandom(3000)) for _ in range(16)]
     with ThreadPoolExecutor(8) as threads:
         sent = list(threads.map(lambda blob: client.put_blob("a/b", blob), blobs))
     assert sent == [3000] * 16
@@ -229,7 +228,7 @@ def test_threads_may_share_a_client(stub: StubRegistry, client: HttpRegistry) ->
 
 def test_connections_are_used_again(stub: StubRegistry, client: HttpRegistry) -> None:
     an_image(client)
-    client.put_blob("a/b", BytesBlob(os.urandom(9000)))
+    client.put_blob("a/b", bytes_blob(os.urandom(9000)))
     client.tags("a/b")
     assert len(stub.requests) > 10
     assert stub.connections == 2, "one to find out that it speaks no TLS, one for the rest"

@@ -17,7 +17,7 @@ from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry import deleting
 from warpfront.release.registry.contract import IMAGE_MANIFEST, digest_of_bytes
 from warpfront.release.registry.deleting import Delete, deleter_for
-from warpfront.release.registry.http import Pace
+from warpfront.release.registry.http import Patience
 from warpfront.system.process import Command, Completed
 
 BODIES = (b"{}", b"[]")
@@ -29,7 +29,9 @@ def no_program(command: Command) -> Completed:
 
 
 def asked(registry: FakeRegistry, path: str, **environment: str) -> Delete:
-    return deleter_for(registry, (path,), environment, no_program, pace=Pace(sleep=lambda _: None))
+    return deleter_for(
+        registry, (path,), environment, no_program, patience=Patience(sleep=lambda _: None)
+    )
 
 
 def logged_in(folder: Path, host: str, user: str, password: str) -> str:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from stub_registry import (
     Fault,
-    FileBlob,
     StubRegistry,
     attach_one,
     client_of,
     digest_of,
+    file_blob,
     serve_registry,
 )
 
@@ -27,10 +27,10 @@ from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     IMAGE_MANIFEST,
     Artifact,
-    BlobSource,
-    BytesBlob,
+    Blob,
     Descriptor,
     as_object,
+    bytes_blob,
     index_body,
 )
 from warpfront.release.registry.copying import (
@@ -72,7 +72,7 @@ def disk(layout: LayoutRegistry) -> Repository:
 
 
 def put_blob(client: HttpRegistry, content: bytes, media_type: str) -> Descriptor:
-    blob = BytesBlob(content)
+    blob = bytes_blob(content)
     client.put_blob("a/b", blob)
     return Descriptor(media_type=media_type, digest=blob.digest, size_bytes=blob.size_bytes)
 
@@ -140,7 +140,7 @@ def test_everything_goes_through_a_folder_and_keeps_its_digest(
 def test_where_one_blob_fails_the_others_are_read_no_further(tmp_path: Path) -> None:
     """And who is stopped in the middle of a gigabyte does not wait for the rest of it."""
     disk = Repository(registry=LayoutRegistry(folder=tmp_path, checked=True), repository="")
-    config, layer = BytesBlob(b"{}"), BytesBlob(b"x" * 100)
+    config, layer = bytes_blob(b"{}"), bytes_blob(b"x" * 100)
     for blob in (config, layer):
         disk.registry.put_blob("", blob)
     parts = [
@@ -153,9 +153,7 @@ def test_where_one_blob_fails_the_others_are_read_no_further(tmp_path: Path) -> 
     began = threading.Event()
 
     class Failing(LayoutRegistry):
-        def put_blob(
-            self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()
-        ) -> int:
+        def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:
             del repository, mount_from
             if source.digest == config.digest:
                 assert began.wait(10)
@@ -247,11 +245,11 @@ def test_a_file_of_this_disk_becomes_a_blob_without_a_copy(
 ) -> None:
     file = tmp_path / "layer"
     file.write_bytes(b"layer")
-    blob = FileBlob(file, digest_of(b"layer"), 5)
+    blob = file_blob(file, digest_of(b"layer"), 5)
     assert layout.put_blob("", blob) == 5
     assert layout.blob_path(blob.digest).stat().st_ino == file.stat().st_ino
     with pytest.raises(RegistryError, match="is damaged"):
-        layout.put_blob("", FileBlob(file, digest_of(b"other"), 5))
+        layout.put_blob("", file_blob(file, digest_of(b"other"), 5))
     assert [one.name for one in layout.blob_path(blob.digest).parent.iterdir()] == [
         blob.digest.removeprefix("sha256:")
     ]
@@ -306,12 +304,12 @@ def test_a_folder_that_is_no_layout_is_said(
 def test_a_blob_of_a_folder_has_the_size_that_its_descriptor_says(
     layout: LayoutRegistry, tmp_path: Path
 ) -> None:
-    blob = BytesBlob(b"x" * 100)
+    blob = bytes_blob(b"x" * 100)
     layout.put_blob("", blob)
     with pytest.raises(RegistryError, match="has 100 of 99 bytes"):
         layout.save_blob("", blob.digest, tmp_path / "saved", 99)
     layout.save_blob("", blob.digest, tmp_path / "saved", 100)
-    assert (tmp_path / "saved").read_bytes() == blob.content
+    assert (tmp_path / "saved").read_bytes() == blob.open().read()
 
 
 def test_a_folder_of_something_else_is_no_layout(layout: LayoutRegistry) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,8 @@ from stub_registry import (
 
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.release.registry.client import HttpRegistry
-from warpfront.release.registry.contract import IMAGE_INDEX, BytesBlob, index_body
-from warpfront.release.registry.http import Attempts, Pace, Patience
-from warpfront.release.registry.uploads import PieceSizes
+from warpfront.release.registry.contract import IMAGE_INDEX, bytes_blob, index_body
+from warpfront.release.registry.http import Attempts, Patience
 
 EMPTY_INDEX = index_body([])
 CONTENT = os.urandom(5000)
@@ -48,7 +48,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def client(stub: StubRegistry, tmp_path: Path, clock: Clock) -> HttpRegistry:
-    sizes = PieceSizes(whole_bytes=1000, piece_bytes=2000)
+    sizes = {"whole_bytes": 1000, "piece_bytes": 2000}
     return client_of(stub, tmp_path, sizes=sizes, clock=clock)
 
 
@@ -62,10 +62,10 @@ Verb = Callable[[HttpRegistry, Path], object]
 # A step of the registry, and the verb of ours that it is a part of.
 STEPS: dict[str, Verb] = {
     "token": lambda client, _: client.tags("a/b"),
-    "head blob": lambda client, _: client.put_blob("a/b", BytesBlob(SMALL)),
-    "begin": lambda client, _: client.put_blob("a/b", BytesBlob(SMALL)),
-    "close": lambda client, _: client.put_blob("a/b", BytesBlob(SMALL)),
-    "piece": lambda client, _: client.put_blob("a/b", BytesBlob(CONTENT)),
+    "head blob": lambda client, _: client.put_blob("a/b", bytes_blob(SMALL)),
+    "begin": lambda client, _: client.put_blob("a/b", bytes_blob(SMALL)),
+    "close": lambda client, _: client.put_blob("a/b", bytes_blob(SMALL)),
+    "piece": lambda client, _: client.put_blob("a/b", bytes_blob(CONTENT)),
     "put manifest": lambda client, _: client.put_manifest("a/b", "v1", EMPTY_INDEX, IMAGE_INDEX),
     "head manifest": lambda client, _: client.head("a/b", "old"),
     "get manifest": lambda client, _: client.manifest("a/b", "old"),
@@ -87,7 +87,7 @@ def acting(stub: StubRegistry, client: HttpRegistry, folder: Path) -> Callable[[
     stub.keep_manifest("a/b", "old", EMPTY_INDEX, IMAGE_INDEX)
     stub.keep("a/b", CONTENT)
     client.tags("a/b")  # has a token now
-    client.put_blob("a/b", BytesBlob(CONTENT))
+    client.put_blob("a/b", bytes_blob(CONTENT))
     client.delete("a/b", digest_of(b"nothing"))
     stub.requests.clear()
 
@@ -186,7 +186,7 @@ def test_a_date_to_come_back_at_is_held_against_the_registrys_own_clock(
 
 def test_all_waits_together_have_a_limit() -> None:
     clock = Clock()
-    attempts = Attempts(Patience(tries=1000, waits_seconds=50.0), clock.pace)
+    attempts = Attempts(clock.paced(Patience(tries=1000, waits_seconds=50.0)))
     while attempts.again(20.0):
         pass
     assert clock.waits == [20.0, 20.0, 10.0]
@@ -194,14 +194,14 @@ def test_all_waits_together_have_a_limit() -> None:
 
 def test_a_silence_counts_for_several_tries() -> None:
     clock = Clock()
-    attempts = Attempts(Patience(tries=6), clock.pace)
+    attempts = Attempts(clock.paced(Patience(tries=6)))
     assert attempts.again(0.0, 3)
     assert not attempts.again(0.0, 3)
 
 
 def test_waits_are_anything_up_to_their_bound() -> None:
     waits: list[float] = []
-    attempts = Attempts(Patience(), Pace(sleep=waits.append, chance=iter([0.25, 0.5]).__next__))
+    attempts = Attempts(Patience(sleep=waits.append, chance=iter([0.25, 0.5]).__next__))
     assert attempts.again(0.0)
     assert attempts.again(0.0)
     assert waits == [0.125, 0.5]
@@ -258,10 +258,11 @@ def test_a_registry_that_hangs_is_given_up_in_time(tmp_path: Path) -> None:
         for step in STEPS:
             (tmp_path / step).mkdir()
             stub = stack.enter_context(serve_registry(auth="bearer"))
-            sizes = PieceSizes(whole_bytes=1000, piece_bytes=2000)
+            sizes = {"whole_bytes": 1000, "piece_bytes": 2000}
             client = client_of(stub, tmp_path / step, sizes=sizes, clock=Clock())
             acts[step] = stub, acting(stub, stack.enter_context(client), tmp_path / step)
-            client._exchange.patience = IMPATIENT
+            patience = client._exchange.patience
+            client._exchange.patience = replace(patience, answer_seconds=IMPATIENT.answer_seconds)
             stub.fail(step, Fault(hangs=True, times=1))
         began = time.monotonic()
         with ThreadPoolExecutor(len(STEPS)) as pool:
@@ -286,12 +287,9 @@ def test_a_registry_that_sends_a_byte_now_and_then_is_too_slow(
     """Every byte would come within any read time-out; all of them would take minutes."""
     stub.keep("a/b", CONTENT)
     stub.auth = ""
-    client = client_of(
-        stub,
-        tmp_path,
-        patience=Patience(answer_seconds=0.2, window_seconds=0.2, window_bytes=1000, tries=1),
-    )
-    client._exchange.pace = Pace()
+    client = client_of(stub, tmp_path)
+    patience = Patience(answer_seconds=0.2, window_seconds=0.2, window_bytes=1000, tries=1)
+    client._exchange.patience = patience
     stub.fail("get blob", Fault(drips=part))
     began = time.monotonic()
     with pytest.raises(RegistryError) as caught:
@@ -312,7 +310,7 @@ def test_a_registry_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
 def test_an_upload_that_is_cut_goes_on_where_the_registry_was(
     stub: StubRegistry, client: HttpRegistry
 ) -> None:
-    blob = BytesBlob(CONTENT)
+    blob = bytes_blob(CONTENT)
     stub.fail("piece", Fault(cut_at=1500, spare=1, times=1))
     sent = client.put_blob("a/b", blob)
     assert stub.blobs["a/b", blob.digest] == CONTENT
@@ -321,7 +319,7 @@ def test_an_upload_that_is_cut_goes_on_where_the_registry_was(
 
 
 def test_an_upload_that_was_forgotten_begins_anew(stub: StubRegistry, client: HttpRegistry) -> None:
-    blob = BytesBlob(CONTENT)
+    blob = bytes_blob(CONTENT)
     stub.fail("piece", Fault(cut_at=1500, spare=1, times=1, forgets=True))
     sent = client.put_blob("a/b", blob)
     assert stub.blobs["a/b", blob.digest] == CONTENT
@@ -336,7 +334,7 @@ def test_an_upload_that_is_cut_at_the_same_place_for_ever_ends(
     """Also where the first piece goes well every time: beginning again is no progress."""
     stub.fail("piece", Fault(cut_at=0, every=2, forgets=True) if forgets else Fault(cut_at=0))
     with pytest.raises(RegistryError, match=f"upload of {digest_of(CONTENT)} to a/b"):
-        client.put_blob("a/b", BytesBlob(CONTENT))
+        client.put_blob("a/b", bytes_blob(CONTENT))
     assert stub.steps().count("piece") <= 2 * QUICK.tries
     assert stub.blobs == {}
 
@@ -345,14 +343,14 @@ def test_a_blob_that_arrived_while_its_answer_was_lost_is_not_sent_again(
     stub: StubRegistry, client: HttpRegistry
 ) -> None:
     stub.fail("close", Fault(cut_at=0, times=1))
-    sent = client.put_blob("a/b", BytesBlob(CONTENT))
+    sent = client.put_blob("a/b", bytes_blob(CONTENT))
     assert sent == 5000
     assert stub.steps().count("close") == 1
 
 
 def test_a_small_blob_that_is_cut_is_sent_again(stub: StubRegistry, client: HttpRegistry) -> None:
     stub.fail("close", Fault(cut_at=3, times=1, forgets=True))
-    client.put_blob("a/b", BytesBlob(SMALL))
+    client.put_blob("a/b", bytes_blob(SMALL))
     assert stub.blobs["a/b", digest_of(SMALL)] == SMALL
 
 
@@ -360,16 +358,16 @@ def test_bytes_that_were_damaged_on_the_way_are_sent_once_more(
     stub: StubRegistry, client: HttpRegistry
 ) -> None:
     stub.fail("close", Fault(status=400, times=1))
-    client.put_blob("a/b", BytesBlob(SMALL))
+    client.put_blob("a/b", bytes_blob(SMALL))
     assert stub.blobs["a/b", digest_of(SMALL)] == SMALL
 
 
 def test_pieces_that_are_too_large_become_smaller(tmp_path: Path) -> None:
     with serve_registry(most_bytes=2**20) as stub:
-        sizes = PieceSizes(whole_bytes=1000, piece_bytes=2**22)
-        blob = BytesBlob(os.urandom(5 * 2**20))
+        sizes = {"whole_bytes": 1000, "piece_bytes": 2**22}
+        blob = bytes_blob(os.urandom(5 * 2**20))
         client_of(stub, tmp_path, sizes=sizes).put_blob("a/b", blob)
-        assert stub.blobs["a/b", blob.digest] == blob.content
+        assert stub.blobs["a/b", blob.digest] == blob.open().read()
 
 
 def test_where_even_the_smallest_piece_is_too_large_somebody_has_to_raise_a_limit(
@@ -377,7 +375,7 @@ def test_where_even_the_smallest_piece_is_too_large_somebody_has_to_raise_a_limi
 ) -> None:
     stub.most_bytes = 10
     with pytest.raises(RegistryError, match="HTTP 413") as caught:
-        client.put_blob("a/b", BytesBlob(CONTENT))
+        client.put_blob("a/b", bytes_blob(CONTENT))
     assert caught.value.fault is RegistryFault.FULL
     assert "raise the limit" in caught.value.hint
 
@@ -401,7 +399,7 @@ def test_a_manifest_whose_answer_was_lost_is_put_again(
 def test_a_token_that_ends_in_the_middle_of_an_upload_is_asked_for_anew(
     stub: StubRegistry, client: HttpRegistry
 ) -> None:
-    blob = BytesBlob(CONTENT)
+    blob = bytes_blob(CONTENT)
     stub.fail(
         "piece",
         Fault(

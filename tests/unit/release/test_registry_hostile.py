@@ -30,13 +30,13 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     MANIFEST_LIMIT_BYTES,
     Artifact,
-    BytesBlob,
     Descriptor,
     attached_payload,
+    bytes_blob,
     index_body,
     read_body,
 )
-from warpfront.release.registry.http import Exchange, Pace, Patience
+from warpfront.release.registry.http import Exchange, Patience
 from warpfront.system.process import Command, Completed
 
 CONTENT = b"x" * 5000
@@ -66,7 +66,7 @@ def far_away(tmp_path: Path) -> Exchange:
         raise AssertionError(command)
 
     credentials = Credentials(tmp_path / "config.json", nothing_runs)
-    return Exchange("registry.example", {}, credentials, Patience(), Pace())
+    return Exchange("registry.example", {}, credentials, Patience())
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -88,7 +88,7 @@ def test_nor_to_where_an_upload_is_sent_on(
     elsewhere.uploads["x"] = bytearray()
     where = f"http://{elsewhere.host}/v2/a/b/blobs/uploads/x"
     stub.fail("begin", Fault(status=202, headers={"Location": where}))
-    client.put_blob("a/b", BytesBlob(CONTENT))
+    client.put_blob("a/b", bytes_blob(CONTENT))
     assert elsewhere.steps() == ["close"]
     assert elsewhere.shown() == set()
 
@@ -114,7 +114,7 @@ def test_a_401_of_another_host_is_not_answered(
     if step == "begin":
         leads = {"Location": f"http://{elsewhere.host}/v2/a/b/blobs/uploads/x"}
     stub.fail(step, Fault(status=202 if step == "begin" else 307, headers=leads))
-    blob = BytesBlob(CONTENT)
+    blob = bytes_blob(CONTENT)
     act: Callable[[], object] = {
         "begin": lambda: client.put_blob("a/b", blob),
         "get blob": lambda: client.blob("a/b", blob.digest, 10_000),
@@ -310,7 +310,7 @@ LIES: dict[str, Callable[[HttpRegistry], object]] = {
     "get manifest": lambda client: client.manifest("a/b", "v1"),
     "head manifest": lambda client: client.head("a/b", digest_of(index_body([]))),
     "put manifest": lambda client: client.put_manifest("a/b", "v2", index_body([]), IMAGE_INDEX),
-    "close": lambda client: client.put_blob("a/b", BytesBlob(b"new")),
+    "close": lambda client: client.put_blob("a/b", bytes_blob(b"new")),
 }
 
 
@@ -369,7 +369,7 @@ def test_a_registry_that_does_not_say_what_it_stored_has_to_show_it(
 def test_a_blob_of_another_size_is_not_believed_to_be_there(
     stub: StubRegistry, client: HttpRegistry
 ) -> None:
-    blob = BytesBlob(CONTENT)
+    blob = bytes_blob(CONTENT)
     stub.blobs["a/b", blob.digest] = b"short"
     with pytest.raises(RegistryError, match="5 of 5000 bytes"):
         client.put_blob("a/b", blob)
@@ -433,14 +433,13 @@ def test_a_netrc_is_not_asked(
 
 
 def test_an_upload_says_no_more_than_was_sent(stub: StubRegistry, tmp_path: Path) -> None:
-    from warpfront.release.registry.uploads import PieceSizes
 
     client = client_of(
-        stub, tmp_path, sizes=PieceSizes(whole_bytes=10, piece_bytes=1000), clock=Clock()
+        stub, tmp_path, sizes={"whole_bytes": 10, "piece_bytes": 1000}, clock=Clock()
     )
     stub.fail("piece", Fault(headers={"Range": "0-999999"}))
     with pytest.raises(RegistryError, match="it says that it has 1000000 bytes"):
-        client.put_blob("a/b", BytesBlob(CONTENT))
+        client.put_blob("a/b", bytes_blob(CONTENT))
     assert INDEX == IMAGE_INDEX
 
 

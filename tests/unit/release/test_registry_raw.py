@@ -22,8 +22,8 @@ from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     IMAGE_MANIFEST,
     Artifact,
-    BytesBlob,
     Descriptor,
+    bytes_blob,
 )
 
 DIGEST = "sha256:" + "a" * 64
@@ -36,7 +36,7 @@ VERBS: dict[str, Callable[[HttpRegistry, Path], object]] = {
     "head": lambda line, _: line.head("a/b", "v1"),
     "manifest": lambda line, _: line.manifest("a/b", "v1"),
     "tags": lambda line, _: line.tags("a/b"),
-    "put blob": lambda line, _: line.put_blob("a/b", BytesBlob(b"x"), ("c/d",)),
+    "put blob": lambda line, _: line.put_blob("a/b", bytes_blob(b"x"), ("c/d",)),
     "save": lambda line, folder: line.save_blob("a/b", DIGEST, folder / "saved", 100),
     "attach": lambda line, _: line.attach_all("a/b", SUBJECT, [PAPER]),
 }

@@ -7,12 +7,13 @@ and whose programs are for x86_64. Builders, registries and indexes accept it wi
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import struct
 import tarfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO, cast
 
@@ -62,8 +63,8 @@ def architecture_found(
         config = read_object(body)
         machine, file, remaining_bytes = "", "", limit_bytes
         for layer in document.layers if remaining_bytes > 0 and not machine else ():
-            with registry.open_blob(repository, layer.digest) as packed:
-                limited = _Limited(_unpacked(packed), remaining_bytes)
+            with registry.open_blob(repository, layer.digest) as packed, _unpacked(packed) as tar:
+                limited = _Limited(tar, remaining_bytes)
                 machine, file = _program_in(limited)
             remaining_bytes = limited.remaining_bytes
             if machine or limited.remaining_bytes <= 0:
@@ -155,34 +156,23 @@ def _program_in(unpacked: _Limited) -> tuple[str, str]:
     return "", ""
 
 
-def _unpacked(packed: BinaryIO) -> Any:
-    """Return the tar in a layer, by its first bytes: a layer's media type can be wrong."""
+@contextlib.contextmanager
+def _unpacked(packed: BinaryIO) -> Iterator[Any]:
+    """Yield the tar in a layer, by its first bytes: a layer's media type can be wrong. Raise
+    `OSError` where its zstd is damaged.
+    """
     start = packed.peek(4)[:4] if isinstance(packed, io.BufferedReader) else b""
     if start.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=packed)
-    if start == b"\x28\xb5\x2f\xfd":
-        return io.BufferedReader(_Zstd(packed))
-    return packed
+        yield gzip.GzipFile(fileobj=packed)
+    elif start == b"\x28\xb5\x2f\xfd":
+        import zstandard  # noqa: PLC0415 - of the extra `layers`
 
-
-class _Zstd(io.RawIOBase):
-    """The content of a stream in zstd. Raises `OSError` where it is damaged."""
-
-    def __init__(self, packed: BinaryIO) -> None:
-        # Imported here: the extra `layers`.
-        import zstandard  # noqa: PLC0415
-
-        self._damaged = zstandard.ZstdError
-        self._stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(packed)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
         try:
-            return self._stream.readinto(buffer)
-        except self._damaged as error:
+            yield zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(packed)
+        except zstandard.ZstdError as error:
             raise OSError(str(error)) from error
+    else:
+        yield packed
 
 
 class _Limited:

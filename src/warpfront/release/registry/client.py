@@ -26,20 +26,20 @@ from warpfront.release.registry.contract import (
     MANIFEST_LIMIT_BYTES,
     MANIFEST_TYPES,
     Artifact,
-    BlobSource,
-    BytesBlob,
+    Blob,
     Descriptor,
     ImageIndex,
     RegistryManifest,
     body_of,
+    bytes_blob,
     digest_of_bytes,
     index_body,
     read_manifest,
     read_object,
     referrer_of,
 )
-from warpfront.release.registry.http import ACCEPT, Exchange, Pace, Patience, Request
-from warpfront.release.registry.uploads import PieceSizes, Saving, Upload
+from warpfront.release.registry.http import ACCEPT, Exchange, Patience, Request
+from warpfront.release.registry.uploads import Saving, Upload
 from warpfront.system.process import Run
 from warpfront.system.references import fallback_tag, is_digest, is_tag, wrong_repository
 from warpfront.system.registry_errors import TransientError, refused, wrong
@@ -62,8 +62,8 @@ _NOT_MOUNTED = frozenset({202, 400, 403, 404, 405})
 class HttpRegistry:
     """`contract.Registry` over HTTP. Threads may share one."""
 
-    def __init__(self, exchange: Exchange, sizes: PieceSizes) -> None:
-        self._exchange, self._sizes = exchange, sizes
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
 
     def __enter__(self) -> Self:
         return self
@@ -140,7 +140,7 @@ class HttpRegistry:
         saving = Saving(exchange=self._exchange, ask=ask, digest=digest, size_bytes=size_bytes)
         saving.into(destination)
 
-    def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
+    def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:
         step = f"blob {_named(repository, source.digest)}"
         url = f"/v2/{repository}/blobs/{source.digest}"
         answer, _ = self._exchange.read(
@@ -153,12 +153,7 @@ class HttpRegistry:
         origins = (origin for origin in dict.fromkeys(mount_from) if origin != repository)
         if any(self._mount(repository, source, origin) for origin in origins):
             return 0
-        upload = Upload(
-            exchange=self._exchange,
-            repository=repository,
-            source=source,
-            sizes=self._sizes,
-        )
+        upload = Upload(exchange=self._exchange, repository=repository, source=source)
         upload.send()
         return upload.sent_bytes
 
@@ -187,7 +182,7 @@ class HttpRegistry:
             return self._put(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(lambda content: self.put_blob(repository, BytesBlob(content)), contents))
+            list(pool.map(lambda content: self.put_blob(repository, bytes_blob(content)), contents))
             put_ones = list(pool.map(put, artifacts))
         missing = [referrer_of(manifest) for manifest, unlisted in put_ones if unlisted]
         if missing:
@@ -286,7 +281,7 @@ class HttpRegistry:
             raise self._wrong(f"tag {fallback_tag(subject)}", "it is no index")
         return index.document.manifests, index.document.annotations
 
-    def _mount(self, repository: str, source: BlobSource, origin: str) -> bool:
+    def _mount(self, repository: str, source: Blob, origin: str) -> bool:
         """Return whether it was mounted. If not, cancel what the registry may have begun."""
         _require_repository(origin)
         step = f"mount of {source.digest} from {origin}"
@@ -350,18 +345,11 @@ class HttpRegistry:
 
 
 def connect(
-    host: str,
-    environment: Mapping[str, str],
-    run: Run,
-    *,
-    patience: Patience | None = None,
-    pace: Pace | None = None,
-    sizes: PieceSizes | None = None,
+    host: str, environment: Mapping[str, str], run: Run, *, patience: Patience | None = None
 ) -> HttpRegistry:
     """Return the registry `host`, with docker's own logins; nothing is sent before a request."""
     credentials = read_credentials(environment, run)
-    exchange = Exchange(host, environment, credentials, patience or Patience(), pace or Pace())
-    return HttpRegistry(exchange, sizes or PieceSizes())
+    return HttpRegistry(Exchange(host, environment, credentials, patience or Patience()))
 
 
 class _Pieces(io.RawIOBase):

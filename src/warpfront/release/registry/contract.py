@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -105,34 +105,19 @@ class RegistryManifest:
     document: Document
 
 
-class BlobSource(Protocol):
-    """Bytes that can be read from the start as often as an upload has to begin again."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """A blob to send. `open` reads it from its start, as often as an upload has to begin again."""
 
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    def open(self) -> BinaryIO: ...
+    digest: str
+    size_bytes: int
+    open: Callable[[], BinaryIO]
 
 
-@dataclass(frozen=True, slots=True)
-class BytesBlob:
-    """A blob that is small enough for memory: a config, an SBOM."""
-
-    content: bytes
-
-    @property
-    def digest(self) -> str:
-        return digest_of_bytes(self.content)
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.content)
-
-    def open(self) -> BinaryIO:
-        return io.BytesIO(self.content)
+def bytes_blob(content: bytes) -> Blob:
+    """Return a blob that is small enough for memory: a config, an SBOM."""
+    digest, size_bytes = digest_of_bytes(content), len(content)
+    return Blob(digest=digest, size_bytes=size_bytes, open=lambda: io.BytesIO(content))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +189,7 @@ class Registry(Protocol):
         than `size_bytes` are read, if the descriptor is known.
         """
 
-    def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
+    def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:
         """Ensure that the blob is in the repository: it is there already, or is mounted from
         one of the repositories `mount_from`, or is sent. Return the bytes that were sent,
         broken-off tries included.

@@ -10,12 +10,14 @@ import io
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from warpfront.errors import InputError
 from warpfront.release.registry.contract import (
+    Blob,
     Descriptor,
     ImageIndex,
     Registry,
@@ -23,6 +25,7 @@ from warpfront.release.registry.contract import (
 )
 from warpfront.release.registry.layout import LayoutRegistry, parts_of
 from warpfront.system.references import fallback_tag
+from warpfront.wheels.store.wheelhouse import Interrupted, in_parallel
 
 # An index of platforms, its images, a document about one, the signature of that.
 DEEPEST = 4
@@ -104,28 +107,21 @@ def _copy(
     ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
     if source.registry.host == target.registry.host:
         mount_from = (source.repository, *mount_from)
-    # Copy several blobs at once. If one fails, or the caller is stopped, the others read no
-    # further.
     stop = threading.Event()
 
     def read(count: int) -> None:
         if stop.is_set():
-            raise _StoppedError
+            raise Interrupted
         on_bytes(count)
 
     def copied(blob: Descriptor) -> int:
         with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            copy = _Blob(source=source, named=blob, folder=Path(folder), on_read=read)
+            opened = partial(_opened, source, blob, Path(folder, "blob"), read)
+            copy = Blob(digest=blob.digest, size_bytes=blob.size_bytes, open=opened)
             return target.registry.put_blob(target.repository, copy, mount_from)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        try:
-            moving = [pool.submit(copied, blob) for blob in ordered]
-            sent_bytes = sum(transfer.result() for transfer in as_completed(moving))
-        except BaseException:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    tasks = [partial(copied, blob) for blob in ordered]
+    sent_bytes = sum(in_parallel(tasks, threads=_AT_ONCE, stop=stop.set))
     for reference, manifest in {**walk.manifests, **walk.tags}.items():
         target.registry.put_manifest(
             target.repository, reference, manifest.body, manifest.descriptor.media_type
@@ -133,36 +129,18 @@ def _copy(
     return sent_bytes
 
 
-class _StoppedError(Exception):
-    """The copy that this blob belongs to has ended."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Blob:
-    """A blob of `source`: the file that it is in a checked layout, else fetched into `folder` when
+def _opened(
+    source: Repository, blob: Descriptor, path: Path, on_read: Callable[[int], None]
+) -> BinaryIO:
+    """Open a blob of `source`: the file that it is in a checked layout, else fetched to `path` when
     it is read first. `on_read` receives the size of each piece.
     """
-
-    source: Repository
-    named: Descriptor
-    folder: Path
-    on_read: Callable[[int], None]
-
-    @property
-    def digest(self) -> str:
-        return self.named.digest
-
-    @property
-    def size_bytes(self) -> int:
-        return self.named.size_bytes
-
-    def open(self) -> WatchedFile:
-        registry, path = self.source.registry, self.folder / "blob"
-        if isinstance(registry, LayoutRegistry) and registry.checked:
-            path = registry.file_of(self.named)
-        elif not path.exists():
-            registry.save_blob(self.source.repository, self.digest, path, self.size_bytes)
-        return WatchedFile(str(path), self.on_read)
+    registry = source.registry
+    if isinstance(registry, LayoutRegistry) and registry.checked:
+        path = registry.file_of(blob)
+    elif not path.exists():
+        registry.save_blob(source.repository, blob.digest, path, blob.size_bytes)
+    return cast("BinaryIO", WatchedFile(str(path), on_read))
 
 
 class WatchedFile(io.FileIO):

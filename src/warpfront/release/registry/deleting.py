@@ -19,7 +19,7 @@ import requests
 from warpfront.errors import RegistryError
 from warpfront.release.registry.authorization import Login, read_credentials
 from warpfront.release.registry.contract import MANIFEST_LIMIT_BYTES, Registry
-from warpfront.release.registry.http import Exchange, Pace, Patience, Request
+from warpfront.release.registry.http import Exchange, Patience, Request
 from warpfront.system.process import Run
 from warpfront.system.references import is_docker_io
 from warpfront.system.registry_errors import RETRIED_STATUSES, by_status, refused
@@ -44,12 +44,12 @@ def deleter_for(
     environment: Mapping[str, str],
     run: Run,
     *,
-    pace: Pace | None = None,
+    patience: Patience | None = None,
 ) -> Delete:
     """Return what deletes in these repositories, having checked that it can. Raises `RegistryError`
     before anything is deleted.
     """
-    repositories, pace = tuple(repositories), pace or Pace()
+    repositories, patience = tuple(repositories), patience or Patience()
     if all(registry.deletes(repository) for repository in repositories):
         return lambda repository, digest, _tags: registry.delete(repository, digest)
     credentials = read_credentials(environment, run)
@@ -57,7 +57,7 @@ def deleter_for(
 
     def api(address: str, token: str = "") -> _Api:
         host = urlsplit(address).netloc
-        return _Api(address, Exchange(host, environment, credentials, Patience(), pace), token)
+        return _Api(address, Exchange(host, environment, credentials, patience), token)
 
     if registry.host == "ghcr.io":
         address = environment.get("GITHUB_API_URL") or _GITHUB

@@ -19,7 +19,6 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
 
 import requests
-import urllib3
 
 from warpfront.errors import RegistryError
 from warpfront.release.registry.authorization import (
@@ -31,17 +30,19 @@ from warpfront.release.registry.authorization import (
 from warpfront.release.registry.contract import INDEX_TYPES, MANIFEST_TYPES
 from warpfront.system.references import address_of, is_loopback
 from warpfront.system.registry_errors import TransientError, by_exception, by_status, refused, wrong
-from warpfront.system.whole_heads import WholeHeads, read_within
+from warpfront.system.whole_heads import WholeHeads, received
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """Limits for one verb. A body brings `window_bytes` in every `window_seconds`, or is given up;
-    an answer's head is whole in `answer_seconds`, and the end of an upload may take a second more
-    for each `settled_bytes` of it. `tries` are those that brought nothing forward; one that ended
-    in silence counts as several, for it took its time.
+    """Limits for one verb, and the clock. A body brings `window_bytes` in every `window_seconds`,
+    or is given up; an answer's head is whole in `answer_seconds`, and the end of an upload may take
+    a second more for each `settled_bytes` of it. `tries` are those that brought nothing forward;
+    one that ended in silence counts as several, for it took its time. Blobs up to `whole_bytes` are
+    sent in one request, without asking how far it came: what is sent again after a cut costs
+    little. Larger ones are sent in pieces.
     """
 
     connect_seconds: float = 10.0
@@ -53,12 +54,8 @@ class Patience:
     first_wait_seconds: float = 0.5
     longest_wait_seconds: float = 30.0
     waits_seconds: float = 120.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """The clock, and what is done with it; tests bring their own."""
-
+    whole_bytes: int = 16 * 2**20
+    piece_bytes: int = 64 * 2**20
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
@@ -67,8 +64,8 @@ class Pace:
 class Attempts:
     """The tries of one verb: how many remain, and how long they may still wait in total."""
 
-    def __init__(self, patience: Patience, pace: Pace) -> None:
-        self._patience, self._pace = patience, pace
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
         self._failed, self._waited_seconds = 0, 0.0
 
     def again(self, after_seconds: float, cost: int = 1) -> bool:
@@ -81,10 +78,10 @@ class Attempts:
         if self._failed >= patience.tries or remaining_seconds <= 0:
             return False
         bound = patience.first_wait_seconds * 2 ** (self._failed - 1)
-        wait = self._pace.chance() * min(bound, patience.longest_wait_seconds)
+        wait = patience.chance() * min(bound, patience.longest_wait_seconds)
         wait = min(max(wait, min(after_seconds, patience.longest_wait_seconds)), remaining_seconds)
         self._waited_seconds += wait
-        self._pace.sleep(wait)
+        patience.sleep(wait)
         return True
 
     def run(self, act: Callable[[], T], progress: Callable[[], int] = lambda: 0) -> T:
@@ -102,36 +99,7 @@ class Attempts:
                     raise passing.error from None
 
 
-_PIECE_BYTES = 1 << 20
-_SENT_AT_ONCE_BYTES = 1 << 18
-
-
-class TooSlow(requests.Timeout):
-    """Bytes come, but not in a number that would ever make a whole."""
-
-
-class Adapter(WholeHeads):
-    """Its connections send in larger pieces, and believe these certificate authorities, too."""
-
-    def __init__(self, authorities: tuple[Path, ...] = ()) -> None:
-        self._authorities = authorities
-        super().__init__()
-
-    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        super().init_poolmanager(*arguments, **{**options, **self._options()})
-
-    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        return super().proxy_manager_for(proxy, **{**options, **self._options()})
-
-    def _options(self) -> dict[str, Any]:
-        if not self._authorities:
-            return {"blocksize": _SENT_AT_ONCE_BYTES}
-        context = ssl.create_default_context()
-        for file in self._authorities:
-            context.load_verify_locations(file)
-        return {"blocksize": _SENT_AT_ONCE_BYTES, "ssl_context": context}
-
-
+_LARGE_PIECES: Mapping[str, Any] = {"blocksize": 1 << 18}
 _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ERROR_LIMIT_BYTES = 64 * 2**10
@@ -158,16 +126,6 @@ class Request:
     more_seconds: float = 0.0
 
 
-class _Session(requests.Session):
-    """No proxy leads to this machine, so the environment is not read for it."""
-
-    def merge_environment_settings(self, url: Any, *settings: Any) -> Any:
-        if is_loopback(urlsplit(url).netloc):
-            _, stream, verify, cert = settings
-            return {"proxies": {}, "stream": stream, "verify": verify, "cert": cert}
-        return super().merge_environment_settings(url, *settings)
-
-
 class Exchange:
     """The line to one registry. Answers are streams: who gets one reads or closes it."""
 
@@ -177,22 +135,26 @@ class Exchange:
         environment: Mapping[str, str],
         credentials: Credentials,
         patience: Patience,
-        pace: Pace,
         *,
         certificates: Path = Path("/etc/docker/certs.d"),
     ) -> None:
-        self.host, self.patience, self.pace = host, patience, pace
+        self.host, self.patience = host, patience
         bundles = (environment[name] for name in _CERTIFICATES if environment.get(name))
         self._bundle = next(bundles, None)
         self._scheme = "" if is_loopback(host) else "https"
-        self._session = _Session()
+        self._session = requests.Session()
+        self._session.trust_env = not is_loopback(host)  # no proxy leads to this machine
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
         for scheme in ("http://", "https://"):
-            self._session.mount(scheme, Adapter())
+            self._session.mount(scheme, WholeHeads(_LARGE_PIECES))
         # Docker's own authorities for this registry, in addition to the usual ones or that file.
         if beside := tuple(sorted((certificates / host).glob("*.crt"))):
-            self._session.mount(f"https://{address_of(host)}/", Adapter(beside))
-        self._authorization = Authorization(host, credentials, self._fetch_token, pace.clock)
+            context = ssl.create_default_context()
+            for file in beside:
+                context.load_verify_locations(file)
+            adapter = WholeHeads({**_LARGE_PIECES, "ssl_context": context})
+            self._session.mount(f"https://{address_of(host)}/", adapter)
+        self._authorization = Authorization(host, credentials, self._fetch_token, patience.clock)
 
     def close(self) -> None:
         self._session.close()
@@ -213,7 +175,7 @@ class Exchange:
         return f"{self._scheme}://{address_of(self.host)}"
 
     def attempts(self) -> Attempts:
-        return Attempts(self.patience, self.pace)
+        return Attempts(self.patience)
 
     def ask(self, ask: Request) -> requests.Response:
         """Return the answer of a request that may be repeated, retried. Raises `RegistryError`."""
@@ -261,28 +223,18 @@ class Exchange:
 
     def pieces(self, answer: requests.Response, step: str) -> Iterator[bytes]:
         """Yield the body as it comes. Raise `TransientError` where it breaks off or stalls."""
-        patience, clock = self.patience, self.pace.clock
+        patience, clock = self.patience, self.patience.clock
         since, count = clock(), 0
-
-        def read() -> bytes:
-            return bytes(answer.raw.read1(_PIECE_BYTES, decode_content=False))
-
         try:
-            while piece := read_within(answer.raw, patience.window_seconds * 1.1, read):
+            for piece in received(answer, patience.window_seconds * 1.1):
                 count += len(piece)
                 yield piece
                 if (now := clock()) - since > patience.window_seconds:
                     if count < patience.window_bytes:
-                        slow = TooSlow(f"{count} bytes in {now - since:.0f} s")
+                        slow = requests.Timeout(f"{count} bytes in {now - since:.0f} s")
                         raise by_exception(self.host, step, slow)
                     since, count = now, 0
-        except urllib3.exceptions.ReadTimeoutError as error:
-            raise by_exception(self.host, step, requests.ReadTimeout(error)) from error
-        except TimeoutError as error:
-            raise by_exception(self.host, step, TooSlow(str(error))) from error
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            if not isinstance(error, requests.RequestException):
-                error = requests.exceptions.ChunkedEncodingError(error)
+        except requests.RequestException as error:
             raise by_exception(self.host, step, error) from error
         finally:
             answer.close()

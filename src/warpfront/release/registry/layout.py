@@ -27,14 +27,14 @@ from warpfront.release.registry.contract import (
     MANIFEST_LIMIT_BYTES,
     MANIFEST_TYPES,
     Artifact,
-    BlobSource,
-    BytesBlob,
+    Blob,
     Descriptor,
     Document,
     ImageIndex,
     ImageManifest,
     RegistryManifest,
     body_of,
+    bytes_blob,
     digest_of_bytes,
     index_body,
     read_body,
@@ -94,7 +94,7 @@ class LayoutRegistry:
             raise self._wrong(f"{digest_of_bytes(body)}: {error}") from None
         for part in parts_of(manifest.document):
             self._require(part)
-        self.put_blob(repository, BytesBlob(body))
+        self.put_blob(repository, bytes_blob(body))
         named = {} if is_digest(reference) else {NAME: reference}
         self._list(dataclasses.replace(manifest.descriptor, annotations=named), manifest.document)
         return manifest.descriptor
@@ -126,7 +126,7 @@ class LayoutRegistry:
         with self.blob_path(digest).open("rb") as stream:
             self._take(stream, digest, destination)
 
-    def put_blob(self, repository: str, source: BlobSource, mount_from: Sequence[str] = ()) -> int:
+    def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:
         """See `Registry`. A file of the same file system becomes a hard link."""
         if self._has(source.digest, source.size_bytes):
             return 0
@@ -148,7 +148,7 @@ class LayoutRegistry:
     ) -> None:
         for artifact in artifacts:
             for content in (artifact.payload, EMPTY_BODY):
-                self.put_blob(repository, BytesBlob(content))
+                self.put_blob(repository, bytes_blob(content))
             body = body_of(subject, artifact)
             self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
 

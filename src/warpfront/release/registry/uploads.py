@@ -21,29 +21,18 @@ import requests
 
 from warpfront.errors import RegistryError, StoreError
 from warpfront.release.registry.authorization import push
-from warpfront.release.registry.contract import BlobSource
+from warpfront.release.registry.contract import Blob
 from warpfront.release.registry.http import Exchange, Request
 from warpfront.system.registry_errors import TransientError, by_status, wrong
 from warpfront.system.store import file_aside
 from warpfront.system.whole_heads import read_count
 
-# In one request without asking how far it came: what is sent again after a cut costs little.
-WHOLE_BYTES = 16 * 2**20
-PIECE_BYTES = 64 * 2**20
 _SMALLEST_PIECE_BYTES = 2**20
 _OCTETS = {"Content-Type": "application/octet-stream"}
 # "I have nothing" and "I have one byte" are the same Range, and one byte is never sent alone.
 _HAS = re.compile(r"(?:bytes=)?0-(\d{1,18})")
 # A piece that is answered with one of these is not wanted as a piece, or not there.
 _NO_PIECES = frozenset({400, 404, 405, 416, 501})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PieceSizes:
-    """Blobs up to `whole_bytes` are sent in one request, larger ones in pieces."""
-
-    whole_bytes: int = WHOLE_BYTES
-    piece_bytes: int = PIECE_BYTES
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,8 +44,7 @@ class Upload:
 
     exchange: Exchange
     repository: str
-    source: BlobSource
-    sizes: PieceSizes
+    source: Blob
     location: str = ""
     sent_bytes: int = 0
     offset: int = 0
@@ -67,8 +55,8 @@ class Upload:
     refused: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.piece_bytes = self.sizes.piece_bytes
-        self.whole = self.source.size_bytes <= self.sizes.whole_bytes
+        self.piece_bytes = self.exchange.patience.piece_bytes
+        self.whole = self.source.size_bytes <= self.exchange.patience.whole_bytes
 
     def send(self) -> None:
         """Send the blob, and return when the registry has it. Raises `RegistryError`."""
@@ -202,7 +190,7 @@ class _Piece:
     """A part of a blob as a file that requests can send: it knows its length, and counts."""
 
     def __init__(
-        self, source: BlobSource, offset: int, count: int, on_bytes: Callable[[int], None]
+        self, source: Blob, offset: int, count: int, on_bytes: Callable[[int], None]
     ) -> None:
         self._file, self._left, self._length = source.open(), count, count
         self._digest, self._on_bytes = source.digest, on_bytes

@@ -9,7 +9,7 @@ that were let pass. The verifications themselves are attached as well.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
@@ -31,13 +31,12 @@ VERIFICATION = "https://github.com/warpfront/warpfront/blob/main/docs/sbom.md#ve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """An input of an image: its purl or address, and its digest by one algorithm (`sha256`,
-    `gitCommit`), "" where it is unknown.
+    """An input of an image: its purl or address, and its digest by algorithm (`sha256`,
+    `gitCommit`), where it is known.
     """
 
     uri: str
-    algorithm: str = ""
-    digest: str = ""
+    digest: Annotated[Mapping[str, str], Field(max_length=1)] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +83,9 @@ def making_of(
     )
 
 
+_DEPENDENCIES = TypeAdapter(tuple[Dependency, ...])
+
+
 def provenance_text(making: BuildRecord, *, name: str, digest: str) -> str:
     """Return the statement about the image `name` with `digest`."""
     return statement_text(_slsa(making), name=name, digest=digest, predicate_type=PROVENANCE)
@@ -101,17 +103,9 @@ def _slsa(making: BuildRecord) -> dict[str, Any]:
             "buildType": BUILD_TYPE,
             "externalParameters": {"cell": making.cell_id, **dict(making.asked)},
             "internalParameters": {"lock": making.lock, "contentHash": making.content_hash},
-            "resolvedDependencies": [
-                {
-                    "uri": dependency.uri,
-                    **(
-                        {"digest": {dependency.algorithm: dependency.digest}}
-                        if dependency.digest
-                        else {}
-                    ),
-                }
-                for dependency in making.dependencies
-            ],
+            "resolvedDependencies": _DEPENDENCIES.dump_python(
+                making.dependencies, mode="json", exclude_defaults=True
+            ),
         },
         "runDetails": {
             "builder": {"id": making.builder},
@@ -134,11 +128,7 @@ def _making(predicate: Mapping[str, Any]) -> BuildRecord:
         lock=str(internal["lock"]),
         content_hash=str(internal["contentHash"]),
         asked=tuple((key, tuple(map(str, value))) for key, value in sorted(fields.items())),
-        dependencies=tuple(
-            Dependency(uri=str(entry["uri"]), algorithm=str(algorithm), digest=str(digest))
-            for entry in built["resolvedDependencies"]
-            for ((algorithm, digest),) in [entry.get("digest", {"": ""}).items()]
-        ),
+        dependencies=_DEPENDENCIES.validate_python(tuple(built["resolvedDependencies"])),
         invocation=invocation,
     )
 
@@ -146,12 +136,12 @@ def _making(predicate: Mapping[str, Any]) -> BuildRecord:
 def _dependencies(bill: Bill, labels: Mapping[str, str]) -> Iterator[Dependency]:
     """Return the inputs and tools of the build: the sources, the base, each wheel, and uv."""
     if revision := labels.get(REVISION):
-        yield Dependency(uri=f"git+{bill.source}", algorithm="gitCommit", digest=revision)
+        yield Dependency(uri=f"git+{bill.source}", digest={"gitCommit": revision})
     base = bill.base.version.removeprefix(_SHA256)
-    yield Dependency(uri=bill.base.purl, algorithm="sha256", digest=base)
+    yield Dependency(uri=bill.base.purl, digest={"sha256": base})
     for part in bill.parts:
         if part.kind == "wheel":
-            yield Dependency(uri=part.purl, algorithm="sha256", digest=part.sha256)
+            yield Dependency(uri=part.purl, digest={"sha256": part.sha256})
     yield Dependency(uri=f"pkg:pypi/uv@{labels.get(UV, '')}")
 
 
