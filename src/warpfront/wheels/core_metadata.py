@@ -8,7 +8,7 @@ import base64
 import functools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,8 +33,8 @@ _AT_HOME = ("purelib", "platlib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WheelMetadata:
-    """The fields of METADATA that decide what is installed together."""
+class Distribution:
+    """The fields of METADATA that decide what is installed together, unparsed."""
 
     name: str
     version: str
@@ -43,7 +43,7 @@ class WheelMetadata:
     extras: tuple[str, ...] = ()
 
 
-def parse_metadata(text: str) -> WheelMetadata:
+def parse_metadata(text: str) -> Distribution:
     """Return the fields of a METADATA text. Raise `ValueError` where Name or Version is missing or
     given twice: installers would differ on which counts.
     """
@@ -55,7 +55,7 @@ def parse_metadata(text: str) -> WheelMetadata:
             raise ValueError(f"METADATA has {field.title()} {len(unparsed[field])} times")
     if not raw.get("name") or not raw.get("version"):
         raise ValueError("METADATA has no Name or no Version")
-    return WheelMetadata(
+    return Distribution(
         name=raw["name"],
         version=raw["version"],
         requires=tuple(raw.get("requires_dist", ())),
@@ -64,19 +64,13 @@ def parse_metadata(text: str) -> WheelMetadata:
     )
 
 
-def metadata_text(
-    name: str,
-    version: str,
-    requires: Iterable[str],
-    *,
-    requires_python: str = "",
-    extras: Iterable[str] = (),
-) -> str:
+def metadata_text(metadata: Distribution) -> str:
     """Return a METADATA text, the same for the same fields."""
-    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
-    lines += [f"Requires-Python: {requires_python}"] if requires_python else []
-    lines += [f"Provides-Extra: {extra}" for extra in extras]
-    lines += [f"Requires-Dist: {' '.join(require.split())}" for require in requires]
+    python = metadata.requires_python
+    lines = ["Metadata-Version: 2.1", f"Name: {metadata.name}", f"Version: {metadata.version}"]
+    lines += [f"Requires-Python: {python}"] if python else []
+    lines += [f"Provides-Extra: {extra}" for extra in metadata.extras]
+    lines += [f"Requires-Dist: {' '.join(require.split())}" for require in metadata.requires]
     return "\n".join(lines) + "\n"
 
 
@@ -92,7 +86,7 @@ def requires_of(text: str) -> tuple[str, ...]:
     return tuple(parse_email(text)[0].get("requires_dist", ()))
 
 
-def accepts_python(metadata: WheelMetadata, python: str) -> bool:
+def accepts_python(metadata: Distribution, python: str) -> bool:
     """Return whether Requires-Python accepts some release of Python `python` (X.Y)."""
     try:
         accepted = SpecifierSet(metadata.requires_python)
@@ -127,7 +121,7 @@ def info_folder(filename: str, members: Collection[str]) -> str:
     return infos[0]
 
 
-def check_identity(filename: str, metadata: WheelMetadata, wheel_text: str) -> None:
+def check_identity(filename: str, metadata: Distribution, wheel_text: str) -> None:
     """Raise `ValueError` if METADATA or WHEEL contradicts the file name."""
     name, version, _, tags = parse_wheel_filename(filename)
     if canonicalize_name(metadata.name) != name:

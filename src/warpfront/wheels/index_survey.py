@@ -22,7 +22,7 @@ from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.matrix.index_contents import IndexedRelease, Releases
-from warpfront.wheels.core_metadata import WheelMetadata, parse_metadata, read_file_name
+from warpfront.wheels.core_metadata import Distribution, parse_metadata, read_file_name
 from warpfront.wheels.metadata import read_small_members
 from warpfront.wheels.requirement_lines import (
     marker_environment,
@@ -222,7 +222,7 @@ def _level(platform: str) -> tuple[int, ...]:
 
 def _metadata(
     name: str, version: Version, file: _File, transport: Transport
-) -> WheelMetadata | None:
+) -> Distribution | None:
     """Return the METADATA of a wheel; None where its server gives neither the file nor ranges.
     Raise `_UnusableIndexError` where it is another's, or has another hash than its page.
     """

@@ -6,7 +6,6 @@ A wheel is a zip file, whose directory is at its end: a few ranges over HTTP giv
 
 from __future__ import annotations
 
-import contextlib
 import io
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 from packaging.version import Version
 
 from warpfront.errors import WheelError
-from warpfront.wheels.core_metadata import FileName, metadata_text, requires_of
-from warpfront.wheels.lock.values import Distribution, LockedWheel
+from warpfront.wheels.core_metadata import Distribution, FileName, metadata_text, requires_of
+from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.sources import Link, NoAnswer, Site, files_of, local_path, probe
 from warpfront.wheels.store.wheelhouse import (
     LONGEST_METADATA_BYTES,
@@ -113,20 +112,19 @@ class _Remote:
 
     def _fetched(self, first: int, last: int) -> bytes:
         """Return a range: no longer than requested, and within a time limit."""
-        from warpfront.wheels.transport import received  # noqa: PLC0415 - see `Site.transport`
-
         answer = self.transport.open(self.url, {"Range": f"bytes={first}-{last}"})
         if isinstance(answer, NoAnswer):
             raise OSError(str(answer))
+        if answer.status_code != 206:
+            answer.close()
+            raise OSError(f"{self.url}: no ranges")
         size_bytes, body = last - first + 1, bytearray()
-        until = self.transport.deadline(size_bytes)
-        with contextlib.closing(answer):
-            if answer.status_code != 206:
-                raise OSError(f"{self.url}: no ranges")
-            for chunk in received(answer, self.transport.stall_seconds):
-                body += chunk
-                if len(body) > size_bytes or self.transport.is_over(until):
-                    raise OSError(f"{self.url}: another range than was asked for, or too slowly")
+        until, take = self.transport.deadline(size_bytes), body.extend
+        failure = self.transport.receive(
+            self.url, answer, take, until=until, limit_bytes=size_bytes
+        )
+        if failure is not None:
+            raise OSError(str(failure))
         return bytes(body)
 
 
@@ -196,8 +194,7 @@ def write_environment(folder: Path, distributions: Iterable[Distribution]) -> No
     for package in distributions:
         info = folder / f"{package.name.replace('-', '_')}-{package.version}.dist-info"
         info.mkdir(parents=True)
-        text = metadata_text(package.name, package.version, package.requires)
-        (info / "METADATA").write_text(text, "utf-8")
+        (info / "METADATA").write_text(metadata_text(package), "utf-8")
         (info / "WHEEL").write_text("Wheel-Version: 1.0\nTag: py3-none-any\n", "utf-8")
         (info / "RECORD").write_text("", "utf-8")
         (info / "INSTALLER").write_text("uv\n", "utf-8")

@@ -23,7 +23,7 @@ from typing import Final
 from packaging.requirements import Requirement
 
 from warpfront.errors import LockError
-from warpfront.wheels.core_metadata import WheelMetadata, metadata_text, parse_metadata
+from warpfront.wheels.core_metadata import Distribution, metadata_text, parse_metadata
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.requirement_lines import foreign_requirement, marker_holds
 from warpfront.wheels.store.archives import unpack
@@ -59,7 +59,7 @@ def rocm_wheel(sdist: Path, folder: Path, targets: tuple[str, ...]) -> Path:
     return write_wheel(wheel, _narrowed(metadata, demands, targets, sdist.name), content)
 
 
-def _metadata(root: Path, name: str) -> tuple[WheelMetadata, list[Requirement]]:
+def _metadata(root: Path, name: str) -> tuple[Distribution, list[Requirement]]:
     """Return the archive's own metadata and its demands, of the machine that packed it."""
     try:
         metadata = parse_metadata((root / "PKG-INFO").read_text("utf-8"))
@@ -75,7 +75,7 @@ def _metadata(root: Path, name: str) -> tuple[WheelMetadata, list[Requirement]]:
 
 
 def _narrowed(
-    metadata: WheelMetadata, demands: list[Requirement], targets: tuple[str, ...], name: str
+    metadata: Distribution, demands: list[Requirement], targets: tuple[str, ...], name: str
 ) -> str:
     device_names = {f"{_DEVICE}{target}" for target in targets}
     offered = {demand.name for demand in demands if _is_for(demand, _EVERY_DEVICE)}
@@ -91,8 +91,11 @@ def _narrowed(
         if not _is_for(demand, _OWN_DEVICE)
         and (not _is_for(demand, _EVERY_DEVICE) or demand.name in device_names)
     ]
-    extras = [extra for extra in metadata.extras if extra != _OWN_DEVICE]
-    return metadata_text(ROCM, metadata.version, map(str, narrowed), extras=extras)
+    extras = tuple(extra for extra in metadata.extras if extra != _OWN_DEVICE)
+    requires = tuple(map(str, narrowed))
+    return metadata_text(
+        Distribution(name=ROCM, version=metadata.version, requires=requires, extras=extras)
+    )
 
 
 def _is_for(demand: Requirement, extra: str) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import socket
+import math
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Self
 from urllib.parse import urlsplit
@@ -18,17 +17,14 @@ from requests import RequestException
 from requests.utils import get_netrc_auth, should_bypass_proxies
 
 from warpfront.errors import without_secrets
-from warpfront.system.registry_errors import RETRIED_STATUSES, causes_of
-from warpfront.system.whole_heads import WholeHeads, read_count, read_within
+from warpfront.system.registry_errors import RETRIED_STATUSES, after_seconds, causes_of, words_of
+from warpfront.system.whole_heads import WholeHeads, read_count, received
 from warpfront.wheels.sources import NoAnswer, Site
-
-__all__ = ["RequestException", "Transport", "no_answer", "received"]
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.9"
 MOST_CONNECTIONS = 16
 """Of one transport to one host that are kept for the next request."""
 _REFUSAL_BYTES = 1 << 16
-_PIECE_BYTES = 1 << 18
 _PAGE_LIMIT_BYTES = 64 * 1024 * 1024
 _PAGE_LIMIT_SECONDS = 180.0
 # A file has a quarter of an hour, and a second more for each 64 KiB of it.
@@ -49,7 +45,8 @@ class Transport:
         page_seconds: float = _PAGE_LIMIT_SECONDS,
     ) -> None:
         self._site = site
-        self.stall_seconds = stall_seconds
+        # A little later than the socket's own time-out.
+        self._piece_seconds = stall_seconds * 1.1
         self._timeout = (connect_seconds, stall_seconds)
         self._page_seconds = page_seconds
         self._session = requests.Session()
@@ -89,13 +86,13 @@ class Transport:
         with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
             response.raw.read(_REFUSAL_BYTES)
         response.close()
-        status, after = response.status_code, response.headers.get("Retry-After", "")
+        status = response.status_code
         return NoAnswer(
             url=url,
             reason=f"HTTP {status} {response.reason or ''}".strip(),
             status=status,
             lasting=status not in RETRIED_STATUSES,
-            after_seconds=float(read_count(after) or 0),
+            after_seconds=after_seconds(response.headers),
         )
 
     def read(
@@ -111,8 +108,8 @@ class Transport:
         body, until = bytearray(), monotonic() + self._page_seconds
         try:
             # As it comes: slow bytes must not hide the clock.
-            for chunk in received(answer, self.stall_seconds):
-                body += chunk
+            for piece in received(answer, self._piece_seconds):
+                body += piece
                 if monotonic() > until:
                     return NoAnswer(url=url, reason=f"no whole page in {self._page_seconds:g} s")
                 if len(body) > enough_bytes < _PAGE_LIMIT_BYTES:
@@ -121,14 +118,34 @@ class Transport:
                     return NoAnswer(url=url, reason="its page is too long", lasting=True)
         except RequestException as error:
             return no_answer(url, error)
-        finally:
-            answer.close()
         kind = answer.headers.get("Content-Type", "")
         try:
             text = body.decode(answer.encoding or "utf-8", errors="replace")
         except (LookupError, ValueError):  # there is no such encoding
             text = body.decode("utf-8", errors="replace")
         return answer.url, kind, text
+
+    def receive(
+        self,
+        url: str,
+        answer: requests.Response,
+        take: Callable[[bytes], object],
+        *,
+        until: float,
+        limit_bytes: float = math.inf,
+    ) -> NoAnswer | None:
+        """Pass the body to `take` as it comes, and return why not all of it came."""
+        count = 0
+        try:
+            for piece in received(answer, self._piece_seconds):
+                take(piece)
+                count += len(piece)
+                if count > limit_bytes or self.is_over(until):
+                    reason = "its bytes come too slowly, or without end"
+                    return NoAnswer(url=url, reason=reason, lasting=True)
+        except RequestException as error:
+            return no_answer(url, error)
+        return None
 
     def deadline(self, size_bytes: int) -> float:
         """Return when a file of this size is late, on the clock of `is_over`."""
@@ -165,43 +182,10 @@ class Transport:
         return {scheme: proxy for scheme, proxy in chosen.items() if proxy}
 
 
-def received(answer: requests.Response, stall_seconds: float) -> Iterator[bytes]:
-    """Return the body as it arrives, in pieces of any size: bytes before a cut are not lost.
-
-    (`iter_content` waits for whole chunks and drops an unfinished one.) Raises as requests does. A
-    chunked body may end in endless lines without bytes: `stall_seconds` apply there.
-    """
-    read = partial(answer.raw.read1, _PIECE_BYTES, decode_content=False)
-    chunked = getattr(answer.raw, "chunked", False)
-    try:
-        while chunk := read_within(answer.raw, stall_seconds, read) if chunked else read():
-            yield chunk
-    except TimeoutError as error:
-        raise requests.exceptions.ReadTimeout(error) from error
-    except urllib3.exceptions.HTTPError as error:
-        raise requests.exceptions.ChunkedEncodingError(error) from error
-
-
 def no_answer(url: str, error: RequestException | ValueError) -> NoAnswer:
     """Return `error` in the words of the engineer who has to fix it."""
-    causes = [cause for cause in causes_of(error) if isinstance(cause, Exception)]
-    for kind, words in _REASONS:
-        if any(isinstance(cause, kind) for cause in causes):
-            return NoAnswer(url=url, reason=words, lasting=kind in _LASTING)
-    return NoAnswer(url=url, reason=without_secrets(str(error)) or type(error).__name__)
-
-
-_REASONS: tuple[tuple[type[Exception], str], ...] = (
-    (ssl.SSLError, "TLS failed (is the site's certificate authority in pip's `cert`?)"),
-    (requests.exceptions.SSLError, "TLS failed"),
-    (requests.exceptions.ProxyError, "the proxy refused"),
-    (socket.gaierror, "its host name cannot be resolved"),
-    (ConnectionRefusedError, "connection refused"),
-    (requests.Timeout, "no answer in time"),
-    (TimeoutError, "no bytes for too long"),
-    (ConnectionResetError, "connection reset"),
-    (requests.exceptions.ChunkedEncodingError, "the answer broke off"),
-    (requests.exceptions.InvalidURL, "not a URL"),
-    (requests.exceptions.MissingSchema, "not a URL"),
-)
-_LASTING = (ssl.SSLError, requests.exceptions.SSLError, requests.exceptions.InvalidURL)
+    if isinstance(error, ValueError):  # no address, or none of a kind that is fetched
+        return NoAnswer(url=url, reason=without_secrets(str(error)), lasting=True)
+    is_tls = any(isinstance(cause, ssl.SSLError) for cause in causes_of(error))
+    hint = "; is its certificate authority in pip's `cert`?" if is_tls else ""
+    return NoAnswer(url=url, reason=f"{words_of(error)}{hint}", lasting=is_tls)

@@ -9,20 +9,20 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import uv
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import Pin
 from warpfront.system import process
 from warpfront.system.process import Command, Run
 from warpfront.system.store import place_program
 from warpfront.system.toml import dump_toml
-from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.sources import Site, answering, local_path
 
+Table = Mapping[str, object]
+"""One of uv's `[[index]]`."""
 _KEPT_SETTINGS = frozenset(
     {"UV_CACHE_DIR", "UV_SYSTEM_CERTS", "UV_NATIVE_TLS", "UV_PYTHON_DOWNLOADS", "UV_HTTP_RETRIES"}
 )
@@ -48,24 +48,22 @@ def uv_command(
     site: Site,
     folder: Path,
     indexes: tuple[str, ...] | None = None,
-    shelf: OverlayIndex | None = None,
+    overlay: Sequence[Table] = (),
     extra: Mapping[str, str] | None = None,
     unread: tuple[str, ...] = (),
-    answered: tuple[Pin, ...] = (),
     public_first: bool = False,
 ) -> Command:
     """Return a command of uv, in `folder`, with this site's sources and no settings
     of this machine.
 
-    uv takes a name from the first source that has it (its `first-index`): the overlay, find-links,
-    the site's `indexes` (None for those that answer), in this order. `public_first` reverses it,
-    for names that are known to be public, at versions that a site's own sources need not have.
-    `unread` are distributions whose demands are not read, `answered` those that shims answer for.
+    uv takes a name from the first source that has it (its `first-index`): the `overlay`,
+    find-links, the site's `indexes` (None for those that answer), in this order. `public_first`
+    reverses the latter two, for names that are known to be public, at versions that a site's own
+    sources need not have. `unread` are distributions whose demands are not read.
     """
-    if shelf is not None:
-        shelf.write(folder / "shelf", answered)
     indexes = answering(site) if indexes is None else indexes
-    sources = _sources(site, indexes, shelf, folder, public_first=public_first)
+    own = _sources(site, indexes, public_first=public_first)
+    sources = [*overlay, *own] if own else []
     document: dict[str, object] = {"index": sources} if sources else {"no-index": True}
     if unread:
         document["dependency-metadata"] = [{"name": name, "requires-dist": []} for name in unread]
@@ -88,36 +86,22 @@ def uv_command(
     )
 
 
-def _sources(
-    site: Site,
-    indexes: tuple[str, ...],
-    shelf: OverlayIndex | None,
-    folder: Path,
-    *,
-    public_first: bool,
-) -> list[dict[str, object]]:
+def _sources(site: Site, indexes: tuple[str, ...], *, public_first: bool) -> list[Table]:
     """Return uv's `[[index]]` tables in its order; the last is its default, or PyPI would be."""
-    tables: list[dict[str, object]] = []
+    tables: list[Table] = []
     for number, url in enumerate(site.find_links):
         path = local_path(url)
         address = url if path is None else path.absolute().as_uri()
         tables.append({"name": f"find-{number}", "url": address, "format": "flat"})
     tables += [{"name": f"site-{number}", "url": url} for number, url in enumerate(indexes)]
-    if not tables:
-        return []
-    *first, last = tables[::-1] if public_first else tables
-    ours: list[dict[str, object]] = []
-    if shelf is not None:
-        ours.append({"name": "shelf", "url": (folder / "shelf").as_uri()})
-        # Only for files of the overlay's pages; listed for their credentials.
-        ours += [
-            {"name": f"own-{number}", "url": url, "explicit": True}
-            for number, url in enumerate(shelf.indexes)
-        ]
-    return [*ours, *first, {**last, "default": True}]
+    if public_first:
+        tables.reverse()
+    if tables:
+        tables[-1] = {**tables[-1], "default": True}
+    return tables
 
 
-def _credentials(site: Site, sources: list[dict[str, object]]) -> Mapping[str, str]:
+def _credentials(site: Site, sources: Iterable[Table]) -> Mapping[str, str]:
     """Users and passwords as uv reads them from its environment, for each source by its name."""
     credentials: dict[str, str] = {}
     for source in sources:

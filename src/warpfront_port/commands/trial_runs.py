@@ -46,8 +46,9 @@ from warpfront.system.foreign import clean_json
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.verify.containers import MEMORY_BYTES, built_image, run_told
+from warpfront.wheels.core_metadata import Distribution
 from warpfront.wheels.lock.pylock import difference, lock_inputs
-from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.candidates import (
     OlderRelease,
     refusal,

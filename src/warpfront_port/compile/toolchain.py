@@ -132,8 +132,6 @@ def _unpack_wheels(
 
 def _fetched(urls: Sequence[str], row: Mapping[str, Any], transport: Any, watch: Watch) -> bytes:
     """Return the bytes at the first of `urls` that has those of `row`."""
-    from warpfront.wheels.transport import RequestException, received  # noqa: PLC0415 - see `Site.transport`
-
     first, size, reasons = row.get("first_byte", 0), row["size_bytes"], []
     name = urls[0].rpartition("/")[2]
     for url in urls:
@@ -142,15 +140,14 @@ def _fetched(urls: Sequence[str], row: Mapping[str, Any], transport: Any, watch:
             reasons.append(str(answer))
             continue
         content = bytearray()
-        try:
-            with answer:
-                for piece in received(answer, transport.stall_seconds):
-                    content += piece
-                    watch.advance(name, min(len(content), size - 1), size)
-                    if len(content) > size:
-                        break
-        except RequestException as error:
-            reasons.append(f"{url}: {type(error).__name__}")
+
+        def take(piece: bytes, content: bytearray = content) -> None:
+            content += piece
+            watch.advance(name, min(len(content), size - 1), size)
+
+        until = transport.deadline(size)
+        if failure := transport.receive(url, answer, take, until=until, limit_bytes=size):
+            reasons.append(str(failure))
             continue
         if hashlib.sha256(content).hexdigest() == row["sha256"]:
             watch.advance(name, size, size)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.wheels.lock.values import Distribution, UnmetDemand
+from warpfront.wheels.core_metadata import Distribution
+from warpfront.wheels.lock.values import UnmetDemand
 from warpfront.wheels.resolve.demands import unmet_demands
 from warpfront_checks.guard.policy import Policy
 from warpfront_checks.guard.refusal import explanation

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.compat_table import COMPANIONS
+from warpfront.wheels.core_metadata import Distribution
 from warpfront.wheels.lock.pylock import lock_inputs
-from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs, WheelLock
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.demands import Stack, needs_of, stack_of
 
 _FORKED = "a0"

@@ -14,7 +14,8 @@ import pytest
 from standins import serve_index, stand_in_wheel
 
 from warpfront.system.progress import Watch
-from warpfront.wheels.lock.values import Distribution, LockInputs
+from warpfront.wheels.core_metadata import Distribution
+from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.resolve.demands import Stack
 from warpfront.wheels.sources import Site
 from warpfront_port.commands import preflighting

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from warpfront.errors import InputError
-from warpfront.wheels.lock.values import Distribution, LockInputs
+from warpfront.wheels.core_metadata import Distribution
+from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.resolve.candidates import requirers_without_wheels
 from warpfront.wheels.resolve.demands import Stack
 from warpfront_port.commands.preflighting import examine

@@ -12,7 +12,7 @@ from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
 from warpfront.wheels.core_metadata import (
-    WheelMetadata,
+    Distribution,
     accepts_python,
     parse_metadata,
 )
@@ -113,8 +113,8 @@ def test_another_machine_is_another_build(tmp_path: Path) -> None:
 
 
 def test_requires_python_is_held_against_every_release_of_a_python() -> None:
-    def metadata(text: str) -> WheelMetadata:
-        return WheelMetadata(name="app", version="1", requires_python=text)
+    def metadata(text: str) -> Distribution:
+        return Distribution(name="app", version="1", requires_python=text)
 
     assert [
         accepts_python(metadata(one), "3.11") for one in ("", ">=3.11.4", "!=3.11.0", "nonsense")

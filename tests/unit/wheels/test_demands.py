@@ -6,7 +6,8 @@ import pytest
 
 from warpfront.matrix.cell import WheelIndex
 from warpfront.matrix.vendors import VENDORS
-from warpfront.wheels.lock.values import Distribution, LockInputs, RelaxedPackage
+from warpfront.wheels.core_metadata import Distribution
+from warpfront.wheels.lock.values import LockInputs, RelaxedPackage
 from warpfront.wheels.resolve.demands import Stack, relaxed_of, stack_of, unmet_demands
 
 CPU = Stack(

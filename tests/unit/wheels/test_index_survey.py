@@ -236,7 +236,7 @@ def test_without_ranges_a_release_is_known_and_its_demands_are_not(index: Index)
         ("/torch/", Fault(status=500), "HTTP 500"),
         ("/torch/", Fault(status=404), "HTTP 404"),
         ("/torch/", Fault(login=True), "a login page"),
-        ("/torch/", Fault(hang_seconds=30), "no answer in time|no bytes for too long"),
+        ("/torch/", Fault(hang_seconds=30), "in time|for too long"),
         ("/torch/", Fault(bytes_per_second=40), "no whole page in 0.5 s"),
         ("/torch/", Fault(truncate_at=100), "broke off|lists no file"),
         ("/torchvision/", Fault(status=503), "HTTP 503"),

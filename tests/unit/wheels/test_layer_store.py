@@ -17,7 +17,8 @@ from standins import stand_in_wheel
 from warpfront.errors import StoreError, WheelError
 from warpfront.system.progress import Watch
 from warpfront.wheels.layers import layer_store, streamed
-from warpfront.wheels.layers.layer_store import Layer, LayerStore
+from warpfront.wheels.layers.layer_store import LayerStore
+from warpfront.wheels.layers.streamed import Layer
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.store.unpacked import unpacked_files
 from warpfront.wheels.store.wheelhouse import Wheelhouse

@@ -248,7 +248,7 @@ def test_an_index_that_hangs_is_given_up(tmp_path: Path, index: Index) -> None:
     house = Wheelhouse(tmp_path / "house", stall_seconds=0.05)
     index.fail("alpha-1.0", Fault(hang_seconds=30))
     (wheel,) = locked(index.url, index.folder, "alpha")
-    with pytest.raises(WheelError, match=r"no answer in time|no bytes for too long"):
+    with pytest.raises(WheelError, match=r"in time|for too long"):
         house.fetch((wheel,), only(index), on_progress=quiet)
 
 
@@ -326,7 +326,7 @@ def test_a_proxy_is_used_except_where_the_site_says_not(house: Wheelhouse, index
 def test_a_failed_handshake_is_called_one(house: Wheelhouse, index: Index) -> None:
     url = index.url.replace("http:", "https:")
     (wheel,) = locked(url, index.folder, "alpha")
-    with pytest.raises(WheelError, match="TLS failed"):
+    with pytest.raises(WheelError, match="TLS broke off"):
         house.fetch((wheel,), Site(index_url=url), on_progress=quiet)
 
 
@@ -659,7 +659,7 @@ def test_a_head_that_comes_byte_by_byte_ends_after_its_time_in_all() -> None:
     ):
         answer = transport.open(url)
     assert isinstance(answer, NoAnswer)
-    assert answer.reason == "no answer in time"
+    assert answer.reason == "no answer, or too little of one, in time"
     gc.collect()  # which would warn of a line that is still open
 
 
@@ -671,7 +671,7 @@ def test_a_body_that_ends_in_lines_without_end_ends_after_its_time() -> None:
     ):
         answer = transport.read(url)
     assert isinstance(answer, NoAnswer)
-    assert answer.reason == "no answer in time"
+    assert answer.reason == "no answer, or too little of one, in time"
 
 
 @pytest.mark.parametrize(

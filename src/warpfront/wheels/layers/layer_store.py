@@ -16,7 +16,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
@@ -31,6 +31,7 @@ from warpfront.system.progress import Watch
 from warpfront.system.store import Store, exclusive, read_text, storing, write_json, write_text
 from warpfront.wheels.layers.streamed import (
     SITE_PACKAGES,
+    Layer,
     first_clash,
     has_headers,
     stream_wheels,
@@ -57,18 +58,6 @@ ALONE_BYTES = 16 << 20
 MOST_ALONE = 40
 
 Wheels = tuple[LockedWheel, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
-    """A blob of the store. `digest` and `diff_id` are `sha256:...`, of the packed tar and of
-    the tar; `wheels` are those in it (`torch==2.13.0`).
-    """
-
-    digest: str
-    diff_id: str
-    size_bytes: int
-    wheels: tuple[str, ...]
 
 
 class LayerStore:
@@ -219,22 +208,18 @@ class LayerStore:
             handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    streamed = stream(file)
+                    layer, measured = stream(file)
+                blob = self.blob(layer.digest)
                 Path(aside).chmod(0o444)
-                Path(aside).replace(self.blob(streamed.digest))
-                self._hashed.add(streamed.digest)
+                Path(aside).replace(blob)
+                self._hashed.add(blob.name)
             finally:
                 Path(aside).unlink(missing_ok=True)
         for path in paths:
-            keep_unpacked(path, streamed.measured[path.name])
-        note_intact(self.blob(streamed.digest))
-        layer = Layer(
-            digest=f"sha256:{streamed.digest}",
-            diff_id=f"sha256:{streamed.diff_id}",
-            size_bytes=streamed.size_bytes,
-            wheels=tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels),
-        )
-        return self.keep(key, layer)
+            keep_unpacked(path, measured[path.name])
+        note_intact(blob)
+        names = tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels)
+        return self.keep(key, replace(layer, wheels=names))
 
 
 def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:

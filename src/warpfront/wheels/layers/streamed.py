@@ -61,15 +61,15 @@ _DAMAGED: tuple[type[Exception], ...] = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Streamed:
-    """A written layer: the digests of the tar and of its packed form (hex), their sizes, and
-    size and sha256 of each wheel's members (wheel's file name -> member).
+class Layer:
+    """A layer in a file. `digest` and `diff_id` are `sha256:...`, of the packed tar and of the
+    tar; `wheels` are those in it (`torch==2.13.0`).
     """
 
-    diff_id: str
     digest: str
+    diff_id: str
     size_bytes: int
-    measured: Mapping[str, Mapping[str, Measured]]
+    wheels: tuple[str, ...] = ()
 
 
 def stream_wheels(
@@ -79,8 +79,9 @@ def stream_wheels(
     python: str,
     on_bytes: Callable[[int], None],
     slim: Sequence[str] = (),
-) -> Streamed:
-    """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`).
+) -> tuple[Layer, Mapping[str, Mapping[str, Measured]]]:
+    """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`), and
+    return size and sha256 of each wheel's members, too (wheel's file name -> member).
     `on_bytes` receives progress in bytes of the tar; `slim` are globs of omitted files. Raise
     `WheelError` for a damaged wheel, or one that writes another's file with other content.
     """
@@ -97,12 +98,12 @@ def stream_wheels(
                 raise  # the disk's own words
             raise WheelError(f"{path.name}: {error}", hint=FORGED) from error
     tree.end()
-    return Streamed(
-        diff_id=packed.raw.hexdigest(),
-        digest=packed.packed.hexdigest(),
+    layer = Layer(
+        digest=f"sha256:{packed.packed.hexdigest()}",
+        diff_id=f"sha256:{packed.raw.hexdigest()}",
         size_bytes=packed.packed_bytes,
-        measured=measured,
     )
+    return layer, measured
 
 
 def has_headers(wheel: Path) -> bool:

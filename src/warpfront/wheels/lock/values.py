@@ -88,15 +88,6 @@ class LockInputs:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distribution:
-    """A resolved distribution with the `Requires-Dist` of its metadata, unparsed."""
-
-    name: str
-    version: str
-    requires: tuple[str, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class UnmetDemand:
     """A demand on the torch stack that is not met in a cell.

@@ -18,8 +18,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.matrix.cell import Cell, Pin
+from warpfront.wheels.core_metadata import Distribution
 from warpfront.wheels.lock.values import (
-    Distribution,
     LockedWheel,
     LockInputs,
     RelaxedPackage,

@@ -25,6 +25,7 @@ from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
 from warpfront.wheels.sources import Link, NoAnswer, Reach, Site, links, local_path, page_of
 from warpfront.wheels.store.wheel_files import write_stand_in
 from warpfront.wheels.store.wheelhouse import sha256_of
+from warpfront.wheels.uv_program import Table
 
 if TYPE_CHECKING:
     from warpfront.wheels.resolve.resolver import Resolution
@@ -56,13 +57,6 @@ class OverlayIndex:
             and not (index_rule(wheel.name, inputs) or inputs.allows_variants_of(wheel.name))
         }
         self._files: dict[str, tuple[Link, ...] | None] = {}
-
-    @property
-    def indexes(self) -> tuple[str, ...]:
-        """The indexes whose files are on it, for who has to know their credentials."""
-        own_urls = [index.url for index in self._inputs.own_indexes]
-        stack = [self._inputs.index.url] if self._inputs.index else []
-        return tuple(dict.fromkeys((*stack, *own_urls)))
 
     def holds(self, name: str) -> bool:
         """Return true if its index has the name."""
@@ -98,8 +92,10 @@ class OverlayIndex:
             same = pool.map(self._same, wheels)
             self._files |= zip((wheel.name for wheel in wheels), same, strict=True)
 
-    def write(self, folder: Path, answered: Iterable[Pin] = ()) -> Path:
-        """Return the shelf as an index below `folder`, an empty wheel for each of `answered`."""
+    def tables(self, folder: Path, answered: Iterable[Pin]) -> list[Table]:
+        """Write the overlay as an index, `folder`, with an empty wheel for each of `answered`, and
+        return it for uv, with the indexes of its files: uv has to know their credentials.
+        """
         folder.mkdir()
         stubs: dict[str, tuple[Link, ...]] = {}
         for pin in answered:
@@ -119,7 +115,10 @@ class OverlayIndex:
                     listed.append(replace(link, url=path.as_uri(), sha256=""))
             (folder / name).mkdir(parents=True)
             (folder / name / "index.html").write_text(page_of(listed), "utf-8")
-        return folder
+        stack = [self._inputs.index.url] if self._inputs.index else []
+        urls = dict.fromkeys((*stack, *(index.url for index in self._inputs.own_indexes)))
+        own = [{"name": f"own-{n}", "url": url, "explicit": True} for n, url in enumerate(urls)]
+        return [{"name": "shelf", "url": folder.as_uri()}, *own]
 
     def lacking(self, text: str) -> tuple[str, ...]:
         """Lines about the names in an explanation of uv's that have no variant for the cell."""

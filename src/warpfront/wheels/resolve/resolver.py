@@ -12,8 +12,9 @@ import tempfile
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from packaging.pylock import Package, PackageWheel, Pylock, PylockValidationError
@@ -22,13 +23,14 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
-from warpfront.matrix.cell import NO_VARIANT, Source
+from warpfront.matrix.cell import NO_VARIANT, Pin, Recipe, Source
+from warpfront.matrix.language import Patch
 from warpfront.system.process import DISK_FULL, Completed, run
 from warpfront.system.progress import Line
 from warpfront.system.store import storing
 from warpfront.system.toml import dump_toml
-from warpfront.wheels.core_metadata import read_wheel_name, requires_of
-from warpfront.wheels.lock.values import Distribution, LockedWheel, LockInputs
+from warpfront.wheels.core_metadata import Distribution, read_wheel_name, requires_of
+from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel
 from warpfront.wheels.metadata import write_environment
 from warpfront.wheels.resolve.index_rules import (
     PYPI,
@@ -53,14 +55,6 @@ from warpfront.wheels.uv_program import option_file, uv_command, wheels_for
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
     from warpfront.wheels.variants.pages import TakenVariant, VariantPages
-
-
-from dataclasses import dataclass
-from typing import Protocol
-
-from warpfront.matrix.cell import Pin, Recipe
-from warpfront.matrix.language import Patch
-from warpfront.wheels.lock.values import UnbuiltWheel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,9 +436,8 @@ class UvResolver:
                 site=self.site,
                 indexes=self.reach.indexes,
                 folder=folder,
-                shelf=self._shelf,
+                overlay=self._shelf.tables(folder / "shelf", terms.answered),
                 unread=terms.unread,
-                answered=terms.answered,
             )
             completed = run(command)
             if completed.returncode != 0:

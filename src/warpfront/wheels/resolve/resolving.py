@@ -22,9 +22,10 @@ from warpfront.errors import LockError
 from warpfront.matrix.cell import Recipe
 from warpfront.matrix.language import Patch
 from warpfront.system.progress import Line
+from warpfront.wheels.core_metadata import Distribution
 from warpfront.wheels.lock.pylock import foreign_wheel, placeholder
 from warpfront.wheels.lock.values import (
-    Distribution,
+    LockedWheel,
     LockInputs,
     PatchedWheel,
     RelaxedPackage,
@@ -32,6 +33,7 @@ from warpfront.wheels.lock.values import (
     UnmetDemand,
     WheelLock,
 )
+from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.resolve.candidates import explain_absences, refusal, way_out, wheelless
 from warpfront.wheels.resolve.demands import (
     Stack,
@@ -84,7 +86,7 @@ def resolve_by_uv(
     source has them.
     """
     refuse_every_device(inputs)
-    parent_wheels = parent.wheels if parent else ()
+    parent = parent or WheelLock(cell_id="", python="", inputs_digest="", wheels=())
     with site.transport() as transport:
         resolver = UvResolver(
             inputs,
@@ -92,20 +94,20 @@ def resolve_by_uv(
             transport,
             on_line=on_line,
             wheelhouse=wheelhouse,
-            held=parent_wheels,
+            held=parent.wheels,
         )
         if inputs.unfit:
             raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
-        built = {build.package for build in parent.builds} if parent else set()
-        for wheel in parent_wheels:
+        built = {build.package for build in parent.builds}
+        for wheel in parent.wheels:
             if wheel.source or wheel.name in built:  # no index has it
                 resolver.give(wheel)
         resolving = _Resolving(
             inputs=inputs,
             resolver=resolver,
             on_line=on_line,
-            builds=parent.builds if parent else (),
-            patched=parent.patched if parent else (),
+            builds=parent.builds,
+            patched=parent.patched,
         )
         if crafting is not None:
             resolving.add_sources(crafting)
@@ -145,11 +147,16 @@ class _Resolving:
                 wheel, build = crafting.from_source(source)
             if source.name and source.name != wheel.name:
                 raise LockError(f"{self.inputs.cell_id}: {source} is {wheel.name}")
-            self._add(self.resolver.give(wheel, source.extras), build)
+            self._add(wheel, build, source.extras)
 
-    def _add(self, requirement: str, build: Recipe | UnbuiltWheel | None) -> None:
-        """Add a wheel by the requirement that asks for it, and how it was or is to be built."""
-        self.added += (requirement,)
+    def _add(
+        self,
+        wheel: LockedWheel,
+        build: Recipe | UnbuiltWheel | None = None,
+        extras: tuple[str, ...] = (),
+    ) -> None:
+        """Add a wheel, and how it was or is to be built."""
+        self.added += (self.resolver.give(wheel, extras),)
         if isinstance(build, UnbuiltWheel):
             self.unbuilt += (build,)
         elif build is not None:
@@ -172,8 +179,7 @@ class _Resolving:
         resolution = self._undecided(tuple(recipes))
         self._refuse_absent("builds", recipes, resolution)
         for name, recipe in recipes.items():
-            wheel, build = crafting.from_sdist(self.resolver.sdist(resolution, name), recipe)
-            self._add(self.resolver.give(wheel), build)
+            self._add(*crafting.from_sdist(self.resolver.sdist(resolution, name), recipe))
 
     def _undecided(self, unread: tuple[str, ...] = ()) -> Resolution:
         """Resolve everything with the stack fixed, whichever package demands another."""
@@ -219,8 +225,7 @@ class _Resolving:
             original = None
             if name not in built:
                 original = self.resolver.wheel(resolution.package(name))
-                wheel = crafting.from_wheel(original, patches)
-                self._add(self.resolver.give(wheel), None)
+                self._add(crafting.from_wheel(original, patches))
             self.patched += (PatchedWheel(package=name, patches=patches, original=original),)
 
     def add_allowed_builds(self, crafting: WheelMaker) -> None:
@@ -234,8 +239,7 @@ class _Resolving:
                 break
             for name in unbuilt:
                 recipe = Recipe(package=name, tools=BUILD_TOOLS)
-                wheel, build = crafting.from_sdist(self.resolver.sdist(outcome, name), recipe)
-                self._add(self.resolver.give(wheel), build)
+                self._add(*crafting.from_sdist(self.resolver.sdist(outcome, name), recipe))
 
     def lock(self) -> WheelLock:
         if self.inputs.relax:
@@ -254,17 +258,14 @@ class _Resolving:
         return self._lock(outcome.without(stack.answered))
 
     def _resolution(self, terms: Terms = NO_TERMS) -> Outcome:
-        return self.resolver.resolution(self._everything, terms)
+        return self.resolver.resolution(self._everything(), terms)
 
-    @property
-    def _everything(self) -> tuple[str, ...]:
-        return self._with_requirements(self.inputs.requirements)
-
-    def _with_requirements(self, requirements: Iterable[str]) -> tuple[str, ...]:
-        """Return everything, with these in the place of the image's own requirements."""
+    def _everything(self, requirements: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Return all requirements, or with these in the place of the image's own."""
         inputs = self.inputs
+        own = inputs.requirements if requirements is None else requirements
         parent = (self.resolver.given_for(text) for text in inputs.parent)
-        return (*inputs.stack_requirements, *requirements, *self.added, *parent)
+        return (*inputs.stack_requirements, *own, *self.added, *parent)
 
     def _stack(self) -> Stack:
         """Return the stack without other requirements: its parent's, or what its own pins bring."""
@@ -290,7 +291,7 @@ class _Resolving:
     def _with_fixed(self, stack: Stack, **terms: tuple[str, ...]) -> Outcome:
         """Resolve the requirements with the stack fixed, whichever package demands another."""
         fixed = Terms(overrides=stack.pins, excludes=stack.excluded, **terms)  # type: ignore[arg-type]
-        return self.resolver.resolution((*self._everything, *stack.pins), fixed)
+        return self.resolver.resolution((*self._everything(), *stack.pins), fixed)
 
     def _held(self, stack: Stack, constraints: tuple[str, ...] = ()) -> _Judged | Contradiction:
         """Resolve with the stack fixed, and find the demands on it that are not met."""
@@ -424,16 +425,14 @@ class _Resolving:
                     changed = Requirement(text)
                     changed.extras = {*requirement.extras, other} - {extra}
                     others = [each for each in self.inputs.requirements if each != text]
-                    everything = self._with_requirements((*others, str(changed)))
-                    outcome = self.resolver.resolution(everything, _constrained(stack))
-                    if not isinstance(outcome, Contradiction):
+                    if self._fitting((*others, str(changed)), stack) is not None:
                         return str(changed)
         return ""
 
     def _fitting_versions(self, demands: tuple[UnmetDemand, ...], stack: Stack) -> str:
         """Return versions of open requirements of the image that fit the stack, or ""."""
         inputs = self.inputs
-        roots = {canonicalize_name(_READ_NAME.split(demand.chain[0])[0]) for demand in demands}
+        roots = {requirement_name(demand.chain[0]) for demand in demands}
         opened = []
         for requirement in map(Requirement, inputs.requirements):
             if canonicalize_name(requirement.name) in roots:  # at any version
@@ -441,11 +440,16 @@ class _Resolving:
             opened.append(str(requirement))
         if (*opened,) == inputs.requirements:
             return ""
-        everything = self._with_requirements(opened)
-        outcome = self.resolver.resolution(everything, _constrained(stack))
-        if isinstance(outcome, Contradiction) or not roots <= set(outcome.versions):
+        fitting = self._fitting(opened, stack)
+        if fitting is None or not roots <= set(fitting.versions):
             return ""
-        return " with ".join(f"{name} {outcome.versions[name]}" for name in sorted(roots))
+        return " with ".join(f"{name} {fitting.versions[name]}" for name in sorted(roots))
+
+    def _fitting(self, requirements: Iterable[str], stack: Stack) -> Resolution | None:
+        """Resolve with these in the place of the image's own, the stack as it is."""
+        everything = self._everything(requirements)
+        outcome = self.resolver.resolution(everything, _constrained(stack))
+        return outcome if isinstance(outcome, Resolution) else None
 
 
 def _alike(extra: str, requires: str) -> list[str]:
@@ -461,9 +465,6 @@ def _alike(extra: str, requires: str) -> list[str]:
 
 def _constrained(stack: Stack) -> Terms:
     return Terms(constraints=stack.constraints, answered=stack.shims)
-
-
-_READ_NAME = re.compile(r"[\[ ]")
 
 
 def _without(demands: Iterable[UnmetDemand], names: Collection[str]) -> tuple[UnmetDemand, ...]:

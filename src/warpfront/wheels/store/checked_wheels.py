@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from warpfront.errors import WheelError
 from warpfront.matrix.cell import Cell
-from warpfront.wheels.core_metadata import WheelMetadata, accepts_python
+from warpfront.wheels.core_metadata import Distribution, accepts_python
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
 from warpfront.wheels.resolve.demands import asked_for, roots_of
@@ -28,7 +28,7 @@ def check_wheels(chain: tuple[Cell, ...], lock: WheelLock, wheelhouse: Wheelhous
     `chain` (parents first) and its wheels. Wheels of a parent with a built image may be absent;
     demands that only they could make are then not judged.
     """
-    metadata: dict[str, WheelMetadata] = {
+    metadata: dict[str, Distribution] = {
         canonicalize_name(wheel.name): read_wheel_metadata(path)
         for wheel in lock.wheels
         if (path := wheelhouse.path(wheel)).is_file()
@@ -58,7 +58,7 @@ def check_wheels(chain: tuple[Cell, ...], lock: WheelLock, wheelhouse: Wheelhous
 
 
 def _wrong_demands(
-    chain: tuple[Cell, ...], lock: WheelLock, metadata: Mapping[str, WheelMetadata]
+    chain: tuple[Cell, ...], lock: WheelLock, metadata: Mapping[str, Distribution]
 ) -> Iterator[str]:
     """Demands that the lock does not meet, and locked wheels that nothing demands."""
     locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in lock.wheels}

@@ -25,7 +25,7 @@ from packaging.version import Version
 
 from warpfront.system.store import read_text
 from warpfront.wheels.core_metadata import (
-    WheelMetadata,
+    Distribution,
     metadata_text,
     parse_metadata,
     recorded_hash,
@@ -49,7 +49,8 @@ def write_wheel(path: Path, metadata: str, content: Mapping[str, bytes] | None =
 def write_stand_in(filename: str, folder: Path, *, requires: Iterable[str] = ()) -> Path:
     """Return a wheel of nothing but its demands."""
     name, version, _, _ = parse_wheel_filename(filename)
-    return write_wheel(folder / filename, metadata_text(name, str(version), requires))
+    metadata = Distribution(name=name, version=str(version), requires=tuple(requires))
+    return write_wheel(folder / filename, metadata_text(metadata))
 
 
 def pack_wheel(path: Path, content: Mapping[str, bytes | Path], *, info: str) -> Path:
@@ -86,18 +87,11 @@ def metadata_wheel(archive: Path, name: str, folder: Path) -> tuple[Path, str]:
     states its metadata. Where none does: version 0, no demands and "".
     """
     metadata, stated_by = _stated(unpack(archive, folder / "unpacked"), name)
-    text = metadata_text(
-        name,
-        metadata.version,
-        metadata.requires,
-        requires_python=metadata.requires_python,
-        extras=metadata.extras,
-    )
     filename = f"{name.replace('-', '_')}-{metadata.version}-py3-none-any.whl"
-    return write_wheel(folder / filename, text), stated_by
+    return write_wheel(folder / filename, metadata_text(replace(metadata, name=name))), stated_by
 
 
-def _stated(root: Path, name: str) -> tuple[WheelMetadata, str]:
+def _stated(root: Path, name: str) -> tuple[Distribution, str]:
     try:
         metadata = parse_metadata(read_text(root / PKG_INFO, missing_ok=True) or "")
         return _normal(metadata), PKG_INFO
@@ -107,16 +101,16 @@ def _stated(root: Path, name: str) -> tuple[WheelMetadata, str]:
         document = tomllib.loads(read_text(root / PYPROJECT, missing_ok=True) or "")
         return _normal(_of_project(document["project"], name)), PYPROJECT
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
-        return WheelMetadata(name=name, version=_UNKNOWN_VERSION), ""
+        return Distribution(name=name, version=_UNKNOWN_VERSION), ""
 
 
-def _normal(metadata: WheelMetadata) -> WheelMetadata:
+def _normal(metadata: Distribution) -> Distribution:
     """Return the metadata with its version in normal form. Raise `ValueError` for none."""
     requires = tuple(str(Requirement(text)) for text in metadata.requires)
     return replace(metadata, version=str(Version(metadata.version)), requires=requires)
 
 
-def _of_project(project: Mapping[str, Any], name: str) -> WheelMetadata:
+def _of_project(project: Mapping[str, Any], name: str) -> Distribution:
     """Return static metadata. Raise `KeyError` where a field that is needed is dynamic."""
     if {"dependencies", "optional-dependencies"} & {*project.get("dynamic", ())}:
         raise KeyError("dependencies")
@@ -127,7 +121,7 @@ def _of_project(project: Mapping[str, Any], name: str) -> WheelMetadata:
             condition = f"({requirement.marker}) and " if requirement.marker else ""
             requirement.marker = Marker(f'{condition}extra == "{extra}"')
             requires.append(str(requirement))
-    return WheelMetadata(
+    return Distribution(
         name=name,
         version=project["version"],
         requires=tuple(requires),

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, TypeVar
 from warpfront.errors import BlockedError, WheelError, without_secrets
 from warpfront.system.store import file_aside, folder_aside, storing, try_lock
 from warpfront.wheels.core_metadata import (
-    WheelMetadata,
+    Distribution,
     check_identity,
     info_folder,
     parse_metadata,
@@ -55,7 +55,6 @@ LONGEST_METADATA_BYTES = 1 << 24
 UNREADABLE = (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 """What `zipfile` raises of what is damaged, encrypted, or packed as it does not know."""
 FORGED = "the file is damaged or forged: have its publisher make it anew, or lock another"
-_TOO_SLOW = "its bytes come too slowly; what came is kept for the next time"
 
 Progress = Callable[[str, int, int], None]
 """Called with (file name, bytes done, bytes in all), from several threads, one call at a time."""
@@ -176,7 +175,7 @@ class Wheelhouse:
         return self.path(wheel)
 
 
-def read_wheel_metadata(wheel: Path) -> WheelMetadata:
+def read_wheel_metadata(wheel: Path) -> Distribution:
     """Return a wheel's own METADATA. Raise `WheelError` for a file that is no readable wheel,
     and for one whose METADATA, WHEEL or dist-info folder contradicts its file name.
     """
@@ -350,8 +349,6 @@ class _Fetching:
     def _download_once(
         self, wheel: LockedWheel, link: Link, part: FileIO, until: float
     ) -> NoAnswer | None:
-        from warpfront.wheels import transport  # noqa: PLC0415 - see `Site.transport`
-
         have = _size(part)
         if have >= wheel.size_bytes:
             part.truncate(0)
@@ -368,15 +365,12 @@ class _Fetching:
             part.truncate(0)
         self._answers.add(answer)
         try:
-            for chunk in transport.received(answer, self.transport.stall_seconds):
-                self._take(wheel, chunk, part)
-                if self.transport.is_over(until):
-                    return NoAnswer(url=link.url, reason=_TOO_SLOW, lasting=True)
-        except transport.RequestException as error:
-            return transport.no_answer(link.url, error)
+            take = partial(self._take, wheel, part)
+            failure = self.transport.receive(link.url, answer, take, until=until)
         finally:
             self._answers.discard(answer)
-            answer.close()
+        if failure is not None:
+            return failure
         is_page = answer.headers.get("Content-Type", "").startswith("text/html")
         if is_page and _size(part) < wheel.size_bytes:
             part.truncate(0)
@@ -396,7 +390,7 @@ class _Fetching:
             refused.append(str(failure or f"{link.url}: other bytes than locked"))
         raise _out_of_reach(wheel.sdist, refused)
 
-    def _take(self, wheel: LockedWheel, chunk: bytes, part: FileIO) -> None:
+    def _take(self, wheel: LockedWheel, part: FileIO, chunk: bytes) -> None:
         if self._stop.is_set():
             raise Interrupted
         unwritten = memoryview(chunk)
@@ -428,24 +422,16 @@ def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
         shutil.copyfile(local, path)
         return None
     from warpfront.system.whole_heads import read_count  # noqa: PLC0415 - see `Site.transport`
-    from warpfront.wheels.transport import RequestException, no_answer, received  # noqa: PLC0415 - see `Site.transport`
 
     def saved_once() -> NoAnswer | None:
         answer = transport.open(link.url)
         if isinstance(answer, NoAnswer):
             return answer
         announced = read_count(answer.headers.get("Content-Length", "")) or 0
-        until = transport.deadline(min(announced, _LONGEST_FILE_BYTES))
-        try:
-            with answer, path.open("wb") as stream:
-                for chunk in received(answer, transport.stall_seconds):
-                    stream.write(chunk)
-                    if transport.is_over(until) or stream.tell() > _LONGEST_FILE_BYTES:
-                        reason = "its bytes come too slowly, or without end"
-                        return NoAnswer(url=link.url, reason=reason, lasting=True)
-        except RequestException as error:
-            return no_answer(link.url, error)
-        return None
+        most = _LONGEST_FILE_BYTES
+        until = transport.deadline(min(announced, most))
+        with path.open("wb") as stream:
+            return transport.receive(link.url, answer, stream.write, until=until, limit_bytes=most)
 
     return _retried(saved_once, lambda seconds: time.sleep(min(seconds, LONGEST_PAUSE_SECONDS)))
 
