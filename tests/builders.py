@@ -23,7 +23,7 @@ A_PROJECT = Project(
     name="demo",
     source="https://example.test/demo",
     licenses="Apache-2.0",
-    repository="example.test/demo",
+    repository="registry.test/demo",
 )
 
 A_BASE = Base(
@@ -196,7 +196,7 @@ FULL = {"quick": False, "profile": "strict", "seeds": 1}
 def a_channel(**changes: Any) -> Channel:
     channel = Channel(
         name="release",
-        repository="",
+        repository="registry.test/demo",
         tags=("{torch}-{toolkit}-py{python}-{content}",),
         aliases=(),
         sessions=("load",),

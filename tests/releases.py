@@ -5,7 +5,6 @@ registry to publish them to.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -98,7 +97,9 @@ def a_signer(cosign: FakeCosign) -> Signer:
 def a_release_channel(*cells: Cell, **changes: object) -> Channel:
     ids = frozenset(cell.id for cell in cells or (CPU,))
     aliases = tuple(Alias(template=t, cells=ids) for t in ("latest", "{torch}-{toolkit}"))
-    return dataclasses.replace(a_channel(aliases=aliases, allow=("unsigned",)), **changes)  # type: ignore[arg-type]
+    return a_channel(
+        **{"aliases": aliases, "allow": ("unsigned",), "repository": PROJECT, **changes}
+    )
 
 
 @dataclass
@@ -161,7 +162,6 @@ class World:
     def shop(self, channel: Channel) -> PublishContext:
         self.runs += 1
         return PublishContext(
-            project=PROJECT,
             channel=channel,
             registry=self.registry,
             engine=self.engine,

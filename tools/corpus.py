@@ -331,7 +331,7 @@ def requires_dist(stack: CellStack) -> dict[str, tuple[str, ...]]:
     inputs = replace(stack.inputs, requirements=wanted, stack_requirements=(), index=None)
     site, house = read_site(run), Wheelhouse(cache_folder() / "wheelhouse")
     with site.transport() as transport:
-        resolver = UvResolver(inputs, site, transport, on_line=lambda _line: None, wheelhouse=house)
+        resolver = UvResolver(inputs, transport, on_line=lambda _line: None, wheelhouse=house)
         found = resolver.resolution(wanted)
         if isinstance(found, Contradiction):
             raise SystemExit(f"{stack.title}: {found.explanation}")

@@ -96,7 +96,7 @@ def published_already(
     cell = next((cell for cell in matrix.cells if cell.id == built.cell_id), None)
     for channel in matrix.channels if cell else ():
         assert cell is not None
-        names = names_of(cell, channel, expected_words(cell), project=matrix.project.repository)
+        names = names_of(cell, channel, expected_words(cell))
         host, _, path = names.repository.partition("/")
         if host != registry.host:
             continue

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from warpfront.release.publish_context import require_publisher
 from warpfront.system.digests import digest_of
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
-from warpfront.system.store import read_tree
+from warpfront.system.store import read_tree, scratch_folder
 from warpfront.system.strict_values import read_as
 from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.project_folders import Folders
@@ -135,8 +134,8 @@ def _cells_at(commit: str, root: Path, watch: Watch) -> Mapping[str, CellState] 
     """Return the cells' states at `commit`, computed by that commit's own program. Return None
     if it cannot compute them, so that everything counts as new.
     """
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-        tree = Path(folder) / "tree"
+    with scratch_folder() as folder:
+        tree = folder / "tree"
         add = ("git", "worktree", "add", "--detach", "--quiet", "--", str(tree), commit)
         try:
             run(Command(argv=add, cwd=root)).check()

@@ -109,7 +109,7 @@ def house_of(
     matrix: Matrix, store: Store, cells: Iterable[Cell], *, channel: str, to: str = ""
 ) -> Iterator[House]:
     """Yield the repositories of these cells, as a channel names them."""
-    project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
-    paths = tuple(dict.fromkeys(path_of(chosen, project, cell) for cell in cells))
-    with connected(host_of(chosen, project)) as registry:
+    chosen = demanded_channel(matrix.channels, channel, to)
+    paths = tuple(dict.fromkeys(path_of(chosen, cell) for cell in cells))
+    with connected(host_of(chosen)) as registry:
         yield House(registry=registry, paths=paths, store=store)

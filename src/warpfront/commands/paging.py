@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import os
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,7 +24,7 @@ from warpfront.system.process import Command, Completed, Run
 from warpfront.system.progress import Watch
 from warpfront.system.revision import Provenance
 from warpfront.system.sizes import counted
-from warpfront.system.store import Store, append_text, read_text, write_text
+from warpfront.system.store import Store, append_text, read_text, scratch_folder, write_text
 from warpfront.verify.results import Verification
 
 
@@ -122,12 +121,12 @@ def branch_history(
             "GIT_CONFIG_VALUE_0": f"AUTHORIZATION: basic {basic}",
         }
     git = _Git(root, run, login)
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
+    with scratch_folder() as folder:
         before = git.fetched(branch)[1]
         for name, text in before.items():
-            Path(folder, name).write_text(text, encoding="utf-8")
-        yield Path(folder)
-        now = {name: read_text(Path(folder, name)) or "" for name in FILES}
+            (folder / name).write_text(text, encoding="utf-8")
+        yield folder
+        now = {name: read_text(folder / name) or "" for name in FILES}
         added = {name: now[name].removeprefix(before[name]) for name in FILES}
         if any(added.values()):
             git.append(branch, added)

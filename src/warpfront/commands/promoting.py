@@ -85,7 +85,7 @@ def promote(
             if from_disk:
                 layout = LayoutRegistry(folder=Path(source, cell.image))
                 return Repository(registry=layout, repository=cell.image)
-            path = path_of(origin, project.repository, cell)
+            path = path_of(origin, cell)
             return Repository(registry=context.registry, repository=path)
 
         carried = CarriedImages(place_of=place_of, channel=origin)
@@ -133,12 +133,10 @@ def export(
     is, or why it is not.
     """
     matrix = workspace.matrix
-    project, chosen = matrix.project.repository, demanded_channel(matrix.channels, channel, to)
-    with connected(host_of(chosen, project)) as registry:
+    chosen = demanded_channel(matrix.channels, channel, to)
+    with connected(host_of(chosen)) as registry:
         carried = CarriedImages(
-            place_of=lambda cell: Repository(
-                registry=registry, repository=path_of(chosen, project, cell)
-            ),
+            place_of=lambda cell: Repository(registry=registry, repository=path_of(chosen, cell)),
             channel=chosen,
         )
         results: dict[str, object] = {}
@@ -190,7 +188,7 @@ class CarriedImages:
 
     def held(self, cell: Cell) -> RegistryImage | None:
         place = self.place_of(cell)
-        names = names_of(cell, self.channel, expected_words(cell), project="")
+        names = names_of(cell, self.channel, expected_words(cell))
         for tag in (*names.aliases, *names.tags, *place.registry.tags(place.repository)):
             if tag.startswith(NOT_PUBLIC):
                 continue

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Recipe, Source
 from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
 from warpfront.system.progress import Line
-from warpfront.system.store import read_text, write_json
+from warpfront.system.store import read_text, scratch_folder, write_json
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel, WheelLock
 from warpfront.wheels.resolve.resolver import Sdist, wheel_of
 from warpfront.wheels.sources import Site
@@ -99,8 +98,8 @@ class WheelBuilder:
         assert self.builder is not None
         engine, image = self.builder(recipe.apt)
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-            source = unpack(sdist, Path(name))
+        with scratch_folder() as scratch:
+            source = unpack(sdist, scratch)
             request = self._request(image, recipe, tools=tools, source=source, out=folder)
             lines: list[str] = []
             result = engine.run(request, on_line=lines.append)
@@ -122,8 +121,8 @@ class WheelBuilder:
             _refuse_ended(patch, original.version)
         self.wheelhouse.fetch((original,), self.site, on_progress=lambda *_: None)
         patching = Patching(patches=patches, root=self.root)
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            patched = patched_wheel(self.wheelhouse.path(original), patching, Path(folder))
+        with scratch_folder() as folder:
+            patched = patched_wheel(self.wheelhouse.path(original), patching, folder)
             stored, sha256 = self.wheelhouse.keep(patched)
         self.on_line(f"{self.inputs.cell_id}: {original.filename} is patched: {stored.name}")
         archive = Sdist(
@@ -158,8 +157,8 @@ class WheelBuilder:
     def archived(self, source: Source) -> Sdist:
         """Return the sources as an archive in the wheelhouse. A folder must not have changed."""
         name = Path(source.location).name.removesuffix(".git") or self.root.name
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            target = Path(folder) / f"{name}.tar"
+        with scratch_folder() as folder:
+            target = folder / f"{name}.tar"
             if source.kind == "folder":
                 archive_folder(self.root / source.location, target)
             else:
@@ -173,8 +172,8 @@ class WheelBuilder:
 
     def _unbuilt(self, sdist: Sdist, name: str) -> tuple[LockedWheel, UnbuiltWheel]:
         """Return a wheel of what the sources state before they are built, and its description."""
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            wheel, stated_by = metadata_wheel(sdist.path, name, Path(folder))
+        with scratch_folder() as folder:
+            wheel, stated_by = metadata_wheel(sdist.path, name, folder)
             stored, sha256 = self.wheelhouse.keep(wheel)
         stand_in = wheel_of(stored, sha256, sdist=sdist)
         return stand_in, UnbuiltWheel(
@@ -198,10 +197,10 @@ class WheelBuilder:
         if not patches:
             return build(sdist, folder)
         patching = Patching(patches=patches, root=self.root)
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as work:
-            tree = unpack(sdist, Path(work) / "source")
+        with scratch_folder() as work:
+            tree = unpack(sdist, work / "source")
             patching.apply(tree)
-            archive = archive_folder(tree, Path(work) / f"{sdist.name}.tar")
+            archive = archive_folder(tree, work / f"{sdist.name}.tar")
             built = build(archive, folder / "as-built")
             _refuse_ended(patches[0], built.name.split("-")[1])
             return patched_wheel(built, patching, folder, sources=sha256_of(sdist))
@@ -222,8 +221,8 @@ class WheelBuilder:
                 return wheel_of(path, facts["sha256"], sdist=sdist)
         if self.builder is None:
             return None
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            built = self._built(build, name, sdist.path, Path(folder) / "built")
+        with scratch_folder() as folder:
+            built = self._built(build, name, sdist.path, folder / "built")
             stored, sha256 = self.wheelhouse.keep(built)
         path = stored.relative_to(self.wheelhouse.root)
         write_json(record, {"path": str(path), "sha256": sha256})

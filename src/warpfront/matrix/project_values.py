@@ -31,9 +31,9 @@ class Alias:
 class Channel:
     """A set of tags with its policy.
 
-    `tags` are templates of tags that never move, `aliases` of tags that do. `repository` is "" for
-    the project's. `sessions` have to pass on `all` targets of a cell, or on `any`, at most
-    `max_age_hours` ago; `allow` are the accepted exceptions.
+    `tags` are templates of tags that never move, `aliases` of tags that do. Images go below
+    `repository`, which has its host. `sessions` have to pass on `all` targets of a cell, or on
+    `any`, at most `max_age_hours` ago; `allow` are the accepted exceptions.
     """
 
     name: str

@@ -52,7 +52,7 @@ def read_channels(
                 problems.append(document.problem((*where, "aliases", place), message, hint))
         channel = Channel(
             name=name,
-            repository=written.repository or "",
+            repository=written.repository or text.project.repository,
             tags=written.tags,
             aliases=tuple(aliases),
             sessions=written.sessions or SESSIONS,

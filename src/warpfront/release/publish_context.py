@@ -81,7 +81,6 @@ class PublishContext:
     Verifications from a registry count if `trusted`, else the signer, finds them signed.
     """
 
-    project: str
     channel: Channel
     registry: Registry
     engine: Engine | None
@@ -165,16 +164,12 @@ def publish_cells(
 
 
 def _planned(
-    cells: tuple[Cell, ...],
-    every: tuple[Cell, ...],
-    context: PublishContext,
-    find: Find,
+    cells: tuple[Cell, ...], every: tuple[Cell, ...], context: PublishContext, find: Find
 ) -> dict[str, _Planned | Blocked | Failed]:
     """Return what is to be published of each cell, or why it is not."""
-    project, channel = context.project, context.channel
-    planned = dict[str, _Planned | Blocked | Failed]()
-    claimed = clashes_of_matrix(every, channel, project=project)
-    shared = shared_in_matrix(every, channel, project=project)
+    channel, planned = context.channel, dict[str, _Planned | Blocked | Failed]()
+    claimed = clashes_of_matrix(every, channel)
+    shared = shared_in_matrix(every, channel)
     for cell in cells:
         if mine := claimed.get(cell.id):
             planned[cell.id] = _conflict(cell.id, mine)
@@ -185,13 +180,13 @@ def _planned(
             continue
         verdict = _with_signature(admission(evidence, channel, now=context.now), context)
         words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
-        names = names_of(cell, channel, words, project=project, shared=shared.get(cell.id))
+        names = names_of(cell, channel, words, shared=shared.get(cell.id))
         if against := (*verdict.against, *(names.wrong if verdict.admitted else ())):
             error = NotPublishableError("; ".join(against), hint=_HINT)
             planned[cell.id] = failed_by(error, cell.id, "publish")
             continue
         parents = with_parents((cell,), every)[:-1]
-        mount_from = tuple(path_of(channel, project, parent) for parent in parents)
+        mount_from = tuple(path_of(channel, parent) for parent in parents)
         planned[cell.id] = _Planned(
             evidence=evidence, verdict=verdict, names=names, mount_from=mount_from
         )
@@ -332,10 +327,7 @@ def _published(plan: _Planned, context: PublishContext, writer: LedgerWriter) ->
 
 
 def _proven(
-    plan: _Planned,
-    context: PublishContext,
-    publication: Publication,
-    registry_image: RegistryImage,
+    plan: _Planned, context: PublishContext, publication: Publication, registry_image: RegistryImage
 ) -> tuple[Artifact, ...]:
     """Judge a second time, by the registry's content: its own labels, and the ids of its own
     bytes, which the verifications have to name. Return the documents of the image.
@@ -413,7 +405,7 @@ def open_publish_context(
     dry_run: bool,
     trust: str = "",
 ) -> Iterator[PublishContext]:
-    """Return the context for the registry of the channel, or of the `project`. The signer signs
+    """Return the context for the registry of the channel. The signer signs
     by `key`, or by the one that COSIGN_KEY names. `trust` is another public key whose
     signatures count, too.
     """
@@ -433,10 +425,9 @@ def open_publish_context(
             "CI vouch for it; `allow: [unsigned]` in the channel does without",
         )
     trusted = trusting(run, trust, variables) if trust else None
-    with connected(host_of(channel, project.repository)) as registry:
+    with connected(host_of(channel)) as registry:
         yield PublishContext(
             trusted=trusted,
-            project=project.repository,
             channel=channel,
             registry=registry,
             engine=engine,
@@ -480,11 +471,11 @@ def connected(host: str) -> AbstractContextManager[Registry]:
     return client.connect(host, environment(), run)
 
 
-def host_of(channel: Channel, project: str) -> str:
+def host_of(channel: Channel) -> str:
     """Return the registry that a channel is published to."""
-    return (channel.repository or project).partition("/")[0]
+    return channel.repository.partition("/")[0]
 
 
-def path_of(channel: Channel, project: str, cell: Cell) -> str:
+def path_of(channel: Channel, cell: Cell) -> str:
     """Return the repository of a cell's image, without the registry's host."""
-    return f"{channel.repository or project}/{cell.image}".partition("/")[2]
+    return f"{channel.repository}/{cell.image}".partition("/")[2]

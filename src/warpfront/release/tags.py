@@ -96,14 +96,9 @@ def expected_words(cell: Cell) -> Mapping[str, str]:
 
 
 def names_of(
-    cell: Cell,
-    channel: Channel,
-    words: Mapping[str, str],
-    *,
-    project: str,
-    shared: SharedTemplates | None = None,
+    cell: Cell, channel: Channel, words: Mapping[str, str], *, shared: SharedTemplates | None = None
 ) -> Names:
-    """Return all names of one image in one channel. `project` is the project's own repository."""
+    """Return all names of one image in one channel."""
     shared = shared or {}
     wrong: list[str] = []
     filled = {template: _filled(template, words, wrong) for template in _templates(cell, channel)}
@@ -129,7 +124,7 @@ def names_of(
     ]
     return Names(
         cell_id=cell.id,
-        repository=_repository(cell, channel, project),
+        repository=f"{channel.repository}/{cell.image}",
         tags=tuple(dict.fromkeys(tags)),
         aliases=tuple(dict.fromkeys(moving)),
         shared=tuple(dict.fromkeys(indexes)),
@@ -137,9 +132,7 @@ def names_of(
     )
 
 
-def shared_in_matrix(
-    cells: Iterable[Cell], channel: Channel, *, project: str
-) -> Mapping[str, SharedTemplates]:
+def shared_in_matrix(cells: Iterable[Cell], channel: Channel) -> Mapping[str, SharedTemplates]:
     """Return, by cell, the templates that it and its twins fill alike: cells of one image that
     differ in their machine. Each of them also needs a tag of its own, or nothing would lead to its
     image; without one the name is a clash.
@@ -148,7 +141,7 @@ def shared_in_matrix(
     for cell in cells:
         for template in _templates(cell, channel):
             tag = _filled(template, expected_words(cell), [])
-            claims[f"{_repository(cell, channel, project)}:{tag}"][cell.id] = cell, template
+            claims[f"{cell.image}:{tag}"][cell.id] = cell, template
     groups = (tuple(claim.values()) for claim in claims.values())
     twins = [group for group in groups if _are_twins([cell for cell, _ in group])]
     by_cell: defaultdict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
@@ -176,10 +169,6 @@ def _templates(cell: Cell, channel: Channel) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*channel.tags, *aliases)))
 
 
-def _repository(cell: Cell, channel: Channel, project: str) -> str:
-    return f"{channel.repository or project}/{cell.image}"
-
-
 def clashes(every: Iterable[Names]) -> Mapping[str, str]:
     """Return each name that would be on more than one image or index, with a text of the first."""
     claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
@@ -195,17 +184,14 @@ def clashes(every: Iterable[Names]) -> Mapping[str, str]:
     return texts
 
 
-def clashes_of_matrix(
-    cells: Iterable[Cell], channel: Channel, *, project: str
-) -> Mapping[str, tuple[str, ...]]:
+def clashes_of_matrix(cells: Iterable[Cell], channel: Channel) -> Mapping[str, tuple[str, ...]]:
     """Return, by cell, the names that another cell of the matrix would claim too, selected or
     not. The last publisher must not win the name.
     """
     cells = tuple(cells)
-    shared = shared_in_matrix(cells, channel, project=project)
+    shared = shared_in_matrix(cells, channel)
     every = [
-        names_of(cell, channel, expected_words(cell), project=project, shared=shared.get(cell.id))
-        for cell in cells
+        names_of(cell, channel, expected_words(cell), shared=shared.get(cell.id)) for cell in cells
     ]
     texts = clashes(every)
     by_cell = {names.cell_id: clashes_with(names, texts) for names in every}

@@ -181,6 +181,13 @@ def folder_aside(folder: Path) -> Iterator[Path]:
             shutil.rmtree(aside, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a folder that is removed in the end."""
+    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        yield Path(name)
+
+
 def append_text(path: Path, text: str) -> None:
     """Append lines to a file. A line that a full disk cut short is ended first."""
     with storing(path):

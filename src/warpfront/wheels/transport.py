@@ -44,7 +44,7 @@ class Transport:
         stall_seconds: float,
         page_seconds: float = _PAGE_LIMIT_SECONDS,
     ) -> None:
-        self._site = site
+        self.site = site
         # A little later than the socket's own time-out.
         self._piece_seconds = stall_seconds * 1.1
         self._timeout = (connect_seconds, stall_seconds)
@@ -65,7 +65,7 @@ class Transport:
     ) -> requests.Response | NoAnswer:
         """Return the streaming answer to `url` (200 or 206), or why there is none. One try."""
         parts = urlsplit(url)
-        is_trusted = {parts.hostname, parts.netloc} & set(self._site.trusted_hosts)
+        is_trusted = {parts.hostname, parts.netloc} & set(self.site.trusted_hosts)
         try:
             response = self._session.request(
                 method,
@@ -74,8 +74,8 @@ class Transport:
                 headers={"Accept-Encoding": "identity", **(headers or {})},
                 stream=True,
                 timeout=self._timeout,
-                verify=not is_trusted and (self._site.certificate or True),
-                auth=self._site.credentials_for(url) or get_netrc_auth(url),
+                verify=not is_trusted and (self.site.certificate or True),
+                auth=self.site.credentials_for(url) or get_netrc_auth(url),
                 proxies=self._proxies(url),
             )
         except (RequestException, ValueError) as error:  # also where it redirects to no address
@@ -168,7 +168,7 @@ class Transport:
         return length
 
     def _proxies(self, url: str) -> dict[str, str]:
-        named = self._site.proxies
+        named = self.site.proxies
         if not named:
             return {}
         with _BYPASS:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import uv
 from warpfront.errors import LockError
 from warpfront.system import process
 from warpfront.system.process import Command, Run
-from warpfront.system.store import place_program
+from warpfront.system.store import place_program, scratch_folder
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.sources import Site, answering, local_path
 
@@ -141,8 +140,7 @@ def hash_requirements(
     """Return the text of a requirements file for `requirements` and all that they need, on every
     machine and Python, but for the distributions `without`, which are installed in another way.
     """
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         (folder / "wanted.in").write_text("\n".join(requirements) + "\n", "utf-8")
         arguments = (
             *("pip", "compile", "wanted.in", "--quiet", "--universal", "--generate-hashes"),

@@ -362,9 +362,7 @@ class _Trying:
         accepted = need.specifier & asking if need else asking
         site, newer = self.tools.site(), Version(version)
         with site.transport() as transport:
-            older_release = release_with_module(
-                name, miss.module, newer, accepted, site=site, transport=transport
-            )
+            older_release = release_with_module(name, miss.module, newer, accepted, transport)
             wheel = self._kept(older_release, transport) if older_release else None
         if older_release is None or wheel is None:
             hint = "no release of that which an index here offers has it"

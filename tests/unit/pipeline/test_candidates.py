@@ -177,7 +177,7 @@ def a_matrix() -> Matrix:
     """A channel whose alias leads to what was published last."""
     channel = Channel(
         name="nightly",
-        repository="",
+        repository=REPOSITORY,
         tags=("{torch}-{date}",),
         aliases=(Alias(template="{torch}-nightly", cells=frozenset({CELL_HERE.id})),),
         sessions=(),

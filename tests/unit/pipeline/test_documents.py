@@ -84,7 +84,8 @@ def test_statements_are_about_the_digest_and_say_what_labels_and_verifications_s
     made = documents(tmp_path)
     making = read_provenance_statement(made["provenance"].payload, digest=DIGEST)
     assert (making.cell_id, making.lock) == (CELL.id, A_LOCK.digest)
-    assert {one.digest for one in making.dependencies} > {"ab" * 20, A_RESOLVED_BASE.identity[7:]}
+    digests = {digest for one in making.dependencies for digest in one.digest.values()}
+    assert digests > {"ab" * 20, A_RESOLVED_BASE.identity[7:]}
     proof = read_proof(made["tested"].payload, digest=DIGEST)
     assert proof.noted == ("its base was made by a bootstrap",)
     assert [(one.outcome, one.at) for one in proof.targets] == [(Outcome.PASSED, CREATED)]

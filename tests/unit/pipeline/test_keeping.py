@@ -85,7 +85,7 @@ def carried(
     place = source or Repository(registry=world.registry, repository=REPOSITORY)
     found = CarriedImages(place_of=lambda _cell: place, channel=NIGHTLY)
     shop = dataclasses.replace(
-        world.shop(dataclasses.replace(channel, repository=to)),
+        world.shop(dataclasses.replace(channel, repository=to or channel.repository)),
         documents=found.documents,
         bring=found.bring(world.registry, {CPU.id: CPU}),
         action="promote",

@@ -95,9 +95,8 @@ class Place:
         world = self.world
         world.engine.registries[self.stub.host] = line  # type: ignore[assignment]
         shop = dataclasses.replace(
-            world.shop(a_release_channel(allow=())),
+            world.shop(a_release_channel(allow=(), repository=f"{self.stub.host}/demo")),
             registry=line,
-            project=f"{self.stub.host}/demo",
             documents=lambda _publication, _evidence: (SBOM,),
         )
         found = publish_cells(

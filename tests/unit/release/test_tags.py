@@ -27,7 +27,7 @@ from warpfront.release.tags import (
 )
 from warpfront.system.references import is_tag
 
-PROJECT = "example.test/demo"
+PROJECT = "registry.test/demo"
 CPU = a_cell()
 GAUDI = a_cell(id="gaudi", vendor="gaudi", targets=("gaudi2", "gaudi3"))
 
@@ -35,7 +35,7 @@ GAUDI = a_cell(id="gaudi", vendor="gaudi", targets=("gaudi2", "gaudi3"))
 def named(cell: Cell = CPU, facts: dict[str, str] | None = None, **changes: Any) -> Names:
     targets = cell.targets
     words = tag_words(cell, facts or FACTS, some_evidence(cell).labels, targets)
-    return names_of(cell, a_channel(**changes), words, project=PROJECT)
+    return names_of(cell, a_channel(**changes), words)
 
 
 def alias(template: str, *cells: Cell) -> Alias:
@@ -117,11 +117,11 @@ def test_a_name_of_another_repository_is_another_name() -> None:
 def test_a_cell_that_was_not_selected_still_claims_its_name() -> None:
     other = a_cell(id="other", python="3.12")
     channel = a_channel(aliases=(alias("{torch}", CPU, other),))
-    found = clashes_of_matrix((CPU, other), channel, project=PROJECT)
+    found = clashes_of_matrix((CPU, other), channel)
     clash = f"{PROJECT}/torch:2.13.0 is claimed by {CPU.id} and by other"
     assert found == {CPU.id: (clash,), "other": (clash,)}
     told_apart = dataclasses.replace(channel, aliases=(alias("{torch}-{python}", CPU, other),))
-    assert clashes_of_matrix((CPU, other), told_apart, project=PROJECT) == {}
+    assert clashes_of_matrix((CPU, other), told_apart) == {}
 
 
 ARM = a_cell(id="arm", machine="aarch64", targets=("aarch64",))
@@ -130,8 +130,8 @@ EACH = "{torch}-{machine}"
 
 def shared_of(*cells: Cell, tags: tuple[str, ...] = (EACH, "{torch}"), **changes: Any) -> Any:
     channel = a_channel(tags=tags, **changes)
-    found = shared_in_matrix(cells, channel, project=PROJECT)
-    return found, clashes_of_matrix(cells, channel, project=PROJECT)
+    found = shared_in_matrix(cells, channel)
+    return found, clashes_of_matrix(cells, channel)
 
 
 def test_a_name_that_cells_of_two_machines_fill_alike_is_of_an_index() -> None:
@@ -141,7 +141,7 @@ def test_a_name_that_cells_of_two_machines_fill_alike_is_of_an_index() -> None:
     assert found == {one.id: {"{torch}": machines, "latest": machines} for one in (CPU, ARM)}
     assert clashing == {}
     channel = a_channel(tags=(EACH, "{torch}"), aliases=(latest,))
-    names = names_of(ARM, channel, expected_words(ARM), project=PROJECT, shared=found["arm"])
+    names = names_of(ARM, channel, expected_words(ARM), shared=found["arm"])
     assert (names.tags, names.aliases) == (("2.13.0-aarch64",), ())
     assert [(one.tag, one.moves, one.machines) for one in names.shared] == [
         ("2.13.0", False, machines),
@@ -178,7 +178,6 @@ def test_a_name_of_several_machines_leaves_room_for_theirs() -> None:
         CPU,
         channel,
         expected_words(CPU),
-        project=PROJECT,
         shared={"a" * 112: ("aarch64", "x86_64")},
     )
     assert names.wrong == (f"{'a' * 112} is too long for a name of several machines",)
@@ -187,11 +186,11 @@ def test_a_name_of_several_machines_leaves_room_for_theirs() -> None:
 def test_a_name_is_of_an_image_or_of_an_index() -> None:
     shared = {"{torch}": ("aarch64", "x86_64")}
     both = (EACH, "{torch}", "2.13.0")
-    names = names_of(CPU, a_channel(tags=both), expected_words(CPU), project=PROJECT, shared=shared)
+    names = names_of(CPU, a_channel(tags=both), expected_words(CPU), shared=shared)
     assert names.wrong == ("2.13.0 is of this image alone and of an index",)
     channel = a_channel(tags=(EACH, "{torch}"), aliases=(alias("2.13.0"),))
     twice = {**shared, "2.13.0": ("aarch64", "x86_64")}
-    names = names_of(CPU, channel, expected_words(CPU), project=PROJECT, shared=twice)
+    names = names_of(CPU, channel, expected_words(CPU), shared=twice)
     assert names.wrong == ("2.13.0 is a tag that never moves and an alias",)
 
 
@@ -201,7 +200,6 @@ def test_an_image_and_an_index_of_one_name_clash() -> None:
         CPU,
         channel,
         expected_words(CPU),
-        project=PROJECT,
         shared={"same": ("aarch64", "x86_64")},
     )
     of_one = named(a_cell(id="other"), tags=("same",))
@@ -222,4 +220,4 @@ def test_no_two_cells_of_this_repository_claim_one_name() -> None:
     matrix = read_matrix(text, path="matrix.yaml", compat=packaged())
     assert {one.name for one in matrix.channels} == {"nightly", "release"}
     for channel in matrix.channels:
-        assert clashes_of_matrix(matrix.cells, channel, project=PROJECT) == {}
+        assert clashes_of_matrix(matrix.cells, channel) == {}

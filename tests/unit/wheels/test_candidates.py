@@ -98,8 +98,7 @@ def test_the_newest_release_that_has_a_module_is_found(
             module,
             Version("9.0.0"),
             SpecifierSet(accepted),
-            site=releases,
-            transport=transport,
+            transport,
         )
     said = (str(release.version), str(release.below)) if release else None
     assert said == found

@@ -240,13 +240,7 @@ def test_no_setup_py_runs_for_what_is_built_or_asked_before_an_install(
     hostile_sdist(public.folder, "rocm", "7.14.99", mark)
     site = Site(index_url=public.url)
     with site.transport() as transport:
-        resolver = UvResolver(
-            inputs_for(rocm),
-            site,
-            transport,
-            on_line=lambda _: None,
-            wheelhouse=house,
-        )
+        resolver = UvResolver(inputs_for(rocm), transport, on_line=lambda _: None, wheelhouse=house)
         found = resolver.resolution((TORCH, "app"), Terms(unread=("app",)))  # as `builds:` asks
         assert isinstance(found, Resolution)
         assert found.versions["app"] == "1.0"

@@ -39,7 +39,7 @@ from warpfront.release.registry.contract import (
     referrer_of,
 )
 from warpfront.release.registry.http import ACCEPT, Exchange, Patience, Request
-from warpfront.release.registry.uploads import Saving, Upload
+from warpfront.release.registry.uploads import Upload, save
 from warpfront.system.process import Run
 from warpfront.system.references import fallback_tag, is_digest, is_tag, wrong_repository
 from warpfront.system.registry_errors import TransientError, refused, wrong
@@ -127,7 +127,7 @@ class HttpRegistry:
     @contextlib.contextmanager
     def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
         ask = self._blob_ask(repository, digest, {200})
-        answer = self._exchange.ask(ask)
+        answer = self._exchange.attempts().run(lambda: self._exchange.once(ask))
         try:
             yield io.BufferedReader(_Pieces(self._checked(answer, digest, ask.step)))
         finally:
@@ -137,8 +137,7 @@ class HttpRegistry:
         self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
     ) -> None:
         ask = self._blob_ask(repository, digest, {200, 206, 416})
-        saving = Saving(exchange=self._exchange, ask=ask, digest=digest, size_bytes=size_bytes)
-        saving.into(destination)
+        save(self._exchange, ask, digest, size_bytes, destination)
 
     def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:
         step = f"blob {_named(repository, source.digest)}"

@@ -7,7 +7,6 @@ What is there stays, what another repository of the same registry has is mounted
 from __future__ import annotations
 
 import io
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from warpfront.release.registry.contract import (
 )
 from warpfront.release.registry.layout import LayoutRegistry, parts_of
 from warpfront.system.references import fallback_tag
+from warpfront.system.store import scratch_folder
 from warpfront.wheels.store.wheelhouse import Interrupted, in_parallel
 
 # An index of platforms, its images, a document about one, the signature of that.
@@ -66,7 +66,7 @@ def copy_image(
     walk.follow(digest)
     if tag:
         walk.tags[tag] = walk.manifests[digest]
-    return _copy(source, target, walk, mount_from, on_bytes)
+    return walk.copy_to(target, mount_from, on_bytes)
 
 
 def copy_attached(source: Repository, target: Repository, digest: str) -> int:
@@ -77,7 +77,7 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> int:
     image.follow(digest)
     for manifest_digest in image.manifests:
         walk.follow_attached(manifest_digest)
-    sent_bytes = _copy(source, target, walk)
+    sent_bytes = walk.copy_to(target)
     for manifest_digest in image.manifests:
         walk = _ImageWalk(source)
         for suffix in SIGNATURE_TAGS:
@@ -86,46 +86,7 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> int:
             if manifest is not None:
                 walk.follow(manifest.descriptor.digest)
                 walk.tags[tag] = manifest
-        sent_bytes += _copy(source, target, walk)
-    return sent_bytes
-
-
-def _copy(
-    source: Repository,
-    target: Repository,
-    walk: _ImageWalk,
-    mount_from: Sequence[str] = (),
-    on_bytes: Callable[[int], object] = lambda _count: None,
-) -> int:
-    """Copy blobs, the largest first, then the manifests that name them, then tags."""
-    parts = {
-        part.digest: part
-        for manifest in walk.manifests.values()
-        if not isinstance(manifest.document, ImageIndex)
-        for part in parts_of(manifest.document)
-    }
-    ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
-    if source.registry.host == target.registry.host:
-        mount_from = (source.repository, *mount_from)
-    stop = threading.Event()
-
-    def read(count: int) -> None:
-        if stop.is_set():
-            raise Interrupted
-        on_bytes(count)
-
-    def copied(blob: Descriptor) -> int:
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            opened = partial(_opened, source, blob, Path(folder, "blob"), read)
-            copy = Blob(digest=blob.digest, size_bytes=blob.size_bytes, open=opened)
-            return target.registry.put_blob(target.repository, copy, mount_from)
-
-    tasks = [partial(copied, blob) for blob in ordered]
-    sent_bytes = sum(in_parallel(tasks, threads=_AT_ONCE, stop=stop.set))
-    for reference, manifest in {**walk.manifests, **walk.tags}.items():
-        target.registry.put_manifest(
-            target.repository, reference, manifest.body, manifest.descriptor.media_type
-        )
+        sent_bytes += walk.copy_to(target)
     return sent_bytes
 
 
@@ -195,6 +156,41 @@ class _ImageWalk:
             if descriptor.digest not in self.manifests:
                 self.follow(descriptor.digest, descriptor, depth + 1)
                 self.follow_attached(descriptor.digest, depth + 1)
+
+    def copy_to(
+        self,
+        target: Repository,
+        mount_from: Sequence[str] = (),
+        on_bytes: Callable[[int], object] = lambda _count: None,
+    ) -> int:
+        """Copy blobs, the largest first, then the manifests that name them, then tags. Return the
+        bytes that were sent.
+        """
+        source, stop = self.source, threading.Event()
+        documents = (manifest.document for manifest in self.manifests.values())
+        images = (document for document in documents if not isinstance(document, ImageIndex))
+        parts = {part.digest: part for image in images for part in parts_of(image)}
+        ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
+        if source.registry.host == target.registry.host:
+            mount_from = (source.repository, *mount_from)
+
+        def read(count: int) -> None:
+            if stop.is_set():
+                raise Interrupted
+            on_bytes(count)
+
+        def copied(blob: Descriptor) -> int:
+            with scratch_folder() as folder:
+                opened = partial(_opened, source, blob, folder / "blob", read)
+                copy = Blob(digest=blob.digest, size_bytes=blob.size_bytes, open=opened)
+                return target.registry.put_blob(target.repository, copy, mount_from)
+
+        tasks = [partial(copied, blob) for blob in ordered]
+        sent_bytes = sum(in_parallel(tasks, threads=_AT_ONCE, stop=stop.set))
+        for reference, manifest in {**self.manifests, **self.tags}.items():
+            media_type = manifest.descriptor.media_type
+            target.registry.put_manifest(target.repository, reference, manifest.body, media_type)
+        return sent_bytes
 
     def _wrong(self, digest: str, reason: str) -> InputError:
         return InputError(f"{self.source}@{digest}: {reason}", hint="nothing was written")

@@ -177,10 +177,6 @@ class Exchange:
     def attempts(self) -> Attempts:
         return Attempts(self.patience)
 
-    def ask(self, ask: Request) -> requests.Response:
-        """Return the answer of a request that may be repeated, retried. Raises `RegistryError`."""
-        return self.attempts().run(lambda: self.once(ask))
-
     def read(self, ask: Request, limit_bytes: int) -> tuple[requests.Response, bytes]:
         """Return the answer and its body, retried together."""
 

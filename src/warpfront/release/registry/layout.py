@@ -14,7 +14,6 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import file_digest
 from pathlib import Path
 from typing import BinaryIO
 
@@ -46,6 +45,7 @@ from warpfront.system.foreign import kind_of, read_regular
 from warpfront.system.references import is_digest
 from warpfront.system.registry_errors import wrong
 from warpfront.system.store import file_aside, storing, write_text
+from warpfront.wheels.store.wheelhouse import sha256_of
 
 NAME = "org.opencontainers.image.ref.name"
 _VERSION = '{"imageLayoutVersion":"1.0.0"}'
@@ -233,7 +233,7 @@ class LayoutRegistry:
         path = self.blob_path(digest)
         if not os.path.lexists(path) or self._require_regular(digest) != size_bytes:
             return False
-        return _digest_of_file(path) == digest
+        return f"sha256:{sha256_of(path)}" == digest
 
     def _require(self, part: Descriptor) -> None:
         if not self._has(part.digest, part.size_bytes):
@@ -265,7 +265,7 @@ class LayoutRegistry:
                 aside.unlink(missing_ok=True)
                 with aside.open("wb") as file:
                     shutil.copyfileobj(source, file)
-            if _digest_of_file(aside) != digest:
+            if f"sha256:{sha256_of(aside)}" != digest:
                 raise self._wrong(f"{digest} is damaged")
 
     def _read(self, name: str) -> bytes:
@@ -287,8 +287,3 @@ def parts_of(document: Document) -> tuple[Descriptor, ...]:
 
 def _name(descriptor: Descriptor) -> str:
     return descriptor.annotations.get(NAME, "")
-
-
-def _digest_of_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return f"sha256:{file_digest(file, 'sha256').hexdigest()}"

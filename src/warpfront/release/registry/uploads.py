@@ -229,48 +229,41 @@ def _has(answer: requests.Response) -> int | None:
 _FROM = re.compile(r"bytes (\d{1,18})-\d+/(?:\d+|\*)")
 
 
-@dataclass(slots=True, kw_only=True)
-class Saving:
-    """A download to a file. `ask` is the request for all of it. `size_bytes` is its
-    descriptor's size, if one is known: no more than that is read.
+def save(
+    exchange: Exchange, ask: Request, digest: str, size_bytes: int | None, destination: Path
+) -> None:
+    """Save a blob to a file. `ask` is the request for all of it. `size_bytes` is its descriptor's
+    size, if one is known: no more than that is read. Raises `RegistryError`, and `StoreError`
+    where the file cannot be written.
     """
+    have, hashed = 0, sha256()
 
-    exchange: Exchange
-    ask: Request
-    digest: str
-    size_bytes: int | None
-    have: int = 0
-    hashed: Any = field(default_factory=sha256)
-
-    def into(self, destination: Path) -> None:
-        """Raises `RegistryError`, and `StoreError` where the file cannot be written."""
-        with file_aside(destination) as aside:
-            with aside.open("wb") as file:
-                self.exchange.attempts().run(lambda: self._take(file), lambda: self.have)
-            if (digest := f"sha256:{self.hashed.hexdigest()}") != self.digest:
-                raise wrong(self.exchange.host, self.ask.step, f"it sent {digest}")
-
-    def _take(self, file: BinaryIO) -> None:
+    def take(file: BinaryIO) -> None:
         """Read one request's bytes, from where the last one broke off."""
-        span = {"Range": f"bytes={self.have}-"} if self.have else {}
-        ask = replace(self.ask, headers={**self.ask.headers, **span})
-        answer = self.exchange.once(ask)
+        nonlocal have, hashed, size_bytes
+        span = {"Range": f"bytes={have}-"} if have else {}
+        answer = exchange.once(replace(ask, headers={**ask.headers, **span}))
         start = _FROM.fullmatch(answer.headers.get("Content-Range", ""))
-        continues = start is not None and int(start.group(1)) == self.have
+        continues = start is not None and int(start.group(1)) == have
         if answer.status_code == 416 or (answer.status_code == 206 and not continues):
-            self.exchange.finish(answer)
-            answer = self.exchange.once(self.ask)
+            exchange.finish(answer)
+            answer = exchange.once(ask)
         if answer.status_code != 206:
             file.seek(0)
             file.truncate()
-            self.have, self.hashed = 0, sha256()
-            if self.size_bytes is None:
-                self.size_bytes = read_count(answer.headers.get("Content-Length", ""))
-        for piece in self.exchange.pieces(answer, self.ask.step):
-            self.have += len(piece)
-            if self.size_bytes is None or self.have > self.size_bytes:
+            have, hashed = 0, sha256()
+            if size_bytes is None:
+                size_bytes = read_count(answer.headers.get("Content-Length", ""))
+        for piece in exchange.pieces(answer, ask.step):
+            have += len(piece)
+            if size_bytes is None or have > size_bytes:
                 answer.close()
-                reason = "it sends more than it said it would"
-                raise wrong(self.exchange.host, self.ask.step, reason)
-            self.hashed.update(piece)
+                raise wrong(exchange.host, ask.step, "it sends more than it said it would")
+            hashed.update(piece)
             file.write(piece)
+
+    with file_aside(destination) as aside:
+        with aside.open("wb") as file:
+            exchange.attempts().run(lambda: take(file), lambda: have)
+        if (found := f"sha256:{hashed.hexdigest()}") != digest:
+            raise wrong(exchange.host, ask.step, f"it sent {found}")

@@ -91,20 +91,14 @@ class OlderRelease:
 
 
 def release_with_module(
-    name: str,
-    module: str,
-    below: Version,
-    accepted: SpecifierSet,
-    *,
-    site: Site,
-    transport: Transport,
+    name: str, module: str, below: Version, accepted: SpecifierSet, transport: Transport
 ) -> OlderRelease | None:
     """Return the newest `accepted` release before `below` whose wheel has `module` (a dotted
     name), by the directories of the wheels; None where none has it. A module that was removed is
     taken not to come back, so that few wheels are looked into.
     """
     offered: dict[Version, tuple[Link, str]] = {}
-    for source, flat in site.sources:
+    for source, flat in transport.site.sources:
         for file, link in files_of(source, name, transport, flat=flat):
             is_older = file.version < below and not file.version.is_prerelease
             if is_older and file.tags and accepted.contains(file.version):

@@ -22,7 +22,7 @@ from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import Pin
 from warpfront.wheels.lock.values import LockedWheel, LockInputs
 from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
-from warpfront.wheels.sources import Link, NoAnswer, Reach, Site, links, local_path, page_of
+from warpfront.wheels.sources import Link, NoAnswer, Reach, links, local_path, page_of
 from warpfront.wheels.store.wheel_files import write_stand_in
 from warpfront.wheels.store.wheelhouse import sha256_of
 from warpfront.wheels.uv_program import Table
@@ -41,15 +41,13 @@ class OverlayIndex:
     def __init__(
         self,
         inputs: LockInputs,
-        site: Site,
+        transport: Transport,
         reach: Reach,
         variants: VariantPages | None,
         held: Iterable[LockedWheel] = (),
-        *,
-        transport: Transport,
     ) -> None:
-        self._inputs, self._site, self._reach = inputs, site, reach
-        self._variants, self._transport = variants, transport
+        self._inputs, self._transport = inputs, transport
+        self._reach, self._variants = reach, variants
         self._held = {
             wheel.name: wheel
             for wheel in held
@@ -152,7 +150,7 @@ class OverlayIndex:
         unanswered: list[NoAnswer] = []
         groups: list[tuple[tuple[str, bool], ...]] = [(source,) for source in self._reach.sources]
         if where is not None:
-            reached = not self._site.no_index and where.url not in self._reach.silent
+            reached = not self._transport.site.no_index and where.url not in self._reach.silent
             groups = [((where.url, False),) if reached else (), self._mirrors(where)]
         for sources in groups:
             files: list[Link] = []
@@ -185,7 +183,7 @@ class OverlayIndex:
         PyPI also pip's `index-url` and extra indexes that are folders. An index to which
         matrix.yaml gives names has no mirror.
         """
-        site = self._site
+        site = self._transport.site
         if self._inputs.index is None or where.url != self._inputs.index.url:
             return ()
         folders = tuple((link, True) for link in site.find_links if local_path(link) is not None)

@@ -27,7 +27,7 @@ from warpfront.matrix.cell import NO_VARIANT, Pin, Recipe, Source
 from warpfront.matrix.language import Patch
 from warpfront.system.process import DISK_FULL, Completed, run
 from warpfront.system.progress import Line
-from warpfront.system.store import storing
+from warpfront.system.store import scratch_folder, storing
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.core_metadata import Distribution, read_wheel_name, requires_of
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel
@@ -162,26 +162,23 @@ class UvResolver:
     def __init__(
         self,
         inputs: LockInputs,
-        site: Site,
         transport: Transport,
         *,
         on_line: Line,
         wheelhouse: Wheelhouse,
         held: tuple[LockedWheel, ...] = (),
     ) -> None:
-        self._inputs, self.site, self._transport = inputs, site, transport
+        self._inputs, self.site, self._transport = inputs, transport.site, transport
         self._on_line = on_line
         self._wheelhouse = wheelhouse
-        self.reach = reach_of(inputs, site, on_line)
+        self.reach = reach_of(inputs, self.site, on_line)
         self.tags = supported_tags(inputs.python, inputs.machine, inputs.glibc)
         self._variants: VariantPages | None = None
         if inputs.variants:
             from warpfront.wheels.variants.pages import VariantPages  # noqa: PLC0415 - optional
 
             self._variants = VariantPages(inputs, self.tags, self._wheelhouse, transport)
-        self._shelf = OverlayIndex(
-            inputs, site, self.reach, self._variants, held, transport=transport
-        )
+        self._shelf = OverlayIndex(inputs, transport, self.reach, self._variants, held)
         self._given: dict[str, LockedWheel] = {}
 
     def give(self, wheel: LockedWheel, extras: tuple[str, ...] = ()) -> str:
@@ -372,8 +369,8 @@ class UvResolver:
         if isinstance(undecided, Contradiction) or ROCM not in undecided.versions:
             return outcome
         sdist, targets = self.sdist(undecided, ROCM), self._inputs.targets
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            built = rocm_wheel(sdist.path, Path(folder), targets)
+        with scratch_folder() as folder:
+            built = rocm_wheel(sdist.path, folder, targets)
             path, sha256 = self._wheelhouse.keep(built)
         self.give(dataclasses.replace(wheel_of(path, sha256, sdist=sdist), targets=targets))
         return self._from_shelf(requirements, terms)
@@ -408,11 +405,7 @@ class UvResolver:
 
     def _compiled_once(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
         inputs = self._inputs
-        with (
-            storing(Path(tempfile.gettempdir())),
-            tempfile.TemporaryDirectory(prefix="warpfront-") as name,
-        ):
-            folder = Path(name)
+        with storing(Path(tempfile.gettempdir())), scratch_folder() as folder:
             if ROCM in self._given and ROCM not in terms.unread:
                 requirements = (*requirements, self.given_for(ROCM))
             project = {
@@ -463,8 +456,7 @@ def rehearsed(
     run, from one index of wheels on this machine. Only metadata is read. Of `terms`, excludes and
     constraints count. `cache` is a folder for uv's own cache.
     """
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         write_environment(folder / "environment", installed)
         (folder / "requirements.in").write_text("\n".join(requirements), "utf-8")
         arguments = (

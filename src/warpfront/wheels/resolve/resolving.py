@@ -89,12 +89,7 @@ def resolve_by_uv(
     parent = parent or WheelLock(cell_id="", python="", inputs_digest="", wheels=())
     with site.transport() as transport:
         resolver = UvResolver(
-            inputs,
-            site,
-            transport,
-            on_line=on_line,
-            wheelhouse=wheelhouse,
-            held=parent.wheels,
+            inputs, transport, on_line=on_line, wheelhouse=wheelhouse, held=parent.wheels
         )
         if inputs.unfit:
             raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)

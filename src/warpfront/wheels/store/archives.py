@@ -12,7 +12,6 @@ import os
 import re
 import stat
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from typing import IO, Any
 
 from warpfront.errors import CommandFailedError, LockError, StoreError
 from warpfront.system.process import Command, run
-from warpfront.system.store import storing
+from warpfront.system.store import scratch_folder, storing
 
 # Results of builds, tests and version control among sources; and our own locks, which change when
 # what they lock does.
@@ -66,8 +65,7 @@ def archive_commit(url: str, commit: str, target: Path, *, subdirectory: str) ->
     """Return the files of a commit of the git repository at `url`, its submodules' included, as
     the tar `target`. Raise `CommandFailedError` with git's own words.
     """
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         for arguments in (
             ("init", "--quiet"),
             ("fetch", "--quiet", "--depth=1", url, commit),

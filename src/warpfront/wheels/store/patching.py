@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import stat
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -20,7 +19,7 @@ from warpfront.errors import LockError, WheelError
 from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
 from warpfront.system.process import Command, Completed, run
-from warpfront.system.store import storing
+from warpfront.system.store import scratch_folder, storing
 from warpfront.wheels.store.unpacked import read_unpacked
 from warpfront.wheels.store.wheel_files import pack_wheel
 from warpfront.wheels.store.wheelhouse import sha256_of
@@ -233,8 +232,8 @@ def patched_wheel(wheel: Path, patching: Patching, folder: Path, *, sources: str
             )
     parts[1] = patching.version(version, origin)
     read_unpacked(wheel)
-    with storing(folder), tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-        tree = Path(name) / "wheel"
+    with storing(folder), scratch_folder() as scratch:
+        tree = scratch / "wheel"
         with zipfile.ZipFile(wheel) as archive:  # its files, and whether each may be run
             for member in archive.infolist():
                 if not (tree / member.filename).resolve().is_relative_to(tree.resolve()):

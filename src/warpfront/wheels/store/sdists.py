@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable
 from functools import cache as cached
@@ -22,7 +21,7 @@ from warpfront.errors import CommandFailedError, LockError
 from warpfront.system.digests import digest_of
 from warpfront.system.packaged import packaged_toml
 from warpfront.system.process import run
-from warpfront.system.store import folder_aside
+from warpfront.system.store import folder_aside, scratch_folder
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.resolve.index_rules import PYPI
 from warpfront.wheels.sources import Site
@@ -48,8 +47,8 @@ def pure_wheel(sdist: Path, folder: Path, *, site: Site) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     fixed = folder / "build-constraints.txt"
     fixed.write_text("\n".join((*BUILD_TOOLS, *NO_TORCH)) + "\n", "utf-8")
-    with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
-        source = unpack(sdist, Path(name) / sdist.stem)
+    with scratch_folder() as scratch:
+        source = unpack(sdist, scratch / sdist.stem)
         command = uv_command(
             (
                 *("build", "--wheel", "--python", sys.executable),
@@ -89,13 +88,13 @@ def install_tools(
     if mark.is_file() and mark.read_bytes() == text.encode():
         return folder
     with folder_aside(folder) as aside:
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as name:
+        with scratch_folder() as scratch:
             arguments = (
                 *("pip", "install", "--target", str(aside), *requirements),
                 *wheels_for(python, f"{machine}-manylinux_2_28"),
-                *option_file(Path(name), "constraints", NO_TORCH),
+                *option_file(scratch, "constraints", NO_TORCH),
             )
-            command = uv_command(arguments, site=site, folder=Path(name), public_first=True)
+            command = uv_command(arguments, site=site, folder=scratch, public_first=True)
             run(command).check(hint=hint)
         (aside / ".made-of").write_text(text, "utf-8")
     return folder

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from warpfront.errors import BlockedError, WheelError, without_secrets
-from warpfront.system.store import file_aside, folder_aside, storing, try_lock
+from warpfront.system.store import file_aside, folder_aside, scratch_folder, storing, try_lock
 from warpfront.wheels.core_metadata import (
     Distribution,
     check_identity,
@@ -104,7 +104,7 @@ class Wheelhouse:
         """
         absent = self.missing(dict.fromkeys(wheels))
         with site.transport(stall_seconds=self._stall_seconds) as transport:
-            fetching = _Fetching(self, site, transport, on_progress, build)
+            fetching = _Fetching(self, transport, on_progress, build)
             ordered = sorted(absent, key=lambda wheel: -wheel.size_bytes)
             tasks = [partial(fetching.fetch, wheel) for wheel in ordered]
             in_parallel(tasks, threads=PARALLEL, stop=fetching.interrupt)
@@ -124,8 +124,8 @@ class Wheelhouse:
         """Take in a file of an index, whatever its hash is; its path here and its sha256. Raise
         `BlockedError`, which begins with `label`.
         """
-        with tempfile.TemporaryDirectory(prefix="warpfront-") as folder:
-            path = Path(folder) / link.filename
+        with scratch_folder() as folder:
+            path = folder / link.filename
             failure = save(link, path, transport)
             if failure is not None:
                 raise BlockedError(f"{label}: {failure}")
@@ -232,7 +232,6 @@ class _Fetching:
     """A run of `Wheelhouse.fetch`: brings one wheel at a time, in any thread."""
 
     wheelhouse: Wheelhouse
-    site: Site
     transport: Transport
     on_progress: Progress
     build: Build | None
@@ -308,8 +307,9 @@ class _Fetching:
         self, name: str, filename: str, index: str, refused: list[str]
     ) -> Iterator[tuple[str, Link]]:
         """Yield (source, link) where the file is offered, nearest first; collect refusals."""
-        sources = list(self.site.sources)
-        if index and not self.site.no_index and index not in self.site.indexes:
+        site = self.transport.site
+        sources = list(site.sources)
+        if index and not site.no_index and index not in site.indexes:
             sources.append((index, False))
         for source, is_flat in sources:
             ask = partial(links, source, name, self.transport, flat=is_flat)
