@@ -21,6 +21,7 @@ from registries import PASSWORD, USER, RealRegistry, real_registry
 from stub_registry import attach_one, client_of, digest_of, file_blob, serve_registry
 
 from warpfront.errors import RegistryError, RegistryFault
+from warpfront.release.registry import http
 from warpfront.release.registry.authorization import read_credentials
 from warpfront.release.registry.client import HttpRegistry, connect
 from warpfront.release.registry.contract import (
@@ -234,13 +235,16 @@ def test_a_certificate_nobody_vouches_for_is_not_believed(
 
 
 @pytest.mark.docker
-def test_one_that_docker_vouches_for_is(debians: RealRegistry, tmp_path: Path) -> None:
+def test_one_that_docker_vouches_for_is(
+    debians: RealRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "AUTHORITIES", tmp_path)
     place = tmp_path / debians.host
     place.mkdir()
     shutil.copy(debians.ca, place / "ca.crt")
     environment = {"DOCKER_CONFIG": str(debians.docker_config)}
     credentials = read_credentials(environment, process.run)
-    exchange = Exchange(debians.host, environment, credentials, QUICK, certificates=tmp_path)
+    exchange = Exchange(debians.host, environment, credentials, QUICK)
     assert HttpRegistry(exchange).tags("no/where") == ()
 
 

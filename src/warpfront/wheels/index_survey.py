@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from html import unescape
-from typing import Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
@@ -32,7 +31,6 @@ from warpfront.wheels.requirement_lines import (
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links
 from warpfront.wheels.transport import Transport
 
-_PAGE_SECONDS: Final = 60.0
 _CPYTHON = re.compile(r"cp3(\d{1,2})\Z")
 _PLATFORM = re.compile(r"(manylinux(?:1|2010|2014|_\d+_\d+)|linux)_(x86_64|aarch64)\Z")
 _METADATA_HASH = re.compile(r"sha256=([0-9a-f]{64})\Z")
@@ -89,16 +87,13 @@ def survey_index(
     known: Releases,
     wanted: Callable[[str, Collection[Version]], Collection[Version]],
     site: Site,
-    page_seconds: float = _PAGE_SECONDS,
 ) -> Releases | NoAnswer:
     """Return the releases of `names`, the first of which the index must have; `NoAnswer` where
     any of its pages cannot be read or believed, so that half a reading is never taken for a whole
     one. `wanted` chooses among the versions of a name. METADATA is read of releases that are not
     `known` in the same form.
     """
-    with Transport(
-        site, connect_seconds=8.0, stall_seconds=site.patience_seconds, page_seconds=page_seconds
-    ) as transport:
+    with site.transport(stall_seconds=site.patience_seconds) as transport:
         surveyed: dict[str, Mapping[str, IndexedRelease]] = {}
         try:
             for name in names:

@@ -26,7 +26,8 @@ MOST_CONNECTIONS = 16
 """Of one transport to one host that are kept for the next request."""
 _REFUSAL_BYTES = 1 << 16
 _PAGE_LIMIT_BYTES = 64 * 1024 * 1024
-_PAGE_LIMIT_SECONDS = 180.0
+_STALLS_OF_A_PAGE = 6
+"""How often the time for a few bytes makes that for a whole page."""
 # A file has a quarter of an hour, and a second more for each 64 KiB of it.
 _FILE_SECONDS = 900.0
 _SLOWEST_BYTES_PER_SECOND = 1 << 16
@@ -36,19 +37,12 @@ _BYPASS = threading.Lock()  # requests changes the environment for the length of
 class Transport:
     """HTTP as the site wants it: its proxies, certificate, credentials and trusted hosts."""
 
-    def __init__(
-        self,
-        site: Site,
-        *,
-        connect_seconds: float,
-        stall_seconds: float,
-        page_seconds: float = _PAGE_LIMIT_SECONDS,
-    ) -> None:
+    def __init__(self, site: Site, *, connect_seconds: float, stall_seconds: float) -> None:
         self.site = site
         # A little later than the socket's own time-out.
         self._piece_seconds = stall_seconds * 1.1
         self._timeout = (connect_seconds, stall_seconds)
-        self._page_seconds = page_seconds
+        self._page_seconds = _STALLS_OF_A_PAGE * stall_seconds
         self._session = requests.Session()
         self._session.trust_env = False  # the site has the environment's settings
         for scheme in ("http://", "https://"):

@@ -15,6 +15,7 @@ from elf_images import AARCH64, X86_64, elf, layer
 from stub_registry import StubRegistry, client_of, serve_registry
 
 from warpfront.errors import InputError, RegistryError
+from warpfront.release.registry import architectures
 from warpfront.release.registry.architectures import (
     architecture_found,
     part_for,
@@ -67,7 +68,9 @@ def put(client: HttpRegistry, machine: str, *layers: bytes, tag: str = "v1") -> 
 def found_in(client: HttpRegistry, image: Descriptor, limit_bytes: int = 2**20) -> tuple[str, str]:
     manifest = client.manifest("a/b", image.digest)
     assert manifest is not None
-    return architecture_found(client, "a/b", manifest, limit_bytes=limit_bytes)[1:]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(architectures, "UNPACKED_LIMIT_BYTES", limit_bytes)
+        return architecture_found(client, "a/b", manifest)[1:]
 
 
 @pytest.mark.parametrize("packing", PACKINGS)

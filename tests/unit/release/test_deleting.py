@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,9 @@ def no_program(command: Command) -> Completed:
 
 
 def asked(registry: FakeRegistry, path: str, **environment: str) -> Delete:
-    return deleter_for(
-        registry, (path,), environment, no_program, patience=Patience(sleep=lambda _: None)
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(deleting, "Patience", partial(Patience, sleep=lambda _: None))
+        return deleter_for(registry, (path,), environment, no_program)
 
 
 def logged_in(folder: Path, host: str, user: str, password: str) -> str:

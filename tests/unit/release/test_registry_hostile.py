@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from fakes import FakeRegistry
 from stub_registry import (
     INDEX,
@@ -128,6 +129,13 @@ def test_a_401_of_another_host_is_not_answered(
     assert len(elsewhere.steps()) == 1, "nor is a token asked for there, then or later"
 
 
+def leading_to(location: str) -> requests.Response:
+    answer = requests.Response()
+    answer.url = "https://registry.example/v2/a/b/"
+    answer.headers["Location"] = location
+    return answer
+
+
 @pytest.mark.parametrize(
     "location",
     [
@@ -144,11 +152,8 @@ def test_a_401_of_another_host_is_not_answered(
 def test_a_registry_leads_us_nowhere_without_tls(tmp_path: Path, location: str) -> None:
     exchange = far_away(tmp_path)
     with pytest.raises(RegistryError):
-        exchange.next_address(location, "https://registry.example/v2/a/b/", "step")
-    assert (
-        exchange.next_address("/x", "https://registry.example/v2/a/b/", "step")
-        == "https://registry.example/x"
-    )
+        exchange.next_address(leading_to(location), "step")
+    assert exchange.next_address(leading_to("/x"), "step") == "https://registry.example/x"
 
 
 def test_redirects_end(stub: StubRegistry, client: HttpRegistry) -> None:

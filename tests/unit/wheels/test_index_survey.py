@@ -71,7 +71,6 @@ def surveyed(
         known=known or {},
         wanted=lambda _name, versions: {one for one in versions if not one.is_prerelease},
         site=Site(patience_seconds=seconds),
-        page_seconds=seconds,
     )
 
 
@@ -237,7 +236,7 @@ def test_without_ranges_a_release_is_known_and_its_demands_are_not(index: Index)
         ("/torch/", Fault(status=404), "HTTP 404"),
         ("/torch/", Fault(login=True), "a login page"),
         ("/torch/", Fault(hang_seconds=30), "in time|for too long"),
-        ("/torch/", Fault(bytes_per_second=40), "no whole page in 0.5 s"),
+        ("/torch/", Fault(bytes_per_second=40), "no whole page in 3 s"),
         ("/torch/", Fault(truncate_at=100), "broke off|lists no file"),
         ("/torchvision/", Fault(status=503), "HTTP 503"),
     ],

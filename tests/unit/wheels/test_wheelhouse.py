@@ -718,11 +718,11 @@ def dripping(head: str, drop: str) -> Iterator[str]:
 
 def test_a_page_that_comes_too_slowly_ends_after_its_time_in_all(index: Index) -> None:
     index.fail("/alpha/", Fault(bytes_per_second=40))
-    transport = Transport(only(index), connect_seconds=5, stall_seconds=5, page_seconds=0.2)
+    transport = Transport(only(index), connect_seconds=5, stall_seconds=0.2)
     with transport:
         answer = transport.read(f"{index.url}/alpha/")
     assert isinstance(answer, NoAnswer)
-    assert answer.reason == "no whole page in 0.2 s"
+    assert answer.reason == "no whole page in 1.2 s"
 
 
 def test_an_empty_program_is_placed_again(tmp_path: Path) -> None:

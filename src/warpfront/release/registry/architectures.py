@@ -44,11 +44,7 @@ _UNREADABLE = (tarfile.TarError, zlib.error, OSError, EOFError, ValueError)
 
 
 def architecture_found(
-    registry: Registry,
-    repository: str,
-    manifest: RegistryManifest,
-    *,
-    limit_bytes: int = UNPACKED_LIMIT_BYTES,
+    registry: Registry, repository: str, manifest: RegistryManifest
 ) -> tuple[str, str, str]:
     """Return `os/architecture` of an image's config, and the architecture and name of the first
     program in its layers, "" where none was found within the limit. No more of a layer is fetched
@@ -61,7 +57,7 @@ def architecture_found(
     step = f"architecture of {repository}@{manifest.descriptor.digest}"
     try:
         config = read_object(body)
-        machine, file, remaining_bytes = "", "", limit_bytes
+        machine, file, remaining_bytes = "", "", UNPACKED_LIMIT_BYTES
         for layer in document.layers if remaining_bytes > 0 and not machine else ():
             with registry.open_blob(repository, layer.digest) as packed, _unpacked(packed) as tar:
                 limited = _Limited(tar, remaining_bytes)

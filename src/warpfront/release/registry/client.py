@@ -295,9 +295,7 @@ class HttpRegistry:
             return False  # without read access there, the blob is sent
         if answer.status_code == 202:
             with contextlib.suppress(RegistryError, TransientError):
-                upload = self._exchange.next_address(
-                    answer.headers.get("Location", ""), answer.url, step
-                )
+                upload = self._exchange.next_address(answer, step)
                 ask = Request("DELETE", upload, step, (push(repository),), {204})
                 self._exchange.finish(self._exchange.once(ask))
         return answer.status_code == 201
@@ -314,7 +312,7 @@ class HttpRegistry:
             following = answer.links.get("next", {}).get("url", "")
             if answer.status_code != 200 or not following:
                 return
-            url = self._exchange.next_address(following, answer.url, step)
+            url = self._exchange.next_address(answer, step, following)
         raise self._wrong(step, f"it has more than {_MOST_PAGES} pages")
 
     def _checked(self, answer: requests.Response, digest: str, step: str) -> Iterator[bytes]:

@@ -39,17 +39,12 @@ delete is no error.
 
 
 def deleter_for(
-    registry: Registry,
-    repositories: Iterable[str],
-    environment: Mapping[str, str],
-    run: Run,
-    *,
-    patience: Patience | None = None,
+    registry: Registry, repositories: Iterable[str], environment: Mapping[str, str], run: Run
 ) -> Delete:
     """Return what deletes in these repositories, having checked that it can. Raises `RegistryError`
     before anything is deleted.
     """
-    repositories, patience = tuple(repositories), patience or Patience()
+    repositories = tuple(repositories)
     if all(registry.deletes(repository) for repository in repositories):
         return lambda repository, digest, _tags: registry.delete(repository, digest)
     credentials = read_credentials(environment, run)
@@ -57,7 +52,7 @@ def deleter_for(
 
     def api(address: str, token: str = "") -> _Api:
         host = urlsplit(address).netloc
-        return _Api(address, Exchange(host, environment, credentials, patience), token)
+        return _Api(address, Exchange(host, environment, credentials, Patience()), token)
 
     if registry.host == "ghcr.io":
         address = environment.get("GITHUB_API_URL") or _GITHUB

@@ -104,6 +104,7 @@ _MOST_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _ERROR_LIMIT_BYTES = 64 * 2**10
 _TOKEN_LIMIT_BYTES = 2**20
+AUTHORITIES = Path("/etc/docker/certs.d")
 _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
 ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
@@ -135,8 +136,6 @@ class Exchange:
         environment: Mapping[str, str],
         credentials: Credentials,
         patience: Patience,
-        *,
-        certificates: Path = Path("/etc/docker/certs.d"),
     ) -> None:
         self.host, self.patience = host, patience
         bundles = (environment[name] for name in _CERTIFICATES if environment.get(name))
@@ -148,7 +147,7 @@ class Exchange:
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, WholeHeads(_LARGE_PIECES))
         # Docker's own authorities for this registry, in addition to the usual ones or that file.
-        if beside := tuple(sorted((certificates / host).glob("*.crt"))):
+        if beside := tuple(sorted((AUTHORITIES / host).glob("*.crt"))):
             context = ssl.create_default_context()
             for file in beside:
                 context.load_verify_locations(file)
@@ -235,14 +234,14 @@ class Exchange:
         finally:
             answer.close()
 
-    def next_address(self, location: str, base: str, step: str) -> str:
-        """Return a registry's next address, made absolute. The request there may be large and
-        may need the login, so it goes over TLS, or stays on this machine.
+    def next_address(self, answer: requests.Response, step: str, following: str = "") -> str:
+        """Return a registry's next address, made absolute: `following`, or that of its answer. The
+        request there may be large and need the login: it goes over TLS, or stays on this machine.
         """
-        if not location:
+        if not (location := following or answer.headers.get("Location", "")):
             raise wrong(self.host, step, "it does not say where to go on")
         with contextlib.suppress(ValueError):
-            location = urljoin(base, location)
+            location = urljoin(answer.url, location)
         if fault := address_fault(location, self.host):
             raise wrong(self.host, step, f"it sends us on to {fault}")
         return location
@@ -262,7 +261,7 @@ class Exchange:
                     "it redirects what is sent to it",
                     "name the registry by the address that it redirects to",
                 )
-            url = self.next_address(answer.headers.get("Location", ""), answer.url, ask.step)
+            url = self.next_address(answer, ask.step)
             answer = self._sent(ask, url)
         answer.close()
         raise wrong(self.host, ask.step, "it redirects again and again")

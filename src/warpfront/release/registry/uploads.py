@@ -175,8 +175,7 @@ class Upload:
         return answer, failure.error if isinstance(failure, TransientError) else failure
 
     def _follow(self, answer: requests.Response) -> None:
-        location = answer.headers.get("Location", "")
-        self.location = self.exchange.next_address(location, answer.url, self._step)
+        self.location = self.exchange.next_address(answer, self._step)
 
     @property
     def _step(self) -> str:
