@@ -13,13 +13,13 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
 
 import requests
 
 from warpfront.errors import InputError, keep_secret
 from warpfront.release.origin import ForgeName, Origin
 from warpfront.system.github import read_event
+from warpfront.system.strict_values import object_in, text_of
 
 _SECONDS = 30.0
 _AUDIENCE = "warpfront"
@@ -42,8 +42,6 @@ def _of_github(environment: Mapping[str, str]) -> Iterator[Origin]:
     except InputError as error:
         yield Origin(forge="github", witness="variables", fault=error.message)
         event = {}
-    project = event.get("repository") if isinstance(event, dict) else None
-    default = project.get("default_branch") if isinstance(project, dict) else None
     yield Origin(
         forge="github",
         witness="variables",
@@ -51,7 +49,7 @@ def _of_github(environment: Mapping[str, str]) -> Iterator[Origin]:
         repository=f"{server}/{environment.get('GITHUB_REPOSITORY', '')}",
         ref=environment.get("GITHUB_REF", ""),
         protected=environment.get("GITHUB_REF_PROTECTED") == "true",
-        default_branch=default if isinstance(default, str) else "",
+        default_branch=text_of(object_in(event, "repository"), "default_branch"),
     )
     if environment.get("ACTIONS_ID_TOKEN_REQUEST_URL"):  # the job has `id-token: write`
         names = ("event_name", "repository", "ref", "job_workflow_ref")
@@ -71,7 +69,7 @@ def _github_token(environment: Mapping[str, str]) -> str:
     except (requests.RequestException, ValueError) as error:
         kind = type(error).__name__
         raise InputError(f"the forge gives no token: {kind}", hint="try the job again") from None
-    return _text(document if isinstance(document, dict) else {}, "value")
+    return text_of(object_in(document), "value")
 
 
 def _of_gitlab(environment: Mapping[str, str]) -> Iterator[Origin]:
@@ -110,18 +108,13 @@ def _by_token(
         return failed(fault="the OIDC token is not a JSON Web Token")
     if not isinstance(claims, dict):
         return failed(fault="the OIDC token has no claims")
-    event, project, ref, workflow = (_text(claims, name) for name in names)
+    event, project, ref, workflow = (text_of(claims, name) for name in names)
     return Origin(
         forge=forge,
         witness="token",
         event=event,
         repository=f"{server}/{project}",
         ref=ref,
-        protected=_text(claims, "ref_protected") == "true",
+        protected=text_of(claims, "ref_protected") == "true",
         workflow=workflow,
     )
-
-
-def _text(claims: Mapping[str, Any], name: str) -> str:
-    claim = claims.get(name)
-    return claim if isinstance(claim, str) else ""

@@ -39,6 +39,7 @@ from warpfront.release.registry.copying import SIGNATURE_TAGS
 from warpfront.release.registry.deleting import Delete
 from warpfront.system.references import fallback_tag, is_digest, is_tag
 from warpfront.system.registry_errors import wrong
+from warpfront.system.strict_values import object_in
 
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"
 YANK_TYPE = "application/vnd.warpfront.yank.v1+json"
@@ -192,10 +193,10 @@ def aliases_before(registry: Registry, path: str, digest: str) -> Mapping[str, s
     ):
         payload = attached_payload(registry, path, referrer.digest, _MOVES_LIMIT_BYTES)
         try:
-            befores = read_object(payload).get("before")
+            befores = object_in(read_object(payload), "before")
         except ValueError:
             continue
-        for tag, before in befores.items() if isinstance(befores, dict) else ():
+        for tag, before in befores.items():
             if is_tag(str(tag)) and (before == "" or is_digest(str(before))):
                 aliases[str(tag)] = str(before)
     return aliases

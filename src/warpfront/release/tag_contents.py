@@ -12,6 +12,7 @@ from warpfront.release.sbom.documents import FOLDER, OURS
 from warpfront.release.statements.statement import StatementError, objects_in, read_json, text_in
 from warpfront.system.markdown import flat, markdown_table, markdown_text
 from warpfront.system.sizes import readable_size
+from warpfront.system.strict_values import object_in
 
 _KINDS = {"pkg:pypi/": "wheels", "pkg:deb/": "packages"}
 
@@ -73,8 +74,7 @@ def contents_by_sbom(sbom: bytes, image: TagContents) -> TagContents:
             for begin, kind in _KINDS.items():
                 if text_in(component, "purl").startswith(begin):
                     versions[kind][text_in(component, "name")] = text_in(component, "version")
-        metadata = document.get("metadata") if isinstance(document, dict) else None
-        described = metadata.get("component") if isinstance(metadata, dict) else None
+        described = object_in(document, "metadata", "component")
         folders: dict[str, int] = {}
         for entry in objects_in(described, "properties"):
             name, value = text_in(entry, "name"), text_in(entry, "value")

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from warpfront.matrix.project_values import AllowedVulnerability
 from warpfront.release.sbom.parts import Part
 from warpfront.release.statements.statement import StatementError, text_in
+from warpfront.system.strict_values import object_in
 
 _ORDER = attrgetter("package", "version", "id")
 
@@ -88,9 +89,9 @@ def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
     ignored = _objects(document, "ignoredMatches") if document.get("ignoredMatches") else []
     vulnerabilities = []
     for match in (*_objects(document, "matches"), *ignored):
-        about, artifact = _object(match, "vulnerability"), _object(match, "artifact")
+        about, artifact = object_in(match, "vulnerability"), object_in(match, "artifact")
         related = _objects(match, "relatedVulnerabilities")
-        fix = _object(about, "fix").get("versions")
+        fix = object_in(about, "fix").get("versions")
         found = _known(about, artifact, sorted({text_in(entry, "id") for entry in related}), fix)
         severity = text_in(about, "severity").lower()
         vulnerabilities.append(dataclasses.replace(found, severity=severity))
@@ -169,8 +170,3 @@ def _objects(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise StatementError(f"it has no list of {name}")
     return listed
-
-
-def _object(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = document.get(name)
-    return value if isinstance(value, dict) else {}

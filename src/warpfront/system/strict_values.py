@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import typing
+from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -38,6 +39,19 @@ def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         raise ValueError("it has a key twice")
     return members
+
+
+def object_in(document: object, *names: str) -> Mapping[str, Any]:
+    """Return the object at a path of names in foreign JSON; an empty one where there is none."""
+    for name in names:
+        document = document.get(name) if isinstance(document, dict) else None
+    return document if isinstance(document, dict) else {}
+
+
+def text_of(fields: Mapping[str, Any], name: str) -> str:
+    """Return a text in foreign JSON; "" where there is none."""
+    text = fields.get(name)
+    return text if isinstance(text, str) else ""
 
 
 def refuse_constant(word: str) -> NoReturn:

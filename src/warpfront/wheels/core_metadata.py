@@ -29,7 +29,7 @@ from packaging.version import InvalidVersion, Version
 _INFO = ".dist-info"
 _EGG = ".egg-info"
 _LABELLED = re.compile(r"([A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5})-([0-9a-z_.]+)\.whl")
-_AT_HOME = ("purelib", "platlib")
+_AT_HOME = ("", "purelib", "platlib")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,12 +135,16 @@ def check_identity(filename: str, metadata: Distribution, wheel_text: str) -> No
         raise ValueError(f"its WHEEL says Tag: {', '.join(named) or 'nothing'}")
 
 
+def placed(member: str) -> tuple[str, str]:
+    """Return the scheme of a wheel's member, "" for the wheel's own, and its path below that."""
+    top, _, rest = member.partition("/")
+    scheme, _, below = rest.partition("/")
+    return (scheme, below) if rest and top.endswith(".data") else ("", member)
+
+
 def installed_path(member: str) -> str:
     """Return the path of a wheel's member below site-packages; "" for programs, headers, data."""
-    top, _, rest = member.partition("/")
-    if not top.endswith(".data"):
-        return member
-    scheme, _, below = rest.partition("/")
+    scheme, below = placed(member)
     return below if scheme in _AT_HOME else ""
 
 

@@ -23,11 +23,7 @@ from warpfront.errors import without_secrets
 from warpfront.matrix.index_contents import IndexedRelease, Releases
 from warpfront.wheels.core_metadata import Distribution, parse_metadata, read_file_name
 from warpfront.wheels.metadata import read_small_members
-from warpfront.wheels.requirement_lines import (
-    marker_environment,
-    marker_holds,
-    readable_requirement,
-)
+from warpfront.wheels.requirement_lines import applies, marker_environment, readable_requirement
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links
 from warpfront.wheels.transport import Transport
 
@@ -166,16 +162,11 @@ def _releases(
             metadata = _metadata(name, version, file, transport) if file else None
             if metadata is not None:
                 pythons = plain.python or (f"3.{newest}",)
-                environments = [
-                    {**marker_environment(python, machine), "extra": ""} for python in pythons
-                ]
+                environments = [marker_environment(python, machine) for python in pythons]
                 demands = set()
                 for demand in filter(None, map(readable_requirement, metadata.requires)):
-                    marker = demand.marker
-                    applies = marker is None or any(
-                        marker_holds(marker, each) for each in environments
-                    )
-                    if applies and _RELEVANT.fullmatch(canonicalize_name(demand.name)):
+                    is_relevant = _RELEVANT.fullmatch(canonicalize_name(demand.name))
+                    if is_relevant and any(applies(demand, each) for each in environments):
                         demand.marker = None
                         demands.add(str(demand))
                 requires[machine] = tuple(sorted(demands))

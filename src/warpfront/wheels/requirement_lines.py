@@ -16,7 +16,8 @@ INCLUDES = frozenset({"-r", "--requirement"})
 CONSTRAINTS = frozenset({"-c", "--constraint"})
 EDITABLE = frozenset({"-e", "--editable"})
 INDEXES = frozenset({"-i", "--index-url", "--pypi-url", "--extra-index-url", "-f", "--find-links"})
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+"""The pattern of a distribution's name."""
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(r"(--[A-Za-z][\w-]*|-[A-Za-z])[=\s]*(.*)\Z", re.DOTALL)
 _PER_LINE_OPTION = re.compile(r"\s--?[a-z][\w-]*[=\s].*$", re.DOTALL)
@@ -80,7 +81,7 @@ def readable_requirement(text: str) -> Requirement | None:
 
 def requirement_name(text: str) -> str:
     """Return the normalized name that a requirement begins with, however the rest is written."""
-    match = _NAME.match(text)
+    match = re.match(NAME, text)
     return str(canonicalize_name(match[0])) if match else ""
 
 
@@ -107,6 +108,16 @@ def marker_holds(marker: Marker, environment: Mapping[str, str]) -> bool:
         return marker.evaluate(dict(environment))
     except (UndefinedComparison, UndefinedEnvironmentName):
         return False
+
+
+def applies(demand: Requirement, environment: Mapping[str, str], extra: str = "") -> bool:
+    """Return true if the marker is true; for an extra, only if the extra makes it true."""
+    if demand.marker is None:
+        return not extra
+    plain = marker_holds(demand.marker, {**environment, "extra": ""})
+    if not extra:
+        return plain
+    return not plain and marker_holds(demand.marker, {**environment, "extra": extra})
 
 
 def without_options(text: str) -> str:

@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 from warpfront.errors import LockError
 from warpfront.wheels.core_metadata import Distribution, metadata_text, parse_metadata
 from warpfront.wheels.lock.values import LockInputs
-from warpfront.wheels.requirement_lines import foreign_requirement, marker_holds
+from warpfront.wheels.requirement_lines import applies, foreign_requirement
 from warpfront.wheels.store.archives import unpack
 from warpfront.wheels.store.wheel_files import write_wheel
 
@@ -78,7 +78,7 @@ def _narrowed(
     metadata: Distribution, demands: list[Requirement], targets: tuple[str, ...], name: str
 ) -> str:
     device_names = {f"{_DEVICE}{target}" for target in targets}
-    offered = {demand.name for demand in demands if _is_for(demand, _EVERY_DEVICE)}
+    offered = {demand.name for demand in demands if applies(demand, _LINUX, _EVERY_DEVICE)}
     if lacking := sorted(target for target in targets if f"{_DEVICE}{target}" not in offered):
         has = ", ".join(sorted(extra.removeprefix(_DEVICE) for extra in offered)) or "none"
         raise LockError(
@@ -88,23 +88,13 @@ def _narrowed(
     narrowed = [
         demand
         for demand in demands
-        if not _is_for(demand, _OWN_DEVICE)
-        and (not _is_for(demand, _EVERY_DEVICE) or demand.name in device_names)
+        if not applies(demand, _LINUX, _OWN_DEVICE)
+        and (not applies(demand, _LINUX, _EVERY_DEVICE) or demand.name in device_names)
     ]
     extras = tuple(extra for extra in metadata.extras if extra != _OWN_DEVICE)
     requires = tuple(map(str, narrowed))
     return metadata_text(
         Distribution(name=ROCM, version=metadata.version, requires=requires, extras=extras)
-    )
-
-
-def _is_for(demand: Requirement, extra: str) -> bool:
-    """Return true if only `extra` demands it, on Linux."""
-    marker = demand.marker
-    return (
-        marker is not None
-        and not marker_holds(marker, {**_LINUX, "extra": ""})
-        and marker_holds(marker, {**_LINUX, "extra": extra})
     )
 
 

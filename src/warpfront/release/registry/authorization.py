@@ -27,6 +27,7 @@ from warpfront.system.foreign import read_regular
 from warpfront.system.process import Command, Run
 from warpfront.system.references import is_docker_io, is_loopback
 from warpfront.system.registry_errors import refused, wrong
+from warpfront.system.strict_values import object_in, text_of
 
 _STEP = "login"
 _CLIENT = "warpfront"
@@ -208,11 +209,10 @@ class Credentials:
         registry that wants one. Raises `RegistryError`.
         """
         configuration = self._read(host)
-        helper = _text(_table(configuration, "credHelpers").get(host)) or _text(
-            configuration.get("credsStore")
-        )
+        helper = text_of(object_in(configuration, "credHelpers"), host)
+        helper = helper or text_of(configuration, "credsStore")
         login = self._ask_helper(helper, host) if helper else None
-        for key, entry in () if helper else _table(configuration, "auths").items():
+        for key, entry in () if helper else object_in(configuration, "auths").items():
             # docker once wrote addresses: `https://host/v1/`.
             named = re.sub(r"\Ahttps?://", "", key).partition("/")[0]
             if isinstance(entry, dict) and (
@@ -255,7 +255,7 @@ class Credentials:
             raise refused(host, _STEP, f"{program} get: {output}", f"docker login {host}")
         try:
             value = json.loads(completed.stdout)
-            user, secret = value["Username"], value["Secret"]
+            user, _ = value["Username"], value["Secret"]
         except (ValueError, KeyError, TypeError):
             # Its output may contain the secret, so none of it is repeated.
             reason, hint = (
@@ -264,8 +264,8 @@ class Credentials:
             )
             raise refused(host, _STEP, reason, hint) from None
         if user == "<token>":
-            return Login(identity_token=_text(secret))
-        return Login(user=_text(user), password=_text(secret))
+            return Login(identity_token=text_of(value, "Secret"))
+        return Login(user=text_of(value, "Username"), password=text_of(value, "Secret"))
 
 
 def read_credentials(environment: Mapping[str, str], run: Run) -> Credentials:
@@ -276,11 +276,11 @@ def read_credentials(environment: Mapping[str, str], run: Run) -> Credentials:
 
 
 def _entry_login(entry: Mapping[str, Any], host: str) -> Login | None:
-    token = _text(entry.get("identitytoken"))
-    user, password = _text(entry.get("username")), _text(entry.get("password"))
+    token = text_of(entry, "identitytoken")
+    user, password = text_of(entry, "username"), text_of(entry, "password")
     if entry.get("auth"):
         try:
-            both = base64.b64decode(_text(entry["auth"]), validate=True).decode()
+            both = base64.b64decode(text_of(entry, "auth"), validate=True).decode()
         except (binascii.Error, ValueError):
             reason = "docker's login for it is not base64"
             raise refused(host, _STEP, reason, f"docker login {host}") from None
@@ -288,12 +288,3 @@ def _entry_login(entry: Mapping[str, Any], host: str) -> Login | None:
     if token:
         return Login(identity_token=token)
     return Login(user=user, password=password.rstrip("\0")) if user else None
-
-
-def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    table = value.get(key)
-    return table if isinstance(table, dict) else {}
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

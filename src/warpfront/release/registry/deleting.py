@@ -23,6 +23,7 @@ from warpfront.release.registry.http import Exchange, Patience, Request
 from warpfront.system.process import Run
 from warpfront.system.references import is_docker_io
 from warpfront.system.registry_errors import RETRIED_STATUSES, by_status, refused
+from warpfront.system.strict_values import object_in, text_of
 
 _GITHUB, _HUB = "https://api.github.com", "https://hub.docker.com"
 _TOKENS = ("GH_TOKEN", "GITHUB_TOKEN")
@@ -121,7 +122,7 @@ class GitHubPackages:
         owner, _, name = repository.partition("/")
         if owner not in self._owners:
             account = self._api.call("GET", f"/users/{quote(owner, safe='')}", {200})
-            kind = account.get("type") if isinstance(account, dict) else None
+            kind = object_in(account).get("type")
             self._owners[owner] = "orgs" if kind == "Organization" else "users"
         kind, parts = self._owners[owner], (quote(owner, safe=""), quote(name, safe=""))
         return f"/{kind}/{parts[0]}/packages/container/{parts[1]}"
@@ -162,8 +163,7 @@ class DockerHub:
             )
         body = {"identifier": login.user, "secret": login.password}
         answer = self._api.call("POST", "/v2/auth/token", {200}, body=body)
-        token = answer.get("access_token") if isinstance(answer, dict) else None
-        if not isinstance(token, str) or not token:
+        if not (token := text_of(object_in(answer), "access_token")):
             raise self._api.wrong("it gave no access token")
         self._api.token = token
 
@@ -202,7 +202,7 @@ class _Api:
             document = None
         if answer.status_code in accepted:
             return document
-        message = str(document.get("message", ""))[:300] if isinstance(document, dict) else ""
+        message = text_of(object_in(document), "message")[:300]
         hints = (do for words, do in (refusals or {}).items() if words in message.lower())
         usual = by_status("", _STEP, answer.status_code, answer.headers, content)
         assert isinstance(usual, RegistryError), "others are tried again"

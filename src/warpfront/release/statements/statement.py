@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from warpfront.release.registry.contract import Predicate
 from warpfront.system.references import is_digest
-from warpfront.system.strict_values import each_once, refuse_constant
+from warpfront.system.strict_values import each_once, refuse_constant, text_of
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 LIMIT_BYTES = 8 * 2**20
@@ -143,8 +143,7 @@ def objects_in(document: object, name: str) -> list[Mapping[str, Any]]:
 
 def text_in(fields: Mapping[str, Any], name: str) -> str:
     """Return a text in foreign JSON, cut to a line; "" where there is none."""
-    text = fields.get(name)
-    return text[:_LONGEST_LINE] if isinstance(text, str) else ""
+    return text_of(fields, name)[:_LONGEST_LINE]
 
 
 # What `cosign verify-attestation --type slsaprovenance1|spdxjson|cyclonedx` looks for

@@ -33,7 +33,7 @@ from isal import isal_zlib
 
 from warpfront.errors import WheelError
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON
-from warpfront.wheels.core_metadata import installed_path, recorded_hash
+from warpfront.wheels.core_metadata import installed_path, placed, recorded_hash
 from warpfront.wheels.store.unpacked import stays
 from warpfront.wheels.store.wheelhouse import FORGED, opened_wheel
 from warpfront_checks.guard.manifest import Measured
@@ -109,7 +109,7 @@ def stream_wheels(
 def has_headers(wheel: Path) -> bool:
     """Return true if some of it goes to a folder with Python's version in its path."""
     with opened_wheel(wheel) as archive:
-        return any(_scheme_of(name) == "headers" for name in archive.namelist())
+        return any(placed(name)[0] == "headers" for name in archive.namelist())
 
 
 def first_clash(wheels: Iterable[Path]) -> str:
@@ -118,13 +118,10 @@ def first_clash(wheels: Iterable[Path]) -> str:
     for path in wheels:
         with opened_wheel(path) as archive:
             for member in archive.infolist():
-                scheme = _scheme_of(member.filename)
-                inside = _inside(member.filename) if scheme else member.filename
-                headers = f"include/{path.name.partition('-')[0]}"
-                below = {"data": ".", "scripts": "bin", "headers": headers}.get(scheme, _SITE)
-                place = _through_links(posixpath.normpath(f"{below}/{inside}")).removeprefix(
-                    f"{_SITE}/"
-                )
+                scheme, inside = placed(member.filename)
+                below = _below(scheme, path.name.partition("-")[0])
+                place = _through_links(posixpath.normpath(posixpath.join(below, inside)))
+                place = place.removeprefix(f"{_SITE}/")
                 mine = (member.CRC, member.file_size, path.name)
                 before = places.setdefault(place, mine)
                 if before[:2] != mine[:2] and not member.is_dir():
@@ -139,14 +136,10 @@ def _through_links(place: str) -> str:
     return _LINKED.sub("lib/", _VERSIONED.sub(r"\1/python3", place))
 
 
-def _scheme_of(member: str) -> str:
-    top, _, rest = member.partition("/")
-    return rest.partition("/")[0] if top.endswith(".data") else ""
-
-
-def _inside(member: str) -> str:
-    """Return a member of a scheme, below that."""
-    return member.partition("/")[2].partition("/")[2]
+def _below(scheme: str, distribution: str, python: str = "") -> str:
+    """Return the folder of a scheme, below the environment."""
+    headers = f"include/site/python{python}/{distribution}"
+    return {"data": "", "scripts": "bin", "headers": headers}.get(scheme, _SITE)
 
 
 class _Packed:
@@ -272,13 +265,8 @@ class _Destination(WheelDestination):
         return RecordEntry(path, Hash.parse(recorded_hash(digest)), content.size_bytes)
 
     def _folder(self, scheme: str) -> str:
-        return {
-            "purelib": SITE_PACKAGES,
-            "platlib": SITE_PACKAGES,
-            "scripts": f"{ENVIRONMENT}/bin",
-            "data": ENVIRONMENT,
-            "headers": f"{ENVIRONMENT}/include/site/python{self.python}/{self.distribution}",
-        }[scheme]
+        below = _below(scheme, self.distribution, self.python)
+        return posixpath.join(ENVIRONMENT, below).rstrip("/")
 
 
 class _Members(WheelFile):
@@ -306,9 +294,10 @@ class _Members(WheelFile):
                 continue
             self._read = self._opened(member)
             with self._read as stream:
-                if _scheme_of(member.filename) not in {"", *SCHEME_NAMES}:
+                scheme, inside = placed(member.filename)
+                if scheme not in {"", *SCHEME_NAMES}:
                     raise ValueError(f"{member.filename} is of no scheme that is known")
-                if _scheme_of(member.filename) and not _inside(member.filename):
+                if not inside:
                     raise ValueError(f"{member.filename} is a file, and has to be a folder")
                 mode = member.external_attr >> 16
                 record = recorded.get(member.filename, (member.filename, "", ""))

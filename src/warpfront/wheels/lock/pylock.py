@@ -12,7 +12,6 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -52,7 +51,7 @@ from warpfront.wheels.lock.values import (
     UnbuiltWheel,
     WheelLock,
 )
-from warpfront.wheels.resolve.index_rules import PYPI, misplaced
+from warpfront.wheels.resolve.index_rules import PYPI, matches, misplaced
 
 SCHEMA = 1
 UNBUILT = "unbuilt"
@@ -254,7 +253,7 @@ def placeholder(wheels: Iterable[LockedWheel]) -> str:
     for wheel in wheels:
         # `rocm-sdk` is reserved like `rocm-sdk-core`.
         spellings = (wheel.name, f"{wheel.name}-")
-        if wheel.index == PYPI and any(fnmatchcase(s, name) for s in spellings for name in names):
+        if wheel.index == PYPI and any(matches(spelling, names) for spelling in spellings):
             return f"{wheel.name} {wheel.version} of PyPI, an empty package with AMD's name"
     return ""
 

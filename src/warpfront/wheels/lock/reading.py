@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from warpfront.errors import LockError, StoreError
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.language import Patch
 from warpfront.matrix.selection import with_parents
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.attempt import attempt
@@ -17,7 +15,7 @@ from warpfront.wheels.lock.pylock import lock_inputs, read_lock, staleness
 from warpfront.wheels.lock.values import NEVER_BUILT, LockInputs, LockState, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.store.archives import folder_sha256
-from warpfront.wheels.store.wheelhouse import sha256_of
+from warpfront.wheels.store.patching import why_unfit
 
 
 def read_locks(cells: Iterable[Cell], folders: Folders) -> Mapping[str, LockState]:
@@ -70,21 +68,8 @@ def inputs_of(cell: Cell, parent: WheelLock | None, folders: Folders) -> LockInp
         for source in requirement_list.sources
         if source.kind == "folder"
     }
-    unfit = tuple(filter(None, (_unfit(folders.root, patch) for patch in cell.patches)))
+    unfit = tuple(filter(None, (why_unfit(folders.root, patch) for patch in cell.patches)))
     return lock_inputs(cell, requirement_list, parent, folders=sources, unfit=unfit)
-
-
-def _unfit(root: Path, patch: Patch) -> str:
-    """Why the file of a patch is not the one that the matrix names; "" where it is."""
-    path = root / patch.file
-    if not inside_root(path, root):
-        return f"{patch.file}: a link that leads out of the project"
-    if not path.is_file():
-        return f"{patch.file}: no such file"
-    digest = sha256_of(path)
-    if digest == patch.sha256:
-        return ""
-    return f"{patch.file}: sha256 {digest}, matrix.yaml says {patch.sha256}"
 
 
 def fresh_locks(

@@ -20,7 +20,8 @@ from warpfront.errors import without_secrets
 from warpfront.wheels.core_metadata import read_file_name
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_file_names
-from warpfront.wheels.resolve.index_rules import index_rule, is_of_the_stack
+from warpfront.wheels.requirement_lines import NAME
+from warpfront.wheels.resolve.index_rules import index_rule, stack_names
 from warpfront.wheels.sources import (
     FLAT_PAGE,
     FLAT_WAY_OUT,
@@ -131,7 +132,7 @@ def release_with_module(
 
 
 _ROW = "name another `torch:` or `index:` for the row in matrix.yaml"
-_NAME = r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"
+_NAME = f"({NAME})"
 _RANGE = r"((?:(?:===?|~=|!=|<=?|>=?)[A-Za-z0-9.*+!_-]*[A-Za-z0-9*],?)+)"
 # uv's words for a name without a candidate.
 _ABSENT = re.compile(
@@ -160,7 +161,7 @@ def explain_absences(
         sources = named if is_alone else tuple(dict.fromkeys((*named, *reach.sources)))
         for line, hint in _reasons(name, _demands(text, name), sources, usable, site):
             lines[f"{line}{unasked}"] = None
-            hints[_ROW if is_of_the_stack(name, inputs) else hint] = None
+            hints[_ROW if name in stack_names(inputs) else hint] = None
     return tuple(lines), "; ".join(hints)
 
 

@@ -10,7 +10,6 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -25,11 +24,8 @@ from warpfront.wheels.lock.values import (
     RelaxedPackage,
     UnmetDemand,
 )
-from warpfront.wheels.requirement_lines import (
-    marker_environment,
-    marker_holds,
-    readable_requirement,
-)
+from warpfront.wheels.requirement_lines import applies, marker_environment, readable_requirement
+from warpfront.wheels.resolve.index_rules import matches, stack_names
 from warpfront_checks.guard.channels import sentinel
 from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
 
@@ -116,12 +112,9 @@ def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
     """Return the stack of `pins` (name -> version), which are the matrix's and its vendor's. A
     stack that comes with the base is unknown, so that no other may be added.
     """
-    names = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
-    patterns = (*inputs.protected, *inputs.libraries)
+    names, patterns = stack_names(inputs), (*inputs.protected, *inputs.libraries)
     versions = {
-        name: version
-        for name, version in pins.items()
-        if name in names or any(fnmatch(name, pattern) for pattern in patterns)
+        name: version for name, version in pins.items() if name in names or matches(name, patterns)
     }
     answered = {shim.name: shim.version for shim in triton_shims(versions)}
     in_base = {} if inputs.index else dict.fromkeys(inputs.protected, _IN_BASE)
@@ -138,13 +131,9 @@ def stack_of(inputs: LockInputs, pins: Mapping[str, str]) -> Stack:
 
 def belonging_to_a_stack(inputs: LockInputs, names: Iterable[str]) -> frozenset[str]:
     """Return those of `names`, beyond the matrix's, that belong to some torch stack."""
-    requested = {canonicalize_name(Requirement(text).name) for text in inputs.stack_requirements}
+    requested = stack_names(inputs)
     patterns = (*inputs.protected, *inputs.libraries, *sentinels(inputs.toolkit, ()))
-    return frozenset(
-        name
-        for name in names
-        if name not in requested and any(fnmatch(name, pattern) for pattern in patterns)
-    )
+    return frozenset(name for name in {*names} - requested if matches(name, patterns))
 
 
 def unmet_demands(
@@ -201,7 +190,7 @@ def without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         str(requirement)
         for requirement in requirements_read
-        if not any(fnmatch(canonicalize_name(requirement.name), pattern) for pattern in patterns)
+        if not matches(canonicalize_name(requirement.name), patterns)
     )
 
 
@@ -210,13 +199,12 @@ def needs_of(
 ) -> Mapping[str, VersionDemand]:
     """Return the demands of these distributions, without extras, on others than the stack's."""
     names = {*stack.versions, *stack.answered, *stack.foreign}
-    environment = {**marker_environment(python, machine), "extra": ""}
+    environment = marker_environment(python, machine)
     needs: dict[str, VersionDemand] = {}
     for distribution in distributions:
         for requirement in filter(None, map(readable_requirement, distribution.requires)):
             name = canonicalize_name(requirement.name)
-            marker = requirement.marker
-            if name in names or (marker and not marker_holds(marker, environment)):
+            if name in names or not applies(requirement, environment):
                 continue
             before = needs.get(name, VersionDemand(specifier=SpecifierSet(), requirers=()))
             needs[name] = VersionDemand(
@@ -264,7 +252,7 @@ def demands_from(
     while pending:
         chain, text = pending.popleft()
         demand = readable_requirement(text)
-        if demand is None or not _applies(demand, environment, chain[-1][1] if chain else ""):
+        if demand is None or not applies(demand, environment, chain[-1][1] if chain else ""):
             continue
         name = canonicalize_name(demand.name)
         yield chain, name, demand
@@ -272,16 +260,6 @@ def demands_from(
             if name in requires and node not in visited and enters(name, demand):
                 visited.add(node)
                 pending.extend(((*chain, node), line) for line in requires[name])
-
-
-def _applies(demand: Requirement, environment: Mapping[str, str], extra: str) -> bool:
-    """Return true if the marker is true; for an extra, only if the extra makes it true."""
-    if demand.marker is None:
-        return not extra
-    plain = marker_holds(demand.marker, {**environment, "extra": ""})
-    if not extra:
-        return plain
-    return not plain and marker_holds(demand.marker, {**environment, "extra": extra})
 
 
 Edge = tuple[str, str, str]

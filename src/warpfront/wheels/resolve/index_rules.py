@@ -32,20 +32,15 @@ class IndexRule:
 def index_rule(name: str, inputs: LockInputs) -> IndexRule | None:
     """Return the index of a distribution; None if any of the site's indexes will do."""
     if inputs.index is not None and (
-        name in _stack_names(inputs) or _matches(name, inputs.protected)
+        name in stack_names(inputs) or matches(name, inputs.protected)
     ):
         return IndexRule(url=inputs.index.url, alone=True)
     for index in inputs.own_indexes:
-        if _matches(name, index.packages):
+        if matches(name, index.packages):
             return IndexRule(url=index.url, alone=True)
-    if inputs.index is not None and _matches(name, inputs.libraries):
+    if inputs.index is not None and matches(name, inputs.libraries):
         return IndexRule(url=inputs.index.url, alone=False)
     return None
-
-
-def is_of_the_stack(name: str, inputs: LockInputs) -> bool:
-    """Return true if the matrix pins it."""
-    return name in _stack_names(inputs)
 
 
 def known_names(inputs: LockInputs) -> tuple[str, ...]:
@@ -54,7 +49,7 @@ def known_names(inputs: LockInputs) -> tuple[str, ...]:
         *inputs.protected,
         *(package for index in inputs.own_indexes for package in index.packages),
     )
-    names = {*_stack_names(inputs), *(pattern for pattern in patterns if "*" not in pattern)}
+    names = {*stack_names(inputs), *(pattern for pattern in patterns if "*" not in pattern)}
     return tuple(sorted(name for name in names if index_rule(name, inputs)))
 
 
@@ -64,7 +59,7 @@ def misplaced(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
     for wheel in wheels:
         if wheel.source:
             continue
-        if inputs.index is None and _matches(wheel.name, inputs.protected):
+        if inputs.index is None and matches(wheel.name, inputs.protected):
             return f"{wheel.name} from {wheel.index}, and the base has its own"
         rule = index_rule(wheel.name, inputs)
         allowed = [rule.url] if rule and rule.alone else list(shared)
@@ -73,7 +68,8 @@ def misplaced(wheels: Iterable[LockedWheel], inputs: LockInputs) -> str:
     return ""
 
 
-def _stack_names(inputs: LockInputs) -> frozenset[str]:
+def stack_names(inputs: LockInputs) -> frozenset[str]:
+    """Return the names that the matrix pins."""
     return frozenset(map(_name_of, inputs.stack_requirements))
 
 
@@ -82,5 +78,5 @@ def _name_of(requirement: str) -> str:
     return canonicalize_name(Requirement(requirement).name)
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
+def matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import Pin
 from warpfront.wheels.lock.values import LockedWheel, LockInputs
+from warpfront.wheels.requirement_lines import NAME
 from warpfront.wheels.resolve.index_rules import PYPI, IndexRule, index_rule
 from warpfront.wheels.sources import Link, NoAnswer, Reach, links, local_path, page_of
 from warpfront.wheels.store.wheel_files import write_stand_in
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from warpfront.wheels.resolve.resolver import Resolution
     from warpfront.wheels.transport import Transport
     from warpfront.wheels.variants.pages import VariantPages
-
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 class OverlayIndex:
@@ -74,7 +73,7 @@ class OverlayIndex:
 
     def missing_of(self, text: str) -> tuple[str, ...]:
         """Return the same for uv's explanation; with all names of a parent if it has one."""
-        names = {canonicalize_name(name) for name in _NAME.findall(text)}
+        names = {canonicalize_name(name) for name in re.findall(NAME, text)}
         overlaid = self._held.keys() - self._files.keys()
         return (*self.missing(names), *(sorted(overlaid) if overlaid & names else ()))
 
@@ -122,7 +121,7 @@ class OverlayIndex:
         """Lines about the names in an explanation of uv's that have no variant for the cell."""
         if self._variants is None:
             return ()
-        names = sorted({canonicalize_name(name) for name in _NAME.findall(text)})
+        names = sorted({canonicalize_name(name) for name in re.findall(NAME, text)})
         return tuple(line for name in names for line in self._variants.why_not(name))
 
     def check(self, resolution: Resolution) -> None:

@@ -12,7 +12,6 @@ import dataclasses
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -42,6 +41,7 @@ from warpfront.wheels.resolve.demands import (
     stack_of,
     unmet_demands,
 )
+from warpfront.wheels.resolve.index_rules import matches
 from warpfront.wheels.resolve.resolver import (
     NO_TERMS,
     Contradiction,
@@ -53,10 +53,10 @@ from warpfront.wheels.resolve.resolver import (
 )
 from warpfront.wheels.rocm import refuse_every_device
 from warpfront.wheels.sources import Site
+from warpfront.wheels.store.patching import UNREAD
 from warpfront.wheels.store.sdists import BUILD_TOOLS
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
-_PATCH = "read the patch, then write its sha256 into matrix.yaml"
 _TOGETHER = "its requirements cannot be met together"
 _STACK = "the stack's versions are fixed by matrix.yaml: change the requirement, or the row"
 _EACH_OTHER = "these requirements exclude each other: change one of them"
@@ -92,7 +92,7 @@ def resolve_by_uv(
             inputs, transport, on_line=on_line, wheelhouse=wheelhouse, held=parent.wheels
         )
         if inputs.unfit:
-            raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=_PATCH)
+            raise LockError(f"{inputs.cell_id}: {'; '.join(inputs.unfit)}", hint=UNREAD)
         built = {build.package for build in parent.builds}
         for wheel in parent.wheels:
             if wheel.source or wheel.name in built:  # no index has it
@@ -203,7 +203,7 @@ class _Resolving:
         theirs = {canonicalize_name(Requirement(text).name) for text in inputs.parent}
         patterns = (*inputs.protected, *inputs.libraries)
         for name in by_name:
-            if any(fnmatchcase(name, pattern) for pattern in patterns):  # the guard vouches for it
+            if matches(name, patterns):  # the guard vouches for it
                 raise LockError(
                     f"{inputs.cell_id}: {name} is of the torch stack, which is what its tag claims",
                     hint="a patched torch is another torch: build it, and give it an index",

@@ -18,6 +18,7 @@ from packaging.version import Version
 from warpfront.errors import LockError, WheelError
 from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
+from warpfront.system.foreign import inside_root
 from warpfront.system.process import Command, Completed, run
 from warpfront.system.store import scratch_folder, storing
 from warpfront.wheels.store.unpacked import read_unpacked
@@ -171,6 +172,22 @@ def _first_line(text: str) -> str:
     return (lines[-1] if lines else "git says nothing").removeprefix("error: ")
 
 
+UNREAD = "read the patch, then write its sha256 into matrix.yaml"
+
+
+def why_unfit(root: Path, patch: Patch) -> str:
+    """Why the file of a patch is not the one that the matrix names; "" where it is."""
+    path = root / patch.file
+    if not inside_root(path, root):
+        return f"{patch.file}: a link that leads out of the project"
+    if not path.is_file():
+        return f"{patch.file}: no such file"
+    digest = sha256_of(path)
+    if digest == patch.sha256:
+        return ""
+    return f"{patch.file}: sha256 {digest}, matrix.yaml says {patch.sha256}"
+
+
 LABEL = "wf"
 NOTE = "warpfront-patches.json"
 _SIGNATURES = ("RECORD", "RECORD.jws", "RECORD.p7s")
@@ -186,13 +203,9 @@ class Patching:
     def apply(self, tree: Path) -> None:
         """Apply all patches to a tree of files, or raise an error."""
         for patch in self.patches:
+            if reason := why_unfit(self.root, patch):
+                raise LockError(reason, hint=UNREAD)
             file = self.root / patch.file
-            digest = sha256_of(file) if file.is_file() else "no such file"
-            if digest != patch.sha256:
-                raise LockError(
-                    f"{patch.file}: sha256 {digest}, matrix.yaml says {patch.sha256}",
-                    hint="read the patch, then write its sha256 into matrix.yaml",
-                )
             PatchTool(tree=tree, patch=file, name=patch.file, strip=patch.strip).apply()
 
     def version(self, version: str, origin: str) -> str:

@@ -32,7 +32,7 @@ from warpfront.matrix.cell import Variant
 from warpfront.wheels.core_metadata import read_wheel_name, requires_of, split_label
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.metadata import read_small_members
-from warpfront.wheels.resolve.index_rules import is_of_the_stack
+from warpfront.wheels.resolve.index_rules import stack_names
 from warpfront.wheels.sources import Link, NoAnswer, local_path, read_address
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.variants.tables import (
@@ -176,7 +176,7 @@ class VariantPages:
         except LockError as error:
             self._why_not[name].append(f"{name} {version}: its variants are left out: {error}")
             return None
-        of_the_stack = is_of_the_stack(name, self._inputs)
+        of_the_stack = name in stack_names(self._inputs)
         wheels = [(*split_label(link.filename), link) for link in offered]
         for _, group in groupby(sorted(wheels, key=_build, reverse=True), _build):
             same_build = list(group)
