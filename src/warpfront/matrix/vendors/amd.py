@@ -11,13 +11,10 @@ from rocm_bootstrap.targets import ALL_FAMILIES, ALL_SUB_FAMILIES, ALL_TARGETS
 
 from warpfront.matrix.cell import Compiler, Properties, Toolkit
 from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
-from warpfront.matrix.vendors.vendor import Vendor, cdi_access
+from warpfront.matrix.vendors.vendor import Vendor, cdi_access, node_access
 from warpfront.system.digests import frozen
 
-_TARGET = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z")
 _CDI_KIND = "amd.com/gpu="
-_KFD = "/dev/kfd"
-_RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
 # Code objects of a generic target run on each member: https://llvm.org/docs/AMDGPUUsage.html. AMD's
 # table groups by version number, and names two groups whose generic target covers other members.
 _GENERIC: Mapping[str, tuple[str, ...]] = {
@@ -46,6 +43,7 @@ class Amd(Vendor):
     kubernetes_resource = "amd.com/gpu"
     known_targets = (*(target.name for target in ALL_TARGETS), *_GENERIC)
     target_form = "gfx942"
+    target_pattern = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z")
     # `rocm` and what it brings carry the libraries from ROCm 7.14 on (pytorch#191688, #190276).
     # PyPI has placeholders under these names.
     protected = (
@@ -61,9 +59,6 @@ class Amd(Vendor):
         "rocm-profiler",
         "amd-*-device-*",
     )
-
-    def accepts_target(self, target: str) -> bool:
-        return target in self.known_targets or _TARGET.match(target) is not None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Return the target, then its generic family: nothing else is forward compatible."""
@@ -143,15 +138,5 @@ class Amd(Vendor):
         return next((gfx.gfx_target_version for gfx in ALL_TARGETS if gfx.name == target), None)
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
-        """CDI where the engine knows devices, else /dev/kfd and each render node.
-
-        Groups are the numeric ids of the nodes' owners: the names `video` and `render` have other
-        numbers in the image, or none.
-        """
-        if by_cdi := cdi_access(host, _CDI_KIND):
-            return by_cdi
-        render = tuple(sorted(node for node in host.nodes if _RENDER_NODE.match(node)))
-        if _KFD not in host.nodes or not render:
-            return None
-        nodes = (_KFD, *render)
-        return DeviceAccess(nodes=nodes, groups=tuple(sorted({host.nodes[node] for node in nodes})))
+        """CDI where the engine knows devices, else /dev/kfd and each render node."""
+        return cdi_access(host, _CDI_KIND) or node_access(host, "/dev/kfd")

@@ -19,9 +19,6 @@ class Cpu(Vendor):
     target_form = "x86_64"
     protected = ("torch", "torchvision", "torchaudio")
 
-    def accepts_target(self, target: str) -> bool:
-        return target in self.known_targets
-
     def machine_of(self, target: str) -> str:
         return target
 

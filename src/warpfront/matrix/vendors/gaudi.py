@@ -30,9 +30,6 @@ class Gaudi(Vendor):
     target_form = "gaudi3"
     protected = ("torch", "torchvision", "torchaudio", "habana-*")
 
-    def accepts_target(self, target: str) -> bool:
-        return target in self.known_targets
-
     def label(self, index: str) -> str:
         return ""
 

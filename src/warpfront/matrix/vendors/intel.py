@@ -8,11 +8,9 @@ import re
 
 from warpfront.matrix.cell import Toolkit
 from warpfront.matrix.devices import DeviceAccess, HostDevices
-from warpfront.matrix.vendors.vendor import Vendor, cdi_access
+from warpfront.matrix.vendors.vendor import Vendor, cdi_access, node_access
 
 _CDI_KIND = "intel.com/gpu="
-_RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
-_TARGET = re.compile(r"(?:dg[0-9]|pvc(?:-vg)?|bmg(?:-g[0-9]{2})?|[a-z]{3}-[a-z][0-9a-z]{0,3})\Z")
 
 
 class Intel(Vendor):
@@ -32,6 +30,9 @@ class Intel(Vendor):
     # (pytorch/pytorch setup.py; intel/torch-xpu-ops cmake/BuildFlags.cmake).
     known_targets = ("pvc", "dg2", "mtl-h", "arl-h", "lnl-m", "bmg", "ptl-h", "ptl-u")
     target_form = "bmg"
+    target_pattern = re.compile(
+        r"(?:dg[0-9]|pvc(?:-vg)?|bmg(?:-g[0-9]{2})?|[a-z]{3}-[a-z][0-9a-z]{0,3})\Z"
+    )
     # What torch's wheels for XPU demand (pytorch/pytorch .github/scripts/
     # generate_binary_build_matrix.py; intel/torch-xpu-ops .github/scripts/build.sh, of 2025.3.2).
     protected = (
@@ -54,9 +55,6 @@ class Intel(Vendor):
         "umf",
     )
 
-    def accepts_target(self, target: str) -> bool:
-        return _TARGET.match(target) is not None
-
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Return the target itself. Kernels for others are compiled at their first call, which
         is slow and needs the driver's compiler: no device that a tag names should depend on it.
@@ -69,12 +67,8 @@ class Intel(Vendor):
         return "icpx is in Intel's own repository, and neither Debian nor a wheel holds it"
 
     def device_access(self, host: HostDevices) -> DeviceAccess | None:
-        """CDI where the engine knows devices, else each render node with its owner's numeric id.
-        Which vendor's a node is does not show in its name: other vendors' access comes first.
+        """CDI where the engine knows devices, else each render node. Which vendor's a node is does
+        not show in its name: other vendors' access comes first.
         """
-        if by_cdi := cdi_access(host, _CDI_KIND):
-            return by_cdi
-        nodes = tuple(sorted(node for node in host.nodes if _RENDER_NODE.match(node)))
-        if not nodes or "/dev/kfd" in host.nodes or "/dev/nvidiactl" in host.nodes:
-            return None
-        return DeviceAccess(nodes=nodes, groups=tuple(sorted({host.nodes[node] for node in nodes})))
+        is_other = not host.nodes.keys().isdisjoint(("/dev/kfd", "/dev/nvidiactl"))
+        return cdi_access(host, _CDI_KIND) or (None if is_other else node_access(host))

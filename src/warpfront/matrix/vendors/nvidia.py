@@ -9,7 +9,6 @@ from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access
 from warpfront.system.digests import frozen
 
-_TARGET = re.compile(r"sm_([1-9][0-9]{1,2})\Z")
 _CDI_KIND = "nvidia.com/gpu="
 # Compute capabilities as major * 10 + minor: https://developer.nvidia.com/cuda-gpus
 _KNOWN = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121)
@@ -31,11 +30,9 @@ class Nvidia(Vendor):
     kubernetes_resource = "nvidia.com/gpu"
     known_targets = tuple(f"sm_{capability}" for capability in _KNOWN)
     target_form = "sm_90"
+    target_pattern = re.compile(r"sm_([1-9][0-9]{1,2})\Z")
     protected = ("torch", "torchvision", "torchaudio", "triton")
     libraries = ("cuda-*", "nvidia-*")
-
-    def accepts_target(self, target: str) -> bool:
-        return _TARGET.match(target) is not None
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Cubins of the same major and a minor not above (sm_89 runs sm_86 and sm_80), then PTX of
@@ -140,7 +137,7 @@ class Nvidia(Vendor):
 
 
 def _capability(target: str) -> int:
-    match = _TARGET.match(target)
+    match = Nvidia.target_pattern.match(target)
     if match is None:
         raise ValueError(f"not an NVIDIA target: {target!r}")
     return int(match.group(1))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, Protocol
 
 from warpfront.matrix.cell import Compiler, Properties, Toolkit
 from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
+
+_RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
 
 
 class Vendor(Protocol):
@@ -25,6 +28,8 @@ class Vendor(Protocol):
     """What a pod of Kubernetes asks for to get one device; "" for no device."""
     target_form: str
     """How a target is written, for messages: "sm_90"."""
+    target_pattern: re.Pattern[str] | None = None
+    """The form of targets besides the known ones; None where there are no others."""
     protected: tuple[str, ...]
     """Distributions that belong to torch on this vendor, as fnmatch patterns of normalized names: a
     lock takes them from the cell's own index only, and a guard keeps them.
@@ -36,6 +41,8 @@ class Vendor(Protocol):
 
     def accepts_target(self, target: str) -> bool:
         """Return true if `target` has this vendor's form (known hardware or not)."""
+        form = self.target_pattern
+        return target in self.known_targets or bool(form and form.match(target))
 
     def machine_of(self, target: str) -> str | None:
         """Return the machine that a `target` is; None for a device that any machine may have."""
@@ -98,3 +105,16 @@ def cdi_access(host: HostDevices, kinds: str | tuple[str, ...]) -> DeviceAccess 
     devices = tuple(sorted(name for name in host.cdi if name.startswith(kinds)))
     everything = tuple(name for name in devices if name.endswith("=all"))
     return DeviceAccess(cdi=everything[:1] or devices) if devices else None
+
+
+def node_access(host: HostDevices, *control: str) -> DeviceAccess | None:
+    """Return access by the nodes `control` and each render node; None where one is missing.
+
+    Groups are the numeric ids of the nodes' owners: the names `video` and `render` have other
+    numbers in the image, or none.
+    """
+    render = sorted(node for node in host.nodes if _RENDER_NODE.match(node))
+    if not render or not host.nodes.keys() >= {*control}:
+        return None
+    nodes = (*control, *render)
+    return DeviceAccess(nodes=nodes, groups=tuple(sorted({host.nodes[node] for node in nodes})))
