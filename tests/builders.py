@@ -12,7 +12,7 @@ from warpfront.images.built import CREATED, REVISION, BuiltImage, ResolvedBase
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.matrix.cell import Base, BaseSource, Cell, Pin, WheelIndex
 from warpfront.matrix.language import Patch, Project
-from warpfront.matrix.project_values import Channel
+from warpfront.matrix.release_channels import Channel
 from warpfront.release.admission import Evidence
 from warpfront.report.rows import ReportRow
 from warpfront.verify.results import CheckResult, Outcome, Verification

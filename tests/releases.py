@@ -16,7 +16,7 @@ from fakes import FakeEngine, FakeRegistry
 from warpfront.images.built import CREATED, REVISION
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.project_values import Alias, Channel
+from warpfront.matrix.release_channels import Alias, Channel
 from warpfront.release.evidence import local_evidence
 from warpfront.release.ledger import LEDGER_FOLDER, Ledger, Publication
 from warpfront.release.publish_context import PublishContext, Published, publish_cells
@@ -96,7 +96,7 @@ def a_signer(cosign: FakeCosign) -> Signer:
 
 def a_release_channel(*cells: Cell, **changes: object) -> Channel:
     ids = frozenset(cell.id for cell in cells or (CPU,))
-    aliases = tuple(Alias(template=t, cells=ids) for t in ("latest", "{torch}-{toolkit}"))
+    aliases = tuple(Alias(tag=t, cells=ids) for t in ("latest", "{torch}-{toolkit}"))
     return a_channel(
         **{"aliases": aliases, "allow": ("unsigned",), "repository": PROJECT, **changes}
     )

@@ -27,7 +27,7 @@ from warpfront.errors import WarpfrontError
 from warpfront.images.built import BuiltImage
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import CiOptions, Project
-from warpfront.matrix.project_values import Channel
+from warpfront.matrix.release_channels import Channel
 from warpfront.pipeline.reporting import _facts
 from warpfront.release.evidence import local_evidence
 from warpfront.release.ledger import Publication

@@ -77,7 +77,7 @@ def _values(flow: Flow) -> dict[str, Any]:
     labelled = [job for job in flow.jobs if not job.powers and job.kind != "bench"]
     names = {job.name for job in labelled}
     machine = dataclasses.replace(
-        flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=False
+        flow.runners[0], trust="hosted", labels=(_HOSTED,), group="", scale_set=""
     )
     return {
         **FOLDERS,

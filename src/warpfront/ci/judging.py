@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from warpfront import errors
 from warpfront.bench.nights import NightStanding
 from warpfront.ci.schedule import Omitted, Schedule
-from warpfront.matrix.project_values import Channel
+from warpfront.matrix.release_channels import Channel
 from warpfront.release.admission import Evidence, admission
 from warpfront.release.ledger import Publication, Stage
 from warpfront.report.rows import BUILT, NOT_RUN, ReportRow
@@ -159,7 +159,7 @@ def demands_of(scope: str, channel: str, channels: Iterable[Channel]) -> Channel
     by_name = {channel.name: channel for channel in channels}
     if channel:
         return by_name[channel]
-    demands = by_name.get(_UNPUBLISHED, Channel(name=scope, sessions=SESSIONS))
+    demands = by_name.get(_UNPUBLISHED, Channel(name=scope, tags=(), sessions=SESSIONS))
     return dataclasses.replace(demands, allow=tuple({*demands.allow, "bootstrap", "relaxed"}))
 
 

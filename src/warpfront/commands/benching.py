@@ -200,7 +200,7 @@ def hold_against_release(
         return [timing]
     store.drop(cell_id, standing_name(target))
     released = last_release(_published(matrix, store, timing.cell), cell_id, RELEASE)
-    standing = _stood(timing, released, engine, watch, max_slower=row.max_slower)
+    standing = _stood(timing, released, engine, watch, max_slower=row.slower_share)
     if not isinstance(standing, NightStanding):
         return [standing]
     store.save(cell_id, standing_name(target), standing)

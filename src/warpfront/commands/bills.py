@@ -11,14 +11,14 @@ from pathlib import Path
 from shutil import which
 from typing import TypeVar
 
-from warpfront.errors import BlockedError, CommandFailedError, MatrixError, Problem
+from warpfront.errors import BlockedError, CommandFailedError, MatrixError
 from warpfront.images.built import CREATED, BuiltImage
 from warpfront.images.labels import LOCK
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.project_values import AllowedVulnerability
+from warpfront.matrix.language import AllowedVulnerability
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select, with_parents
-from warpfront.pipeline.workspace import MATRIX_FILE, Workspace
+from warpfront.pipeline.workspace import MATRIX_FILE, Workspace, matrix_text
 from warpfront.release.papers import DocumentInputs, bill_for, bill_papers
 from warpfront.release.sbom.documents import cyclonedx_text
 from warpfront.release.sbom.parts import Bill, licence_markdown, licence_rows
@@ -26,13 +26,13 @@ from warpfront.release.statements.statement import StatementError
 from warpfront.release.vulnerabilities import (
     Audit,
     audited_requirements,
-    expired,
     read_grype,
     read_pip_audit,
     with_accepted,
 )
 from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.attempt import attempt
+from warpfront.system.document import read_document
 from warpfront.system.process import Command, Completed, Run, environment, run
 from warpfront.system.provenance import now
 from warpfront.system.store import Store, write_text
@@ -143,8 +143,8 @@ def audits(workspace: Workspace, selection: Selection) -> Mapping[str, Audit | B
     of `maintenance.allow_vulnerabilities` whose day is over.
     """
     matrix, folders = workspace.matrix, workspace.folders
-    allowed = matrix.maintenance.allowed
-    require_current(allowed, today=now()[:10])
+    allowed = matrix.maintenance.allow_vulnerabilities
+    require_current(allowed, matrix_text(folders.root), today=now()[:10])
 
     def audited(chain: tuple[Cell, ...], lock: WheelLock | None) -> Audit:
         bill = bill_of_cell(chain, lock, folders.store)
@@ -153,13 +153,16 @@ def audits(workspace: Workspace, selection: Selection) -> Mapping[str, Audit | B
     return of_locks(matrix, folders, selection, audited)
 
 
-def require_current(allowed: tuple[AllowedVulnerability, ...], *, today: str) -> None:
-    """Raise `MatrixError` for each entry whose last day is over."""
+def require_current(allowed: tuple[AllowedVulnerability, ...], matrix: str, *, today: str) -> None:
+    """Raise `MatrixError` for each entry of the text `matrix` whose last day is over."""
+    document = read_document(matrix, path=MATRIX_FILE)
     problems = []
-    for waived in expired(allowed, today=today):
-        text = f"{waived.id} is accepted until {waived.until}, which is over ({waived.reason})"
-        hint = "decide again: remove the entry, or give it another day and reason"
-        problems.append(Problem(path=MATRIX_FILE, line=waived.line, message=text, hint=hint))
+    for place, waived in enumerate(allowed):
+        if waived.until < today:
+            text = f"{waived.id} is accepted until {waived.until}, which is over ({waived.reason})"
+            hint = "decide again: remove the entry, or give it another day and reason"
+            where = ("maintenance", "allow_vulnerabilities", place)
+            problems.append(document.problem(where, text, hint))
     if problems:
         raise MatrixError(tuple(problems))
 

@@ -16,7 +16,7 @@ from warpfront.images.built import RenderedImage
 from warpfront.images.preparing import render_cells
 from warpfront.images.render import Material
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.project_values import Channel
+from warpfront.matrix.release_channels import Channel
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.selection import select, selected_with_parents
 from warpfront.pipeline.workspace import Workspace

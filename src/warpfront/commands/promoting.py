@@ -15,7 +15,7 @@ from pathlib import Path
 
 from warpfront.images.labels import CELL
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.project_values import Channel
+from warpfront.matrix.release_channels import Channel
 from warpfront.matrix.selection import select
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.admission import Evidence

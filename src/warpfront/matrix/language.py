@@ -21,9 +21,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from warpfront.matrix.products import target_of_product
-from warpfront.matrix.project_values import Allowance
 from warpfront.system.packaged import packaged_toml
 from warpfront.system.strict_values import strict_dataclass
+from warpfront_checks.check_options import SESSIONS
 
 SCHEMA: Literal[1] = 1
 """The version of the language. A matrix that names none is of version 1."""
@@ -96,8 +96,20 @@ NotifyWay = Literal["issue", "webhook"]
 """How people learn of a red run that no pull request started."""
 Trust = Literal["hosted", "self-hosted"]
 RunnerEngine = Literal["theirs", "embedded"]
-NightBench = Literal["none", "tiny", "default", "seed", "full"]
-"""What the night times on a machine: nothing, or a preset of `bench`."""
+NightBench = Literal["", "none", "tiny", "default", "seed", "full"]
+"""What the night times on a machine: nothing, or a preset of `bench`; "" for the usual one."""
+Allowance = Literal[
+    "unavailable",
+    "emulated",
+    "undetermined",
+    "skipped",
+    "quick",
+    "profile",
+    "relaxed",
+    "bootstrap",
+    "unsigned",
+]
+"""What a channel may let pass, which is then written beside what is published."""
 ShareText = Annotated[str, *_form("share")]
 Targets = Annotated[
     _Targets, BeforeValidator(_one_as_list, json_schema_input_type=Target | _Targets)
@@ -349,12 +361,15 @@ class AliasText:
 
 @strict_dataclass
 class ChannelText:
-    """`release.*:`, a channel: the tags it gives, and what has to be proven for them."""
+    """`release.*:`, a channel: templates of `tags` that never move, and of `aliases` that do.
+    `repository` is "" for the project's. `sessions` have to pass on `all` targets of a cell, or on
+    `any`, at most `max_age_hours` ago; `allow` are the accepted exceptions.
+    """
 
     tags: Annotated[tuple[TagTemplate, ...], Filled]
     aliases: tuple[AliasText, ...] = ()
-    repository: Annotated[str, *_form("repository")] | None = None
-    sessions: Annotated[tuple[Name, ...], Filled] | None = None
+    repository: Annotated[str, *_form("repository")] = ""
+    sessions: Annotated[tuple[Name, ...], Filled] = SESSIONS
     targets: Literal["all", "any"] = "all"
     max_age_hours: Annotated[int, Field(strict=True, ge=1, le=8784)] = 168
     allow: tuple[Allowance, ...] = ()
@@ -373,23 +388,23 @@ class CiOptions:
 
 
 @strict_dataclass
-class AllowedText:
+class AllowedVulnerability:
     """`maintenance.allow_vulnerabilities`, an entry: the advisory (`CVE-2026-12345`), the last day
     that it is accepted, and the reason; of one `package` only, if it names one."""
 
     id: Annotated[str, *_form("advisory")]
     until: Annotated[str, *_form("day")]
     reason: Annotated[str, *_form("words")]
-    package: PackageName | None = None
+    package: PackageName = ""
 
 
 @strict_dataclass
-class MaintenanceText:
+class Maintenance:
     """`maintenance:`, what `plan` and `audit` warn of: bases older than `base_max_age_days`, and
     vulnerabilities that are not in `allow_vulnerabilities`."""
 
     base_max_age_days: Annotated[int, Field(strict=True, ge=1, le=3660)] = 180
-    allow_vulnerabilities: tuple[AllowedText, ...] = ()
+    allow_vulnerabilities: tuple[AllowedVulnerability, ...] = ()
 
 
 @strict_dataclass
@@ -400,18 +415,18 @@ class RunnerText:
     is what a night times here, `max_slower` how much slower than the last release that may be."""
 
     trust: Trust
-    labels: Labels | None = None
-    group: GroupName | None = None
-    scale_set: Label | None = None
+    labels: Labels = ()
+    group: GroupName = ""
+    scale_set: Label = ""
     machine: MachineName = DEFAULT_MACHINE
     builds: StrictBool = False
-    vendor: VendorName | None = None
-    targets: Targets | None = None
+    vendor: VendorName = ""
+    targets: Targets = ()
     count: Annotated[int, Field(ge=1, le=1000)] = 1
     engine: RunnerEngine = "theirs"
-    image: PinnedImage | None = None
-    bench: NightBench | None = None
-    max_slower: ShareText | None = None
+    image: PinnedImage = ""
+    bench: NightBench = ""
+    max_slower: ShareText = ""
 
 
 @strict_dataclass
@@ -434,13 +449,13 @@ class NodeText:
     `cache` is a repository for BuildKit's steps.
     """
 
-    host: Annotated[str, *_form("engine")] | None = None
-    context: Label | None = None
-    buildx: Label | None = None
+    host: Annotated[str, *_form("engine")] = ""
+    context: Label = ""
+    buildx: Label = ""
     machine: MachineName = DEFAULT_MACHINE
     slots: Annotated[int, Field(ge=1, le=64)] = 1
     room_gb: Annotated[int, Field(ge=1, le=100_000)] = 100
-    cache: Annotated[str, *_form("cache")] | None = None
+    cache: Annotated[str, *_form("cache")] = ""
 
 
 IndexText = Annotated[
@@ -472,4 +487,4 @@ class MatrixText:
     include: tuple[IncludeText, ...] = ()
     exclude: tuple[Filter, ...] = ()
     release: Mapping[Name, ChannelText] = field(default_factory=dict)
-    maintenance: MaintenanceText = field(default_factory=MaintenanceText)
+    maintenance: Maintenance = field(default_factory=Maintenance)

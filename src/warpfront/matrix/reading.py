@@ -13,9 +13,15 @@ from warpfront.matrix.cell import Cell, CompilerBase
 from warpfront.matrix.cells import CellMaker
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.expansion import expand_points
-from warpfront.matrix.language import SCHEMA, CiOptions, InstallText, MatrixText, Project
-from warpfront.matrix.project_values import AllowedVulnerability, Channel, Maintenance
-from warpfront.matrix.release_channels import read_channels
+from warpfront.matrix.language import (
+    SCHEMA,
+    CiOptions,
+    InstallText,
+    Maintenance,
+    MatrixText,
+    Project,
+)
+from warpfront.matrix.release_channels import Channel, read_channels
 from warpfront.matrix.runners import BuildNode, Runner, make_nodes, make_runners
 from warpfront.system.document import Document, checked, read_document
 from warpfront.system.sizes import counted
@@ -80,19 +86,7 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         nodes=nodes,
         ci=written.ci,
         install=written.install,
-        maintenance=Maintenance(
-            base_max_age_days=written.maintenance.base_max_age_days,
-            allowed=tuple(
-                AllowedVulnerability(
-                    id=vulnerability.id,
-                    package=vulnerability.package or "",
-                    until=vulnerability.until,
-                    reason=vulnerability.reason,
-                    line=document.line(("maintenance", "allow_vulnerabilities", place)),
-                )
-                for place, vulnerability in enumerate(written.maintenance.allow_vulnerabilities)
-            ),
-        ),
+        maintenance=written.maintenance,
     )
 
 

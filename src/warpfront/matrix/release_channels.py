@@ -5,14 +5,31 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from warpfront.errors import Problem
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.language import ChannelText, Filter, MatrixText
+from warpfront.matrix.language import AliasText, ChannelText, Filter, MatrixText
 from warpfront.matrix.nearest import nearest
-from warpfront.matrix.project_values import Alias, Channel
 from warpfront.system.document import Document, Where
-from warpfront_checks.check_options import CHECK_SESSIONS, SESSIONS
+from warpfront.system.strict_values import extended
+from warpfront_checks.check_options import CHECK_SESSIONS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alias(AliasText):
+    """A tag that moves, with the ids of the cells that may claim it."""
+
+    cells: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel(ChannelText):
+    """A set of tags with its policy."""
+
+    name: str
+    aliases: tuple[Alias, ...] = ()
+
 
 TAG_WORDS: Mapping[str, str] = {
     "torch": "torch's public version (2.14.1)",
@@ -45,19 +62,17 @@ def read_channels(
         aliases = []
         for place, alias in enumerate(written.aliases):
             claiming = frozenset(cell.id for cell in cells if _matches(cell, alias.where))
-            aliases.append(Alias(template=alias.tag, cells=claiming))
+            aliases.append(extended(Alias, alias, cells=claiming))
             if not claiming:
                 message = f"the alias {alias.tag} is for no cell"
                 hint = "correct its `where:`, or remove the alias"
                 problems.append(document.problem((*where, "aliases", place), message, hint))
-        channel = Channel(
+        channel = extended(
+            Channel,
+            written,
             name=name,
             repository=written.repository or text.project.repository,
-            tags=written.tags,
             aliases=tuple(aliases),
-            sessions=written.sessions or SESSIONS,
-            targets=written.targets,
-            max_age_hours=written.max_age_hours,
             allow=tuple(sorted(written.allow)),
         )
         channels.append(channel)
@@ -73,7 +88,7 @@ def _problems(written: ChannelText, document: Document, where: Where) -> Iterato
                 hint = nearest(word, TAG_WORDS)
                 message = f"{template}: an image does not say `{word}` of itself"
                 yield document.problem((*where, *place), message, hint)
-    for name in written.sessions or ():
+    for name in written.sessions:
         if name not in CHECK_SESSIONS:
             message = f"there is no session `{name}`"
             yield document.problem((*where, "sessions"), message, nearest(name, CHECK_SESSIONS))

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from warpfront.errors import Problem
-from warpfront.matrix.language import MatrixText, RunnerEngine, RunnerText, Trust
+from warpfront.matrix.language import MatrixText, NodeText, RunnerText
 from warpfront.matrix.nearest import nearest, target_fault
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import Document, Where
+from warpfront.system.strict_values import extended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runner:
+class Runner(RunnerText):
     """A kind of machine. A forge finds it by all of `labels`, and by `group` where there is one; a
-    scale set's name is its one label, and `image` that of the engine in its pods. It makes images
-    if it `builds`, and verifies cells of `vendor` on `targets`. At night it times images by the
-    preset `bench`, "" for nothing; slower than the last release by `max_slower` is red.
+    scale set's name is its one label. It makes images if it `builds`, and verifies cells of
+    `vendor` on `targets`. At night it times images by the preset `bench`, "" for nothing.
     """
 
     name: str
-    trust: Trust
-    labels: tuple[str, ...]
-    group: str
-    machine: str
-    builds: bool
-    vendor: str
-    targets: tuple[str, ...]
-    count: int
-    engine: RunnerEngine
-    scale_set: bool = False
-    image: str = ""
-    bench: str = ""
-    max_slower: float = 0.05
+
+    @property
+    def slower_share(self) -> float:
+        """Return how much slower than the last release its images may be."""
+        return float((self.max_slower or "5%").rstrip("%")) / 100
 
     def verifies(self, vendor: str, target: str, machine: str) -> bool:
         """Return true if cells of `vendor`, for `machine`, can be verified here on `target`."""
@@ -69,11 +61,11 @@ def _wrong(name: str, text: RunnerText) -> Iterator[tuple[Where, str, str]]:
     if (text.bench or text.max_slower) and not text.targets:
         where = "bench" if text.bench else "max_slower"
         yield (where,), f"runner `{name}` has no targets to time on", "it goes with `targets`"
-    vendor = VENDORS.get(text.vendor or "")
+    vendor = VENDORS.get(text.vendor)
     if text.vendor and vendor is None:
         message = f"vendor `{text.vendor}` of runner `{name}` is not known"
         yield ("vendor",), message, nearest(text.vendor, VENDORS)
-    for target in text.targets or ():
+    for target in text.targets:
         message, hint = target_fault(vendor, target, text.machine, "runner") if vendor else ("", "")
         if message:
             yield ("targets",), message, hint
@@ -82,21 +74,12 @@ def _wrong(name: str, text: RunnerText) -> Iterator[tuple[Where, str, str]]:
 def _runner(name: str, text: RunnerText) -> Runner:
     # All benches take hours on a processor.
     bench = text.bench or ("tiny" if text.vendor == "cpu" else "default")
-    return Runner(
+    return extended(
+        Runner,
+        text,
         name=name,
-        trust=text.trust,
-        labels=text.labels or ((text.scale_set,) if text.scale_set else ()),
-        group=text.group or "",
-        machine=text.machine,
-        builds=text.builds,
-        vendor=text.vendor or "",
-        targets=text.targets or (),
-        count=text.count,
-        engine=text.engine,
-        scale_set=bool(text.scale_set),
-        image=text.image or "",
+        labels=text.labels or tuple(filter(None, (text.scale_set,))),
         bench=bench if text.targets and bench != "none" else "",
-        max_slower=float((text.max_slower or "5%").rstrip("%")) / 100,
     )
 
 
@@ -107,40 +90,34 @@ _GB = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildNode:
-    """An engine with room for `room_bytes` of images that are being built, in so many `slots`.
-    `environment` is what docker's own programs find it by; `{}`: they would anyway.
-    """
+class BuildNode(NodeText):
+    """An engine with room for `room_bytes` of images that are being built, in so many `slots`."""
 
     name: str
-    machine: str
-    slots: int
-    room_bytes: int
-    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def room_bytes(self) -> int:
+        return self.room_gb * _GB
+
+    @property
+    def ways(self) -> Mapping[str, str]:
+        """Return variables of docker and buildx that name it: an address precedes a context."""
+        values = (self.host, self.context, self.buildx)
+        names = ("DOCKER_HOST", "DOCKER_CONTEXT", BUILDER_VARIABLE)
+        return {name: value for name, value in zip(names, values, strict=True) if value}
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Return what docker's own programs find it by; nothing where they would anyway."""
+        return {**self.ways, **({CACHE_VARIABLE: self.cache} if self.cache else {})}
 
 
 def make_nodes(text: MatrixText, document: Document) -> tuple[tuple[BuildNode, ...], list[Problem]]:
     """Return the entries of `builders:`, and their problems."""
-    nodes: list[BuildNode] = []
-    problems: list[Problem] = []
-    for name, builder in text.builders.items():
-        # Arguments for docker and buildx: an address goes before a context.
-        ways = {
-            "DOCKER_HOST": builder.host,
-            "DOCKER_CONTEXT": builder.context,
-            BUILDER_VARIABLE: builder.buildx,
-        }
-        variables = {variable: value for variable, value in ways.items() if value}
-        if len(variables) > 1:
-            message = f"builder `{name}` is found by one of `host`, `context` and `buildx`"
-            hint = "or by none of them: the engine of this machine"
-            problems.append(document.problem(("builders", name), message, hint))
-        node = BuildNode(
-            name=name,
-            machine=builder.machine,
-            slots=builder.slots,
-            room_bytes=builder.room_gb * _GB,
-            environment={**variables, **({CACHE_VARIABLE: builder.cache} if builder.cache else {})},
-        )
-        nodes.append(node)
-    return tuple(nodes), problems
+    nodes = tuple(extended(BuildNode, node, name=name) for name, node in text.builders.items())
+    problems = []
+    for name in (node.name for node in nodes if len(node.ways) > 1):
+        message = f"builder `{name}` is found by one of `host`, `context` and `buildx`"
+        hint = "or by none of them: the engine of this machine"
+        problems.append(document.problem(("builders", name), message, hint))
+    return nodes, problems

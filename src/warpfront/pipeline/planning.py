@@ -18,7 +18,7 @@ from warpfront.images.preparing import (
 )
 from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
 from warpfront.matrix.cell import Cell, Pin, Selection, WheelIndex
-from warpfront.matrix.project_values import Maintenance
+from warpfront.matrix.language import Maintenance
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed

@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.matrix.cell import BaseSource, Cell
-from warpfront.matrix.language import Project
-from warpfront.matrix.project_values import Allowance, Channel
+from warpfront.matrix.language import Allowance, Project
+from warpfront.matrix.release_channels import Channel
 from warpfront.release.origin import (
     GITLAB_CONFIG,
     PUBLISH_WORKFLOW,

@@ -13,7 +13,7 @@ from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.naming import verifying_job
-from warpfront.matrix.project_values import Channel
+from warpfront.matrix.release_channels import Channel
 from warpfront.release.admission import Admission, Evidence
 from warpfront.release.ledger import CHANNEL_ANNOTATION
 from warpfront.release.publication import RegistryImage

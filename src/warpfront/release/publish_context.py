@@ -22,7 +22,7 @@ from warpfront.images.engine import Engine
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
-from warpfront.matrix.project_values import Channel
+from warpfront.matrix.release_channels import Channel
 from warpfront.matrix.selection import with_parents
 from warpfront.release.admission import (
     Admission,

@@ -17,8 +17,7 @@ from warpfront.images.built import CREATED, REVISION
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.naming import joined_targets
-from warpfront.matrix.project_values import Channel
-from warpfront.matrix.release_channels import words_of
+from warpfront.matrix.release_channels import Channel, words_of
 from warpfront.matrix.vendors import VENDORS
 from warpfront.release.ledger import NOT_PUBLIC, IndexTagMove, staged_tag
 from warpfront.system.references import is_tag
@@ -102,7 +101,7 @@ def names_of(
     shared = shared or {}
     wrong: list[str] = []
     filled = {template: _filled(template, words, wrong) for template in _templates(cell, channel)}
-    aliases = [alias.template for alias in channel.aliases if cell.id in alias.cells]
+    aliases = [alias.tag for alias in channel.aliases if cell.id in alias.cells]
     # Those that say most first: a pull by a general name finds the particular one already there.
     aliases.sort(key=lambda template: -len(words_of(template)))
     unshared = {template: tag for template, tag in filled.items() if template not in shared}
@@ -165,7 +164,7 @@ def _are_twins(cells: list[Cell]) -> bool:
 
 
 def _templates(cell: Cell, channel: Channel) -> tuple[str, ...]:
-    aliases = (alias.template for alias in channel.aliases if cell.id in alias.cells)
+    aliases = (alias.tag for alias in channel.aliases if cell.id in alias.cells)
     return tuple(dict.fromkeys((*channel.tags, *aliases)))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from warpfront.matrix.project_values import AllowedVulnerability
+from warpfront.matrix.language import AllowedVulnerability
 from warpfront.release.sbom.parts import Part
 from warpfront.release.statements.statement import StatementError, text_in
 from warpfront.system.strict_values import object_in
@@ -146,13 +146,6 @@ def with_accepted(audit: Audit, allowed: Iterable[AllowedVulnerability]) -> Audi
         return vulnerability
 
     return dataclasses.replace(audit, found=tuple(map(marked, audit.found)))
-
-
-def expired(
-    allowed: Iterable[AllowedVulnerability], *, today: str
-) -> tuple[AllowedVulnerability, ...]:
-    """Return the entries whose last day is over."""
-    return tuple(entry for entry in allowed if entry.until < today)
 
 
 def _document(text: str) -> Mapping[str, Any]:

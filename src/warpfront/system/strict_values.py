@@ -31,6 +31,12 @@ def strict_dataclass(kind: type[T]) -> type[T]:
     return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
+def extended(kind: type[T], value: object, **more: Any) -> T:
+    """Return a `kind`, a subclass of the dataclass of `value`, with its values and `more`."""
+    names = (field.name for field in dataclasses.fields(value))  # type: ignore[arg-type]
+    return kind(**{**{name: getattr(value, name) for name in names}, **more})
+
+
 def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the members of a JSON object, as `object_pairs_hook`. Raise `ValueError` for a
     repeated key, of which two readers may take two different values.

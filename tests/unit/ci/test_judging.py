@@ -18,7 +18,7 @@ from warpfront.errors import (
     SlowerError,
     UnavailableError,
 )
-from warpfront.matrix.project_values import Channel
+from warpfront.matrix.release_channels import Channel
 from warpfront.release.ledger import Publication, Stage
 from warpfront.step_results import Failed
 from warpfront.verify.results import Outcome

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from warpfront.ci.pool import Load, Pool, make_pool, preference
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import packaged
+from warpfront.matrix.language import MachineName
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.runners import BuildNode
 
@@ -20,8 +21,10 @@ ROOT = Path(__file__).resolve().parents[3]
 GB = 10**9
 
 
-def a_node(name: str, *, slots: int = 1, room: int = 100, machine: str = "x86_64") -> BuildNode:
-    return BuildNode(name=name, machine=machine, slots=slots, room_bytes=room * GB)
+def a_node(
+    name: str, *, slots: int = 1, room: int = 100, machine: MachineName = "x86_64"
+) -> BuildNode:
+    return BuildNode(name=name, machine=machine, slots=slots, room_gb=room)
 
 
 def a_load(number: int, *, size: int = 9, machine: str = "x86_64", made_on: str = "") -> Load:

@@ -31,11 +31,11 @@ def test_a_runner_is_found_by_its_labels_and_verifies_what_it_has() -> None:
 
 def test_what_a_night_times_follows_from_the_devices_unless_it_is_said() -> None:
     ubuntu, mine = read(UBUNTU + MINE).runners
-    assert (ubuntu.bench, mine.bench, mine.max_slower) == ("", "default", 0.05)
+    assert (ubuntu.bench, mine.bench, mine.slower_share) == ("", "default", 0.05)
     (own,) = read(UBUNTU.replace("true", "true, vendor: cpu, targets: x86_64")).runners
     assert own.bench == "tiny"
     said = MINE.replace("sm_90", "sm_90, bench: seed, max_slower: 2.5%")
-    assert [(one.bench, one.max_slower) for one in read(UBUNTU + said).runners][1] == (
+    assert [(one.bench, one.slower_share) for one in read(UBUNTU + said).runners][1] == (
         "seed",
         0.025,
     )

@@ -26,8 +26,8 @@ from warpfront.images.built import REVISION, BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
-from warpfront.matrix.project_values import Alias, Channel
 from warpfront.matrix.reading import Matrix
+from warpfront.matrix.release_channels import Alias, Channel
 from warpfront.release.publication import stock_of
 from warpfront.release.registry.contract import RegistryManifest
 from warpfront.release.retention import not_needed
@@ -179,7 +179,7 @@ def a_matrix() -> Matrix:
         name="nightly",
         repository=REPOSITORY,
         tags=("{torch}-{date}",),
-        aliases=(Alias(template="{torch}-nightly", cells=frozenset({CELL_HERE.id})),),
+        aliases=(Alias(tag="{torch}-nightly", cells=frozenset({CELL_HERE.id})),),
         sessions=(),
         targets="any",
         max_age_hours=48,

@@ -29,7 +29,7 @@ from warpfront.errors import InputError
 from warpfront.images.built import REVISION
 from warpfront.images.labels import CELL
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.project_values import Alias, Channel
+from warpfront.matrix.release_channels import Alias, Channel
 from warpfront.release.ledger import Publication, staged_tag
 from warpfront.release.publication import aliases_before
 from warpfront.release.publish_context import publish_cells
@@ -47,7 +47,7 @@ ARM = a_cell(
     tag="2.13.0-cpu-aarch64-py3.11",
 )
 BOTH = (CPU, ARM)
-ALIAS = Alias(template="latest", cells=frozenset(one.id for one in BOTH))
+ALIAS = Alias(tag="latest", cells=frozenset(one.id for one in BOTH))
 CHANNEL = a_channel(tags=("{torch}-{machine}", "{torch}"), aliases=(ALIAS,), allow=("unsigned",))
 
 

@@ -35,7 +35,7 @@ from warpfront.errors import (
 )
 from warpfront.images.built import CREATED, BuiltImage
 from warpfront.images.labels import CELL
-from warpfront.matrix.project_values import Alias, Channel
+from warpfront.matrix.release_channels import Alias, Channel
 from warpfront.release.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
@@ -334,7 +334,7 @@ def test_the_way_back_of_an_alias_is_kept() -> None:
 
 def test_where_an_alias_was_that_has_gone_on_is_no_way_back_of_what_stays(world: World) -> None:
     """A release keeps itself, and not for ever the nightly before the one that it was made from."""
-    aliases = (Alias(template="nightly", cells=frozenset({CPU.id})),)
+    aliases = (Alias(tag="nightly", cells=frozenset({CPU.id})),)
     nightly = dataclasses.replace(NIGHTLY, aliases=aliases)
     images: list[str] = []
     for content in ("b", "c", "d"):

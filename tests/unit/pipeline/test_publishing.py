@@ -35,7 +35,7 @@ from warpfront.errors import (
     SignatureError,
     TagConflictError,
 )
-from warpfront.matrix.project_values import Alias
+from warpfront.matrix.release_channels import Alias
 from warpfront.release.admission import admission
 from warpfront.release.evidence import (
     DOCUMENT,
@@ -679,7 +679,7 @@ def test_four_targets_of_which_two_were_verified_are_published_as_two(world: Wor
 
 def test_an_alias_is_only_for_those_it_is_for(world: World) -> None:
     world.build()
-    alias = Alias(template="latest", cells=frozenset({"another"}))
+    alias = Alias(tag="latest", cells=frozenset({"another"}))
     world.published(channel=a_release_channel(aliases=(alias,)))
     assert [*world.public] == [FIXED]
 

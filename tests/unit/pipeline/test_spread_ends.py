@@ -20,9 +20,7 @@ from warpfront.system.process import Command, Completed
 from warpfront.system.store import Store
 from warpfront.wheels.project_folders import Folders
 
-NODES = tuple(
-    BuildNode(name=name, machine="x86_64", slots=1, room_bytes=100) for name in ("one", "two")
-)
+NODES = tuple(BuildNode(name=name) for name in ("one", "two"))
 LOAD = Load(name="cell", machine="x86_64", fingerprint="f", size_bytes=1, cells=("cell",))
 
 

@@ -13,9 +13,8 @@ from hypothesis import given
 
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import packaged
-from warpfront.matrix.project_values import Alias
 from warpfront.matrix.reading import read_matrix
-from warpfront.matrix.release_channels import TAG_WORDS
+from warpfront.matrix.release_channels import TAG_WORDS, Alias
 from warpfront.release.tags import (
     Names,
     clashes,
@@ -39,7 +38,7 @@ def named(cell: Cell = CPU, facts: dict[str, str] | None = None, **changes: Any)
 
 
 def alias(template: str, *cells: Cell) -> Alias:
-    return Alias(template=template, cells=frozenset(cell.id for cell in cells or (CPU,)))
+    return Alias(tag=template, cells=frozenset(cell.id for cell in cells or (CPU,)))
 
 
 def test_a_tag_says_what_was_found_inside_whatever_was_asked_for() -> None:

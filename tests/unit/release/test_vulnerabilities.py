@@ -13,7 +13,7 @@ from bills import a_bill
 from warpfront.commands.bills import audit_bill, require_current
 from warpfront.errors import CommandFailedError, MatrixError
 from warpfront.matrix import compat
-from warpfront.matrix.project_values import AllowedVulnerability
+from warpfront.matrix.language import AllowedVulnerability
 from warpfront.matrix.reading import read_matrix
 from warpfront.release.statements.statement import StatementError
 from warpfront.release.vulnerabilities import (
@@ -68,7 +68,7 @@ PIP_AUDIT = {
     "fixes": [],
 }
 JINJA = AllowedVulnerability(
-    id="CVE-2025-1", package="jinja2", until="2026-12-31", reason="no templates of others", line=7
+    id="CVE-2025-1", package="jinja2", until="2026-12-31", reason="no templates of others"
 )
 
 
@@ -216,11 +216,12 @@ def test_a_name_is_compared_as_pypi_does() -> None:
 
 
 def test_an_entry_whose_day_is_over_is_an_error_that_names_it() -> None:
-    require_current((JINJA,), today="2026-12-31")
+    matrix = "maintenance:\n  allow_vulnerabilities:\n    - {id: CVE-2025-1}\n"
+    require_current((JINJA,), matrix, today="2026-12-31")
     with pytest.raises(MatrixError, match="CVE-2025-1 is accepted until 2026-12-31") as caught:
-        require_current((JINJA,), today="2027-01-01")
+        require_current((JINJA,), matrix, today="2027-01-01")
     (problem,) = caught.value.problems
-    assert (problem.path, problem.line) == ("matrix.yaml", 7)
+    assert (problem.path, problem.line) == ("matrix.yaml", 3)
 
 
 def test_matrix_yaml_names_what_is_accepted_with_its_line() -> None:
@@ -230,9 +231,10 @@ def test_matrix_yaml_names_what_is_accepted_with_its_line() -> None:
         "    - {id: CVE-2025-1, package: jinja2, until: '2026-12-31', reason: no templates}\n"
     )
     read = read_matrix(f"{text}\n{lines}", path="matrix.yaml", compat=compat.packaged())
-    (one,) = read.maintenance.allowed
+    (one,) = read.maintenance.allow_vulnerabilities
     assert (one.id, one.package, one.until) == ("CVE-2025-1", "jinja2", "2026-12-31")
-    assert one.line == len(text.splitlines()) + 5
+    with pytest.raises(MatrixError, match=f"matrix.yaml:{len(text.splitlines()) + 5}: "):
+        require_current((one,), f"{text}\n{lines}", today="2027-01-01")
     assert read.maintenance.base_max_age_days == 90
 
 

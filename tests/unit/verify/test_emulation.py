@@ -34,8 +34,7 @@ from warpfront.images.engine import RunRequest
 from warpfront.images.labels import image_labels
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import Cell, Pin, Toolkit
-from warpfront.matrix.language import Smoke
-from warpfront.matrix.project_values import Allowance
+from warpfront.matrix.language import Allowance, Smoke
 from warpfront.pipeline.verifying import (
     CellVerification,
     CheckPlan,
