@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 from packaging.requirements import Requirement as PackagingRequirement
 from packaging.utils import canonicalize_name
@@ -31,7 +31,6 @@ from warpfront.matrix.compat_table import Combination
 from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
     BOOTSTRAPPED,
-    DEFAULT_MACHINE,
     UNPINNED,
     BaseText,
     ImageText,
@@ -54,9 +53,6 @@ from warpfront.system.document import Document, Where
 from warpfront.system.references import is_tag
 from warpfront_checks.stack.descriptions import names as described_names
 
-_OWN_AXES = {"images", "environment", "tag_targets"}
-_FOUNDATION_AXES = tuple(a.name for a in dataclasses.fields(Point) if a.name not in _OWN_AXES)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Foundation:
@@ -71,11 +67,7 @@ class _Foundation:
 
 @dataclass(kw_only=True)
 class CellMaker:
-    """Makes the cells of a matrix, collecting problems and warnings on the way.
-
-    Points that differ in nothing the table cares about are judged once, so the work is linear in
-    cells with a small factor.
-    """
+    """Makes the cells of a matrix, collecting problems and warnings on the way."""
 
     text: MatrixText
     document: Document
@@ -84,7 +76,6 @@ class CellMaker:
     warnings: list[Problem] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     compilers: list[CompilerBase] = field(default_factory=list)
-    _foundations: dict[tuple[object, ...], _Foundation | None] = field(default_factory=dict)
     _ids: dict[str, Point] = field(default_factory=dict)
     _tags: dict[tuple[str, str], Point] = field(default_factory=dict)
     _told: set[tuple[object, ...]] = field(default_factory=set)
@@ -97,10 +88,7 @@ class CellMaker:
             self._problem(("rows",), message, "split the matrix")
             return
         for point in points:
-            key = tuple(getattr(point, axis) for axis in _FOUNDATION_AXES)
-            if key not in self._foundations:
-                self._foundations[key] = self._found(point)
-            foundation = self._foundations[key]
+            foundation = self._found(point)
             if foundation is not None and self._images_known(point):
                 self._add_cells(point, foundation)
 
@@ -190,10 +178,6 @@ class CellMaker:
             if entry.uses and entry.uses not in (described := described_names()):
                 hint = nearest(entry.uses, described)
                 self._problem(where, f"{entry.uses} is not described", hint)
-            for vendor in entry.vendors:
-                if vendor not in VENDORS:
-                    message = f"vendor `{vendor}` is not known"
-                    self._problem(where, message, nearest(vendor, VENDORS))
             try:
                 re.compile(entry.expect.prints)
             except re.error as error:
@@ -216,11 +200,7 @@ class CellMaker:
         """Return the entries of `compilers:`."""
         for name, text in self.text.compilers.items():
             where, before = ("compilers", name), len(self.problems)
-            vendor = VENDORS.get(text.vendor)
-            if vendor is None:
-                message = f"vendor `{text.vendor}` is not known"
-                self._problem((*where, "vendor"), message, nearest(text.vendor, VENDORS))
-                continue
+            vendor = VENDORS[text.vendor]
             for target in text.targets:
                 message, hint = target_fault(vendor, target, target, "compiler")
                 if message:
@@ -283,15 +263,11 @@ class CellMaker:
         return len(self.problems) == before
 
     def _found(self, point: Point) -> _Foundation | None:
-        vendor = VENDORS.get(point.vendor)
-        base = self.text.bases.get(point.base)
-        if vendor is None:
-            message = f"vendor `{point.vendor}` is not known"
-            self._tell(point, message, nearest(point.vendor, VENDORS))
+        vendor, base = VENDORS[point.vendor], self.text.bases.get(point.base)
         if base is None:
             message = f"base `{point.base}` is not in bases:"
             self._tell(point, message, nearest(point.base, self.text.bases))
-        if vendor is None or base is None or not self._axes_fit(point, vendor, base):
+        if base is None or not self._axes_fit(point, vendor, base):
             return None
         index = self._index(point, vendor)
         if index is None and vendor.torch_from == "index":
@@ -384,15 +360,8 @@ class CellMaker:
         return len(self.problems) == before
 
     def _add_cells(self, point: Point, foundation: _Foundation) -> None:
-        names: dict[str, Any] = {
-            "vendor": point.vendor,
-            "toolkit": str(foundation.toolkit or ""),
-            "machine": "" if point.machine == DEFAULT_MACHINE else point.machine,
-            "python": point.python,
-            "torch": point.torch,
-        }
-        tag = cell_tag(**names, targets=point.targets if point.tag_targets else ())
-        ids = {name: cell_id(**names, targets=point.targets, image=name) for name in point.images}
+        tag = cell_tag(point, foundation.toolkit)
+        ids = {image: cell_id(point, foundation.toolkit, image) for image in point.images}
         for name in self._image_order:
             if name not in ids:
                 continue

@@ -81,8 +81,8 @@ class Compat:
 
     def driver_floor(self, vendor: str, toolkit: str) -> Driver | None:
         """Return the lowest driver of a toolkit's major version; None where the table has none."""
-        floors = {(driver.vendor, driver.major): driver for driver in self.table.drivers}
-        return floors.get((vendor, toolkit.partition(".")[0]))
+        pair, drivers = (vendor, toolkit.partition(".")[0]), self.table.drivers
+        return next((driver for driver in drivers if (driver.vendor, driver.major) == pair), None)
 
     def end(self, kind: str, version: str) -> End | None:
         """Return the end of support of a version, if the table has it."""

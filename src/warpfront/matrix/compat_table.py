@@ -13,7 +13,7 @@ from typing import Literal
 from packaging.version import Version
 
 from warpfront.errors import MatrixError
-from warpfront.matrix.vendors import VENDORS
+from warpfront.matrix.language import VendorName
 from warpfront.system.document import Where, checked, read_document
 from warpfront.system.strict_values import strict_dataclass
 
@@ -50,7 +50,7 @@ class Index:
     """
 
     url: str
-    vendor: str
+    vendor: VendorName
     toolkit: str | None = None
     label: str = ""
     device_extras: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Index:
 class Driver:
     """The lowest Linux driver for a toolkit's major version."""
 
-    vendor: str
+    vendor: VendorName
     major: str
     minimum: str
     source: str
@@ -73,7 +73,7 @@ class Unusable:
     before `toolkit_before`, in these releases of torch and on these indexes, where it names any.
     """
 
-    vendor: str
+    vendor: VendorName
     arch: str
     toolkit_from: str
     reason: str
@@ -108,7 +108,7 @@ class End:
 class BaseTorch:
     """A vendor's own torch in one release of its base image."""
 
-    vendor: str
+    vendor: VendorName
     toolkit: str
     torch: str
     python: tuple[str, ...]
@@ -259,7 +259,8 @@ def read_table(text: str, *, path: str) -> Table:
 
 def _dangling(table: Table) -> Iterator[tuple[Where, str]]:
     """References inside the table that lead nowhere."""
-    yield from _foreign_vendors(table)
+    if PYPI not in table.indexes:
+        yield ("indexes",), f"index {PYPI} is missing"
     for place, release in enumerate(table.releases):
         listed = release.indexes
         names = (*listed.names, *listed.seen, *listed.absent, *release.builds)
@@ -274,14 +275,3 @@ def _dangling(table: Table) -> Iterator[tuple[Where, str]]:
                     yield ("releases", place, key), f"arch set {name} is not in arch_sets:"
         if any(other.torch == release.torch for other in table.releases[:place]):
             yield ("releases", place, "torch"), f"torch {release.torch} is listed twice"
-
-
-def _foreign_vendors(table: Table) -> Iterator[tuple[Where, str]]:
-    if PYPI not in table.indexes:
-        yield ("indexes",), f"index {PYPI} is missing"
-    for name, index in table.indexes.items():
-        if index.vendor not in VENDORS:
-            yield ("indexes", name), f"vendor {index.vendor} is not known"
-    for place, row in enumerate(table.base_torch):
-        if row.vendor not in VENDORS:
-            yield ("base_torch", place), f"vendor {row.vendor} is not known"

@@ -17,6 +17,7 @@ from pydantic import (
     JsonValue,
     StrictBool,
     Tag,
+    WithJsonSchema,
 )
 from pydantic_core import PydanticCustomError
 
@@ -74,7 +75,9 @@ Requirement = Annotated[str, *_form("requirement")]
 PackageName = Annotated[str, *_form("distribution")]
 Reason = Annotated[str, *_form("words")]
 Environment = dict[Annotated[str, *_form("variable")], Annotated[str, *_form("value")]]
-VendorName = Name
+VendorName = Annotated[
+    Literal["nvidia", "amd", "cpu", "gaudi", "intel"], WithJsonSchema({"type": "string"})
+]
 MachineName = Literal["x86_64", "aarch64"]
 TagTemplate = Annotated[str, *_form("tag_template")]
 Companion = Literal["torchvision", "torchaudio"]
@@ -420,7 +423,7 @@ class RunnerText:
     scale_set: Label = ""
     machine: MachineName = DEFAULT_MACHINE
     builds: StrictBool = False
-    vendor: VendorName = ""
+    vendor: VendorName | Literal[""] = ""
     targets: Targets = ()
     count: Annotated[int, Field(ge=1, le=1000)] = 1
     engine: RunnerEngine = "theirs"

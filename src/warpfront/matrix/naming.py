@@ -4,42 +4,32 @@ from __future__ import annotations
 
 import re
 
+from warpfront.matrix.cell import Toolkit
+from warpfront.matrix.expansion import Point
+from warpfront.matrix.language import DEFAULT_MACHINE
+
 _BEFORE_NUMBER = re.compile(r"(?<=[a-z])_(?=[0-9])")
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,199}\Z")
 
 
-def cell_id(
-    *,
-    vendor: str,
-    toolkit: str,
-    targets: tuple[str, ...],
-    machine: str,
-    python: str,
-    torch: str,
-    image: str,
-) -> str:
-    """Return `nvidia-cuda130-sm80_sm90-py311-torch2141-torch`: lower case, no dots. `toolkit`
-    is name and version (`cuda13.0`), `machine` its part of the name (`aarch64`), "" for none.
-    """
-    parts = [
-        vendor,
-        toolkit.replace(".", ""),
-        joined_targets(targets),
-        "" if machine in targets else machine,
-        f"py{python.replace('.', '')}",
-        f"torch{torch.replace('.', '')}",
-        image,
-    ]
-    return "-".join(part for part in parts if part)
+def cell_id(point: Point, toolkit: Toolkit | None, image: str) -> str:
+    """Return `nvidia-cuda130-sm80_sm90-py311-torch2141-torch`: lower case, no dots."""
+    hardware = (str(toolkit or ""), *_hardware(point, point.targets))
+    parts = (point.vendor, *hardware, f"py{point.python}", f"torch{point.torch}", image)
+    return "-".join(filter(None, parts)).replace(".", "")
 
 
-def cell_tag(
-    *, vendor: str, toolkit: str, targets: tuple[str, ...], machine: str, python: str, torch: str
-) -> str:
-    """Return `2.14.1-cuda13.0-py3.11`, with `targets` and `machine` after the toolkit if needed."""
-    machine_part = "" if machine in targets else machine
-    parts = [torch, toolkit or vendor, joined_targets(targets), machine_part, f"py{python}"]
-    return "-".join(part for part in parts if part)
+def cell_tag(point: Point, toolkit: Toolkit | None) -> str:
+    """Return `2.14.1-cuda13.0-py3.11`, with targets and machine after the toolkit if needed."""
+    hardware = _hardware(point, point.targets if point.tag_targets else ())
+    parts = (point.torch, str(toolkit or point.vendor), *hardware, f"py{point.python}")
+    return "-".join(filter(None, parts))
+
+
+def _hardware(point: Point, targets: tuple[str, ...]) -> tuple[str, str]:
+    """Return the targets, and the machine if it is not the usual one, nor a target."""
+    is_plain = point.machine in {DEFAULT_MACHINE, *targets}
+    return joined_targets(targets), "" if is_plain else point.machine
 
 
 def is_id(text: str) -> bool:

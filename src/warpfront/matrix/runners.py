@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from warpfront.errors import Problem
 from warpfront.matrix.language import MatrixText, NodeText, RunnerText
-from warpfront.matrix.nearest import nearest, target_fault
+from warpfront.matrix.nearest import target_fault
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import Document, Where
 from warpfront.system.strict_values import extended
@@ -61,12 +61,8 @@ def _wrong(name: str, text: RunnerText) -> Iterator[tuple[Where, str, str]]:
     if (text.bench or text.max_slower) and not text.targets:
         where = "bench" if text.bench else "max_slower"
         yield (where,), f"runner `{name}` has no targets to time on", "it goes with `targets`"
-    vendor = VENDORS.get(text.vendor)
-    if text.vendor and vendor is None:
-        message = f"vendor `{text.vendor}` of runner `{name}` is not known"
-        yield ("vendor",), message, nearest(text.vendor, VENDORS)
-    for target in text.targets:
-        message, hint = target_fault(vendor, target, text.machine, "runner") if vendor else ("", "")
+    for target in text.targets if text.vendor else ():
+        message, hint = target_fault(VENDORS[text.vendor], target, text.machine, "runner")
         if message:
             yield ("targets",), message, hint
 

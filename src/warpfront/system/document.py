@@ -284,7 +284,10 @@ def _words_of(detail: ErrorDetails, where: Where, into: type) -> tuple[str, str]
             message, hint = f"`{key}` is empty", "give at least one value"
         case "literal_error":
             names = re.findall(r"[^',\s]+", str(facts["expected"]).replace(" or ", " "))
-            message, hint = f"`{key}` cannot be `{value}`", f"write one of: {', '.join(names)}"
+            near = difflib.get_close_matches(str(value), names, n=1)
+            meant = f"did you mean `{near[0]}`? " if near else ""
+            message = f"`{key}` cannot be `{value}`"
+            hint = f"{meant}write one of: {', '.join(names)}"
         case kind if kind in _BOUNDS:
             word, bound = _BOUNDS[kind]
             message, hint = f"`{key}` cannot be {value}", f"write {word} {facts[bound]}"

@@ -365,7 +365,7 @@ def test_a_table_that_points_nowhere_is_refused() -> None:
 
 def test_a_table_with_an_unknown_vendor_or_key_is_refused() -> None:
     foreign = {"pypi": {"url": "https://pypi.org/simple", "vendor": "nvidai"}}
-    with pytest.raises(MatrixError, match="vendor nvidai is not known"):
+    with pytest.raises(MatrixError, match="`vendor` cannot be `nvidai`"):
         Compat(read_table(broken_table(indexes=foreign), path="c.yaml"))
     with pytest.raises(MatrixError, match="unknown key `relases`"):
         Compat(read_table(broken_table(relases=[]), path="c.yaml"))

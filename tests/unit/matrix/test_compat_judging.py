@@ -366,8 +366,6 @@ def test_a_companion_whose_release_is_not_known_is_taken_as_paired() -> None:
 
 
 DAMAGE: list[tuple[tuple[str | int, ...], object, list[str]]] = [
-    (("indexes", "cpu", "vendor"), "cpuu", ["vendor cpuu is not known"]),
-    (("base_torch", 1, "vendor"), "gaudy", ["vendor gaudy is not known"]),
     (("releases", 1, "torch"), "2.0.0", ["torch 2.0.0 is listed twice"]),
     (("releases", 1, "indexes", "names"), ["cu1"], ["index cu1 is not in indexes:"]),
     (("releases", 1, "indexes", "seen"), ["cu2"], ["index cu2 is not in indexes:"]),
@@ -434,11 +432,23 @@ TEXT_LINES = yaml.safe_dump(yaml.load(TEXT, yaml.CSafeLoader), sort_keys=False).
 
 def test_every_problem_of_a_table_is_told_at_once() -> None:
     document: Any = yaml.load(TEXT, yaml.CSafeLoader)
-    document["indexes"]["cpu"]["vendor"] = "cpuu"
+    document["releases"][1]["indexes"]["seen"] = ["cu2"]
     document["releases"][1]["torch"] = "2.0.0"
     with pytest.raises(MatrixError) as caught:
         changed(document)
     assert len(caught.value.problems) == 2
+
+
+@pytest.mark.parametrize("where", [("indexes", "cpu"), ("base_torch", 1)])
+def test_every_vendor_that_is_not_known_is_refused_at_its_line(where: tuple[str, Any]) -> None:
+    document: Any = yaml.load(TEXT, yaml.CSafeLoader)
+    section, key = where
+    document[section][key]["vendor"] = "cpuu"
+    with pytest.raises(MatrixError, match="`vendor` cannot be `cpuu`") as caught:
+        changed(document)
+    (problem,) = caught.value.problems
+    line = yaml.safe_dump(document, sort_keys=False).splitlines()[problem.line - 1]
+    assert line.strip(" -") == "vendor: cpuu"
 
 
 wanteds = st.builds(

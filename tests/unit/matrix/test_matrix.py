@@ -295,7 +295,7 @@ def test_torch_that_comes_with_the_base_is_left_alone() -> None:
     [
         (
             "{vendor: nvidai, targets: x86_64, torch: '2.13.0'}",
-            "vendor `nvidai` is not known | did you mean `nvidia`?",
+            "`vendor` cannot be `nvidai` | did you mean `nvidia`?",
         ),
         (
             "{vendor: nvidia, toolkit: '13.0', targets: [sm_9O], torch: '2.14.1'}",
@@ -996,7 +996,7 @@ def test_smoke_names_what_is_described_or_says_what_to_do() -> None:
         ("{name: nothing}",): "says nothing to do",
         ("{run: [true-program]}",): "says nothing to do",
         ("{uses: vllm}", "{uses: vllm}"): "`smoke:` has vllm twice",
-        ("{uses: vllm, vendors: [and]}",): "vendor `and` is not known",
+        ("{uses: vllm, vendors: [and]}",): "`vendors` cannot be `and`",
         ("{name: x, run: [y], expect: {prints: '('}}",): "is no pattern",
         ("{name: x, run: [y], timeout_seconds: 0}",): "timeout_seconds",
         ("{name: x, run: [y], needs: gpu}",): "needs",

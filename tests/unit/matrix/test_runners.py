@@ -72,7 +72,7 @@ def test_what_is_missing_is_said_with_its_line(changed: str, said: str) -> None:
     ("right", "wrong", "said"),
     [
         ("sm_90", "gfx942", "`gfx942` is no target of nvidia"),
-        ("vendor: nvidia", "vendor: nvidea", "vendor `nvidea` of runner `mine` is not known"),
+        ("vendor: nvidia", "vendor: nvidea", "`vendor` cannot be `nvidea`"),
         ("labels: [self-hosted, h100]", "labels: ['a b']", "is not a runner's label"),
         ("labels: [self-hosted, h100]", "scale_set: x, group: y", "needs no `group`"),
         ("trust: self-hosted", "trust: mine", "write one of: hosted, self-hosted"),

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from warpfront.matrix.cell import Compiler, Toolkit
 from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.language import VendorName
 from warpfront.matrix.vendors import VENDORS
 
 NVIDIA, AMD, CPU, GAUDI, INTEL = (
     VENDORS[name] for name in ("nvidia", "amd", "cpu", "gaudi", "intel")
 )
+
+
+def test_matrix_yaml_takes_the_vendors_that_there_are() -> None:
+    assert set(get_args(get_args(VendorName)[0])) == VENDORS.keys()
 
 
 def test_every_vendor_is_filed_under_its_own_name() -> None:

@@ -350,7 +350,7 @@ def test_a_built_devel_image_is_taken_before_any_other_compiler(
     ("text", "message"),
     [
         ("vendor: amd, targets: gfx942", "amd needs a `toolkit`"),
-        ("vendor: adm, toolkit: '5.7', targets: gfx942", "vendor `adm` is not known"),
+        ("vendor: adm, toolkit: '5.7', targets: gfx942", "`vendor` cannot be `adm`"),
         ("vendor: cpu, toolkit: '5.7', targets: x86_64", "cpu has no toolkit"),
         ("vendor: nvidia, toolkit: '12.8', targets: sm_90", "hold ptxas and no nvcc"),
         ("vendor: nvidia, toolkit: '13.0', targets: gfx942", "`gfx942` is no target of nvidia"),
