@@ -6,15 +6,13 @@ from pathlib import Path
 
 from warpfront.errors import InputError
 from warpfront.matrix.nearest import nearest
+from warpfront.system.packaged import packaged_folder
 from warpfront.system.store import read_text
-
-# Installed, the pages are with the other data; in a checkout they are the repository's own.
-_FOLDERS = (Path(__file__).parents[1] / "data" / "docs", Path(__file__).parents[3] / "docs")
 
 
 def pages() -> dict[str, Path]:
     """Return the files of pages and guides by their names."""
-    folder = next(folder for folder in _FOLDERS if folder.is_dir())
+    folder = packaged_folder("docs")
     paths = (*folder.glob("guides/*.md"), *folder.glob("*.md"))
     return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 

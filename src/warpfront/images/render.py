@@ -27,6 +27,7 @@ from warpfront.matrix.compat_table import COMPANIONS
 from warpfront.matrix.runtime_policies import device_fault
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.digests import frozen
+from warpfront.system.packaged import packaged_text
 from warpfront.system.tree_files import ImageFile, RefusedFile
 from warpfront.wheels.lock.pylock import difference
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
@@ -257,22 +258,7 @@ def requirements_text(wheels: tuple[LockedWheel, ...]) -> str:
 EMPTY_STAGE = "environment"
 WHEELS_STAGE = "installed"
 # `_shared/wheels.j2` between the two stages, rendered; a test compares them.
-_INSTALLS = r"""
-FROM environment AS installed
-RUN --network=none \
-    --mount=type=bind,source=requirements.txt,target=/run/requirements.txt \
-    --mount=type=bind,from=wheels,target=/wheels \
-    --mount=type=bind,from=tools,target=/tools \
-    start=$(date +%s) && \
-    /tools/uv pip install --no-config --offline --no-index --find-links /wheels --no-deps --require-hashes \
-      --no-cache --python /opt/venv/bin/python --requirement /run/requirements.txt && \
-    site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
-    find "$site" -name uv_cache.json -newermt "@$((start - 1))" -execdir sed -i '/\/uv_cache\.json,/d' RECORD \; -delete && \
-    find "$site" -name '*.py' -newermt "@$((start - 1))" -exec touch -d @315532800 {} + && \
-    { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
-
-FROM installed
-"""  # noqa: E501
+_INSTALLS = packaged_text("in_images", "installed.Dockerfile")
 # Additional lines of that step with `slim:`.
 _SLIMS = (
     "    --mount=type=bind,source=slim,target=/run/slim \\\n",
@@ -280,38 +266,15 @@ _SLIMS = (
 )
 # Not where the step behind the stage has it: this is what these steps are known by.
 COMPILER = "/run/sources/compile.py"
-# Compiles all sources: the same byte code that the step behind the stage makes.
-_COMPILES = r"""FROM installed
-RUN --network=none --mount=type=bind,target=/run/sources start=$(date +%s) && \
-    site=$(/opt/venv/bin/python -c 'import site; print(site.getsitepackages()[0])') && \
-    { PYTHONHASHSEED=0 /opt/venv/bin/python /run/sources/compile.py "$site" || true; } && \
-    { find / -xdev -newermt "@$((start - 1))" -exec touch -hd @315532800 {} + 2>/dev/null || true; }
-"""
 # What `compileall -j 0` does, which asks a process for each file by itself, and so takes half a
 # millisecond for one that has its byte code already.
-_COMPILER = """\
-import compileall, functools, os, sys
-from concurrent.futures import ProcessPoolExecutor
-
-
-def sources(folder):
-    for where, folders, names in os.walk(folder):
-        folders[:] = [one for one in folders if one != "__pycache__"]
-        yield from (os.path.join(where, one) for one in names if one.endswith(".py"))
-
-
-if __name__ == "__main__":
-    folder, *chosen = sys.argv[1:]
-    if chosen:
-        with open(chosen[0], encoding="utf-8") as file:
-            paths = [os.path.join(folder, path) for path in file.read().split("\\n")]
-    else:
-        paths = sorted(sources(folder))
-    with ProcessPoolExecutor() as pool:
-        list(pool.map(functools.partial(compileall.compile_file, quiet=2), paths, chunksize=8))
-"""
+_COMPILER = packaged_text("in_images", "compile.py.txt")
 BYTE_CODE_FILES: Mapping[str, str] = {"byte-code/compile.py": _COMPILER}
-BYTE_CODE_CONTEXT: Mapping[str, str] = {"Dockerfile": _COMPILES, "compile.py": _COMPILER}
+# Compiles all sources: the same byte code that the step behind the stage makes.
+BYTE_CODE_CONTEXT: Mapping[str, str] = {
+    "Dockerfile": packaged_text("in_images", "compile.Dockerfile"),
+    "compile.py": _COMPILER,
+}
 _MAKES_ENVIRONMENT = re.compile(
     r"/tools/uv venv [^\n]* /opt/venv && \\\n"
     r" +mv /opt/venv/lib/python3\.\* /opt/venv/lib/python3 && \\\n"
@@ -330,27 +293,9 @@ def before_wheels(dockerfile: str) -> str | None:
     return before if names_it and _MAKES_ENVIRONMENT.search(before) else None
 
 
-# By RECORD, which is written anew: what it does not name was not installed.
-_PROGRAM = """\
-import csv, fnmatch, io, pathlib, site, sys
-
-globs = pathlib.Path(sys.argv[1]).read_text("utf-8").split()
-folder = pathlib.Path(site.getsitepackages()[0])
-for record in folder.glob("*.dist-info/RECORD"):
-    rows = list(csv.reader(io.StringIO(record.read_text("utf-8"), newline="")))
-    gone = {row[0] for row in rows if any(fnmatch.fnmatchcase(row[0], one) for one in globs)}
-    for path in gone:
-        (folder / path).unlink()
-    for parent in sorted({up for path in gone for up in (folder / path).parents}, reverse=True):
-        if folder in parent.parents and parent.is_dir() and not any(parent.iterdir()):
-            parent.rmdir()
-    if gone:
-        with record.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\\n").writerows(r for r in rows if r[0] not in gone)
-"""
-
-
 def slim_files(globs: Iterable[str]) -> dict[str, str]:
-    """Return path in the build context -> text; none if nothing is removed."""
-    lines = "".join(f"{glob}\n" for glob in globs)
-    return {"slim/slim.py": _PROGRAM, "slim/globs.txt": lines} if lines else {}
+    """Return path in the build context -> text; none if nothing is removed. The program goes by
+    RECORD, which it writes anew: what that does not name was not installed.
+    """
+    program, lines = packaged_text("in_images", "slim.py.txt"), "".join(f"{g}\n" for g in globs)
+    return {"slim/slim.py": program, "slim/globs.txt": lines} if lines else {}

@@ -15,13 +15,10 @@ from warpfront.matrix.nearest import nearest
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import plain_values
-from warpfront.system.packaged import packaged_text
+from warpfront.system.packaged import packaged_folder, packaged_text
 from warpfront.system.store import read_text, write_text
 
 MATRIX_FILE = "matrix.yaml"
-_DATA = Path(__file__).parents[1] / "data"
-# Installed, the templates are with the other data; in a checkout they are the repository's own.
-_IMAGES = (_DATA / "images", Path(__file__).parents[3] / "images")
 BASES = "bases.yaml"
 _SCHEMA = "matrix.schema.json"
 _TEMPLATES = ("_shared", "torch", "devel", "hf")
@@ -50,11 +47,11 @@ def _project_files() -> dict[str, str]:
     # `.txt`, because they are not modules of this package.
     files = {
         path.name.removesuffix(".txt"): read_text(path) or ""
-        for path in sorted((_DATA / "project").iterdir())
+        for path in sorted(packaged_folder("project").iterdir())
     }
     # A copy, so that every clone has it at one path, without a network.
     files[_SCHEMA] = packaged_text(_SCHEMA)
-    images = next(folder for folder in _IMAGES if folder.is_dir())
+    images = packaged_folder("images")
     for name in _TEMPLATES:
         for path in sorted((*(images / name).glob("*.j2"), *(images / name).glob("*.txt"))):
             files[f"images/{name}/{path.name}"] = read_text(path) or ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 
@@ -15,3 +16,10 @@ def packaged_text(*path: str) -> str:
 def packaged_toml(*path: str) -> dict[str, Any]:
     """Return a TOML file below `data/`."""
     return tomllib.loads(packaged_text(*path))
+
+
+def packaged_folder(name: str) -> Path:
+    """Return a folder of the repository, which is with the data where this is installed."""
+    package = Path(__file__).parents[1]
+    folders = (package / "data" / name, package.parents[1] / name)
+    return next(folder for folder in folders if folder.is_dir())
