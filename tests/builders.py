@@ -10,8 +10,13 @@ from typing import Any, cast
 
 from warpfront.images.built import CREATED, REVISION, BuiltImage, ResolvedBase
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
-from warpfront.matrix.cell import Base, BaseSource, Cell, Pin, WheelIndex
-from warpfront.matrix.language import Patch, Project
+from warpfront.matrix.cell import (
+    BaseSource,
+    Cell,
+    Pin,
+    WheelIndex,
+)
+from warpfront.matrix.language import Base, Patch, Project
 from warpfront.matrix.release_channels import Channel
 from warpfront.release.admission import Evidence
 from warpfront.report.rows import ReportRow

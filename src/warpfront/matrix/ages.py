@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date
 
-from warpfront.matrix.cell import Base, Cell
+from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import Compat
+from warpfront.matrix.language import Base
 from warpfront.matrix.vendors import VENDORS
 
 TABLE_MAX_AGE_DAYS = 30

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     # A machine that verifies itself may lack pydantic.
-    from warpfront.matrix.language import Bootstrap, Patch, Smoke, SourceTree
+    from warpfront.matrix.language import Base, Bootstrap, OwnIndex, Patch, Smoke, SourceTree
 
 
 ENVIRONMENT_PYTHON = "/opt/venv/bin/python"
@@ -21,31 +21,6 @@ class BaseSource(StrEnum):
 
     REGISTRY = "registry"
     BOOTSTRAP = "bootstrap"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Base:
-    """An image that cells start from.
-
-    `reference` is fully qualified, with tag (`docker.io/library/python:3.11-slim-bookworm`);
-    `digest` is `sha256:` + 64 hex; `python` is the X.Y of its `interpreter`; `glibc` is its C
-    library (`2.36`), which limits the manylinux levels of wheels. `unpinned` is the reason for a
-    missing `digest`; such a base is not built on.
-    """
-
-    name: str
-    reference: str
-    digest: str
-    python: str
-    interpreter: str
-    glibc: str
-    bootstrap: Bootstrap | None = None
-    unpinned: str = ""
-
-    @property
-    def pinned(self) -> str:
-        """`registry/repository:tag@sha256:...`: what a Dockerfile or BuildKit is given."""
-        return f"{self.reference}@{self.digest}" if self.digest else self.reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +40,6 @@ class WheelIndex:
 
     name: str
     url: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnIndex:
-    """A company's index: only from there come names that match the fnmatch patterns `packages`."""
-
-    name: str
-    url: str
-    packages: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,9 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import Problem
 from warpfront.matrix.cell import (
-    Base,
     Cell,
     Compiler,
     CompilerBase,
-    OwnIndex,
     Pin,
     Recipe,
     RequirementList,
@@ -32,9 +30,11 @@ from warpfront.matrix.expansion import CELL_LIMIT, Point
 from warpfront.matrix.language import (
     BOOTSTRAPPED,
     UNPINNED,
+    Base,
     BaseText,
     ImageText,
     MatrixText,
+    OwnIndex,
     Patch,
     Smoke,
 )
@@ -51,6 +51,7 @@ from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.system.digests import frozen
 from warpfront.system.document import Document, Where
 from warpfront.system.references import is_tag
+from warpfront.system.strict_values import extended
 from warpfront_checks.stack.descriptions import names as described_names
 
 
@@ -284,14 +285,11 @@ class CellMaker:
         suite = base.bootstrap.newest_suite if base.bootstrap else ""
         return _Foundation(
             toolkit=toolkit,
-            base=Base(
+            base=extended(
+                Base,
+                base,
                 name=point.base,
-                reference=base.reference,
                 digest="" if base.digest in {UNPINNED, BOOTSTRAPPED} else base.digest,
-                python=base.python,
-                interpreter=base.interpreter,
-                glibc=base.glibc,
-                bootstrap=base.bootstrap,
                 unpinned=(base.reason or "") if base.digest == UNPINNED else "",
             ),
             index=index,
@@ -421,7 +419,7 @@ class CellMaker:
             smoke=image.smoke,
             tree=image.project,
             own_indexes=tuple(
-                OwnIndex(name=name, url=entry.url, packages=tuple(sorted(entry.packages)))
+                extended(OwnIndex, entry, name=name, packages=tuple(sorted(entry.packages)))
                 for name, entry in sorted(text.indexes.items())
                 if not isinstance(entry, str)
             ),

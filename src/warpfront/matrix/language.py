@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -162,8 +162,10 @@ class Bootstrap:
 
 @strict_dataclass
 class BaseText:
-    """`bases.*:`; `digest: unpinned` needs a `reason`, and blocks building; `digest: bootstrap` is
-    a base that no registry has.
+    """`bases.*:`, an image that cells start from. `reference` is fully qualified, with tag
+    (`docker.io/library/python:3.11-slim-bookworm`); `python` is the X.Y of its `interpreter`;
+    `glibc` is its C library (`2.36`), which limits the manylinux levels of wheels. The digest
+    `unpinned` needs a `reason`, and blocks building; `bootstrap` is a base that no registry has.
     """
 
     reference: Annotated[str, *_form("reference")]
@@ -173,6 +175,21 @@ class BaseText:
     glibc: Version
     reason: Annotated[str, *_form("words")] | None = None
     bootstrap: Bootstrap | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base(BaseText):
+    """A base with its name. `digest` is `sha256:` + 64 hex, or "" for none; `unpinned` is the
+    reason for a missing one.
+    """
+
+    name: str
+    unpinned: str = ""
+
+    @property
+    def pinned(self) -> str:
+        """`registry/repository:tag@sha256:...`: what a Dockerfile or BuildKit is given."""
+        return f"{self.reference}@{self.digest}" if self.digest else self.reference
 
 
 @strict_dataclass
@@ -352,6 +369,13 @@ class OwnIndexText:
 
     url: IndexUrl
     packages: Annotated[tuple[NamePattern, ...], Filled]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnIndex(OwnIndexText):
+    """A company's index with its name."""
+
+    name: str
 
 
 @strict_dataclass

@@ -20,8 +20,8 @@ from warpfront.images.engine.bases import (
     resolve_base,
 )
 from warpfront.images.engine.packages import PackageTree
-from warpfront.matrix.cell import Base, BaseSource
-from warpfront.matrix.language import Bootstrap
+from warpfront.matrix.cell import BaseSource
+from warpfront.matrix.language import Base, Bootstrap
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 

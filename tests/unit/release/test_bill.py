@@ -18,7 +18,8 @@ from bills import (
 )
 from builders import A_PATCH, A_RESOLVED_BASE, a_cell, a_child, a_lock, a_patched_lock, a_wheel
 
-from warpfront.matrix.cell import OwnIndex, RequirementList, WheelIndex
+from warpfront.matrix.cell import RequirementList, WheelIndex
+from warpfront.matrix.language import OwnIndex
 from warpfront.release.sbom.documents import cyclonedx_text, spdx_text
 from warpfront.release.sbom.parts import Bill
 from warpfront.wheels.resolve.demands import asked_for, requirers_of, roots_of

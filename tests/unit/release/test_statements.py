@@ -13,7 +13,7 @@ import pytest
 from bills import BOOTSTRAPPED, CREATED, a_bill, a_making
 from builders import A_RESOLVED_BASE, a_cell, a_check, a_lock, a_verification, a_wheel
 
-from warpfront.matrix.cell import OwnIndex
+from warpfront.matrix.language import OwnIndex
 from warpfront.release.statements.predicates import (
     Proof,
     on_target,

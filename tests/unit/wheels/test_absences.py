@@ -12,7 +12,8 @@ import pytest
 from standins import Fault, Index, serve_index, stand_in_wheel
 
 from warpfront.errors import BlockedError, LockError
-from warpfront.matrix.cell import OwnIndex, WheelIndex
+from warpfront.matrix.cell import WheelIndex
+from warpfront.matrix.language import OwnIndex
 from warpfront.wheels.lock.values import LockInputs, WheelLock
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import FLAT_PAGE, Site, probe

@@ -11,8 +11,8 @@ import pytest
 from builders import A_PATCH, a_cell, a_lock, a_wheel
 
 from warpfront.errors import LockError
-from warpfront.matrix.cell import OwnIndex, Toolkit, Variant, VariantRule
-from warpfront.matrix.language import Patch
+from warpfront.matrix.cell import Toolkit, Variant, VariantRule
+from warpfront.matrix.language import OwnIndex, Patch
 from warpfront.wheels.lock.pylock import (
     dump_lock,
     foreign_wheel,

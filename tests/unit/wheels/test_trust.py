@@ -15,8 +15,8 @@ import pytest
 from standins import Fault, Index, rocm64_stand_ins, serve_index, stand_in_wheel
 
 from warpfront.errors import BlockedError, LockError
-from warpfront.matrix.cell import OwnIndex, Recipe, Source, WheelIndex
-from warpfront.matrix.language import Patch
+from warpfront.matrix.cell import Recipe, Source, WheelIndex
+from warpfront.matrix.language import OwnIndex, Patch
 from warpfront.matrix.vendors import VENDORS
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock

@@ -24,8 +24,8 @@ from warpfront.errors import BlockedError, CommandFailedError, EngineError
 from warpfront.images.built import ResolvedBase
 from warpfront.images.engine import Engine, StoredImage, packages
 from warpfront.images.engine.packages import PackageTree
-from warpfront.matrix.cell import Base, BaseSource
-from warpfront.matrix.language import Bootstrap
+from warpfront.matrix.cell import BaseSource
+from warpfront.matrix.language import Base, Bootstrap
 from warpfront.system import process
 from warpfront.system.digests import digest_of
 from warpfront.system.process import Command

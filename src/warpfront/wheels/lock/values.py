@@ -9,14 +9,13 @@ from typing import Annotated
 
 from warpfront.matrix.cell import (
     NO_VARIANT,
-    OwnIndex,
     Recipe,
     Source,
     Variant,
     VariantRule,
     WheelIndex,
 )
-from warpfront.matrix.language import Filled, Patch
+from warpfront.matrix.language import Filled, OwnIndex, Patch
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
 
