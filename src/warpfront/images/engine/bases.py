@@ -28,6 +28,7 @@ from warpfront.matrix.cell import BaseSource
 from warpfront.matrix.language import Base, Bootstrap
 from warpfront.system import process
 from warpfront.system.digests import digest_of
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
 from warpfront.system.references import address_of, is_loopback
@@ -40,37 +41,13 @@ RECIPE_LABEL = "dev.warpfront.base-recipe"
 _PUBLIC = "http://deb.debian.org/debian"
 _PUBLIC_SECURITY = "http://deb.debian.org/debian-security"
 _KEYRING = "usr/share/keyrings/debian-archive-keyring.gpg"
-# Without what a container never reads. Licences stay, as they must.
-_DPKG_OPTIONS = (
-    "path-exclude=/usr/share/man/*",
-    "path-exclude=/usr/share/locale/*",
-    "path-exclude=/usr/share/info/*",
-    "path-exclude=/usr/share/lintian/*",
-    "path-exclude=/usr/share/doc/*",
-    "path-include=/usr/share/doc/*/copyright",
-    # A bootstrap that is cut short is begun anew, so no file of it has to reach the disk at once.
-    "force-unsafe-io",
-)
-_ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-    "LANG": "C.UTF-8",
-}
+_RECIPE = packaged_toml("bootstrap.toml")
 # The mount is in a namespace of its own, and ends with the command.
 _MOUNTED = """size=$1 TMPDIR=$2 && shift 2 &&
 mount -t tmpfs -o "size=$size,mode=1777" tmpfs "$TMPDIR" && export TMPDIR && exec "$@"
 """
 # Six times the largest base that was made so far.
 _LEAST_MEMORY = 6 * 2**30
-# The lists and sources are those of this machine's mirror; the rest may be published.
-_EMPTIED = (
-    "/etc/apt/sources.list.d",
-    "/tmp",  # noqa: S108 - inside the root file system
-    "/var/cache/apt",
-    "/var/cache/debconf",
-    "/var/cache/ldconfig",
-    "/var/lib/apt/lists",
-    "/var/log",
-)
 
 
 def registry_reachable(reference: str) -> str | None:
@@ -152,7 +129,7 @@ def bootstrapped_image(
                 tar,
                 _reference(name, bootstrap),
                 {SOURCE_LABEL: BaseSource.BOOTSTRAP.value, RECIPE_LABEL: recipe},
-                _ENVIRONMENT,
+                _RECIPE["environment"],
             )
     return stored
 
@@ -160,7 +137,7 @@ def bootstrapped_image(
 def recipe_digest(bootstrap: Bootstrap) -> str:
     """sha256 hex of all that decides what a bootstrap contains, but for the packages' versions."""
     parts: list[object] = [bootstrap.suite, sorted(bootstrap.include)]
-    parts += [_DPKG_OPTIONS, _EMPTIED, _ENVIRONMENT]
+    parts += [_RECIPE["dpkg"], _RECIPE["emptied"], _RECIPE["environment"]]
     if not bootstrap.updates or bootstrap.release_may_be_old:
         parts.append([bootstrap.updates, bootstrap.release_may_be_old])
     if bootstrap.overlays:
@@ -240,7 +217,7 @@ def _mmdebstrap(bootstrap: Bootstrap, tree: PackageTree, tar: Path) -> Command:
     local.write_text(apt_sources(bootstrap, mirror, security), encoding="ascii")
     own_keyring = tree.root / _KEYRING
     keyring = own_keyring if own_keyring.exists() else Path("/") / _KEYRING
-    folders = " ".join(f'"$1{folder}"' for folder in _EMPTIED)
+    folders = " ".join(f'"$1{folder}"' for folder in _RECIPE["emptied"])
     # apt would bring the libraries that headers are of: gigabytes that no compiler reads.
     alone = (
         f'cd "$1/tmp" && APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get download '
@@ -257,7 +234,7 @@ def _mmdebstrap(bootstrap: Bootstrap, tree: PackageTree, tar: Path) -> Command:
         str(tree.program("mmdebstrap")),
         "--variant=minbase",
         f"--keyring={keyring}",
-        *(f"--dpkgopt={option}" for option in _DPKG_OPTIONS),
+        *(f"--dpkgopt={option}" for option in _RECIPE["dpkg"]),
         *([f"--include={','.join(bootstrap.include)}"] if bootstrap.include else []),
         *hooks,
         suite,

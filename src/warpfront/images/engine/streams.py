@@ -15,39 +15,13 @@ from typing import Any
 
 from warpfront.errors import RegistryError, RegistryFault
 from warpfront.images.engine.protocol import Progress
+from warpfront.system.packaged import packaged_toml
 
 LONGEST_LINE = 16_384
 STALL_SECONDS = 90
 _WAITING = re.compile(r"Waiting|Preparing|Retrying in|Unavailable")
 _MOVING = ("Pushing", "Downloading", "Pushed")
-# What daemons of three generations say; their words are all there is.
-_FAULTS: tuple[tuple[RegistryFault, str, str], ...] = (
-    (
-        RegistryFault.REFUSED,
-        r"unauthorized|authentication|no basic auth|denied|forbidden|insufficient_scope|\b40[13]\b",
-        "`docker login` to the registry, with an account that may push there",
-    ),
-    (
-        RegistryFault.REFUSED,
-        r"not found|manifest unknown|name unknown",
-        "the registry has nothing of that name: see what it is spelled like where it was published",
-    ),
-    (
-        RegistryFault.FULL,
-        r"no space|insufficient storage|\b507\b|blob upload invalid",
-        "the registry's disk or quota may be full: see its log",
-    ),
-    (
-        RegistryFault.UNREACHABLE,
-        r"refused|no such host|\bEOF\b|reset|timeout|deadline exceeded|no route|closed pipe",
-        "is the registry up? `warpfront doctor` asks it",
-    ),
-    (
-        RegistryFault.WRONG,
-        "",
-        "the registry's log says more; what was sent stays there, and a rerun goes on",
-    ),
-)
+_ERRORS = packaged_toml("registry-errors.toml")["error"]
 
 
 @dataclass(kw_only=True)
@@ -97,12 +71,8 @@ class Transfer:
 
     def fault(self, message: str) -> RegistryError:
         """Return the engine's error, of its stream or before there was one."""
-        fault, hint = next(
-            (fault, hint)
-            for fault, words, hint in _FAULTS
-            if re.search(words, message, re.IGNORECASE)
-        )
-        return self._error(message, fault, hint)
+        row = next(row for row in _ERRORS if re.search(row["words"], message, re.IGNORECASE))
+        return self._error(message, RegistryFault(row["fault"]), row["hint"])
 
     def _error(self, message: str, fault: RegistryFault, hint: str) -> RegistryError:
         host = self.reference.partition("/")[0]
