@@ -70,7 +70,6 @@ Python = Annotated[str, *_form("python")]
 Target = Annotated[str, *_form("target", target_of_product)]
 IndexName = Annotated[str, *_form("index")]
 IndexUrl = Annotated[str, *_form("index_url")]
-NamePattern = Annotated[str, *_form("name_pattern")]
 Requirement = Annotated[str, *_form("requirement")]
 PackageName = Annotated[str, *_form("distribution")]
 Reason = Annotated[str, *_form("words")]
@@ -91,14 +90,10 @@ def _one_as_list(value: object) -> object:
 _Targets = Annotated[tuple[Target, ...], Filled]
 _Companions = tuple[Companion, ...]
 Label = Annotated[str, *_form("label")]
-GroupName = Annotated[str, *_form("group")]
 _Labels = Annotated[tuple[Label, ...], Filled]
 Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
-PinnedImage = Annotated[str, *_form("pinned_image")]
 NotifyWay = Literal["issue", "webhook"]
 """How people learn of a red run that no pull request started."""
-Trust = Literal["hosted", "self-hosted"]
-RunnerEngine = Literal["theirs", "embedded"]
 NightBench = Literal["", "none", "tiny", "default", "seed", "full"]
 """What the night times on a machine: nothing, or a preset of `bench`; "" for the usual one."""
 Allowance = Literal[
@@ -113,7 +108,6 @@ Allowance = Literal[
     "unsigned",
 ]
 """What a channel may let pass, which is then written beside what is published."""
-ShareText = Annotated[str, *_form("share")]
 Targets = Annotated[
     _Targets, BeforeValidator(_one_as_list, json_schema_input_type=Target | _Targets)
 ]
@@ -368,7 +362,7 @@ class OwnIndexText:
     """`indexes.*:`, a company's own index: `packages` come from there and from nowhere else."""
 
     url: IndexUrl
-    packages: Annotated[tuple[NamePattern, ...], Filled]
+    packages: Annotated[tuple[Annotated[str, *_form("name_pattern")], ...], Filled]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,19 +435,19 @@ class RunnerText:
     each with one job at a time. `image` is that of the engine in the pods of a scale set. `bench`
     is what a night times here, `max_slower` how much slower than the last release that may be."""
 
-    trust: Trust
+    trust: Literal["hosted", "self-hosted"]
     labels: Labels = ()
-    group: GroupName = ""
+    group: Annotated[str, *_form("group")] = ""
     scale_set: Label = ""
     machine: MachineName = DEFAULT_MACHINE
     builds: StrictBool = False
     vendor: VendorName | Literal[""] = ""
     targets: Targets = ()
     count: Annotated[int, Field(ge=1, le=1000)] = 1
-    engine: RunnerEngine = "theirs"
-    image: PinnedImage = ""
+    engine: Literal["theirs", "embedded"] = "theirs"
+    image: Annotated[str, *_form("pinned_image")] = ""
     bench: NightBench = ""
-    max_slower: ShareText = ""
+    max_slower: Annotated[str, *_form("share")] = ""
 
 
 @strict_dataclass

@@ -44,21 +44,6 @@ class Amd(Vendor):
     known_targets = (*(target.name for target in ALL_TARGETS), *_GENERIC)
     target_form = "gfx942"
     target_pattern = re.compile(r"gfx(?:[0-9]{2,3}[0-9a-f]|[0-9]{1,2}(?:-[0-9])?-generic)\Z")
-    # `rocm` and what it brings carry the libraries from ROCm 7.14 on (pytorch#191688, #190276).
-    # PyPI has placeholders under these names.
-    protected = (
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "triton",
-        "triton-rocm",
-        "pytorch-triton-rocm",
-        "rocm",
-        "rocm-sdk-*",
-        "rocm-kpack",
-        "rocm-profiler",
-        "amd-*-device-*",
-    )
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Return the target, then its generic family: nothing else is forward compatible."""

@@ -17,7 +17,6 @@ class Cpu(Vendor):
     kubernetes_resource = ""
     known_targets = ("x86_64", "aarch64")
     target_form = "x86_64"
-    protected = ("torch", "torchvision", "torchaudio")
 
     def machine_of(self, target: str) -> str:
         return target

@@ -28,7 +28,6 @@ class Gaudi(Vendor):
     kubernetes_resource = "habana.ai/gaudi"
     known_targets = ("gaudi2", "gaudi3")
     target_form = "gaudi3"
-    protected = ("torch", "torchvision", "torchaudio", "habana-*")
 
     def label(self, index: str) -> str:
         return ""

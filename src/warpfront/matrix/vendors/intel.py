@@ -33,27 +33,6 @@ class Intel(Vendor):
     target_pattern = re.compile(
         r"(?:dg[0-9]|pvc(?:-vg)?|bmg(?:-g[0-9]{2})?|[a-z]{3}-[a-z][0-9a-z]{0,3})\Z"
     )
-    # What torch's wheels for XPU demand (pytorch/pytorch .github/scripts/
-    # generate_binary_build_matrix.py; intel/torch-xpu-ops .github/scripts/build.sh, of 2025.3.2).
-    protected = (
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "triton",
-        "triton-xpu",
-        "pytorch-triton-xpu",
-        "intel-cmplr-*",
-        "intel-sycl-rt",
-        "intel-opencl-rt",
-        "intel-pti",
-        "dpcpp-cpp-rt",
-        "onemkl-sycl-*",
-        "oneccl",
-        "oneccl-devel",
-        "impi-rt",
-        "tcmlib",
-        "umf",
-    )
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Return the target itself. Kernels for others are compiled at their first call, which

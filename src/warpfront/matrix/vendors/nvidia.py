@@ -31,8 +31,6 @@ class Nvidia(Vendor):
     known_targets = tuple(f"sm_{capability}" for capability in _KNOWN)
     target_form = "sm_90"
     target_pattern = re.compile(r"sm_([1-9][0-9]{1,2})\Z")
-    protected = ("torch", "torchvision", "torchaudio", "triton")
-    libraries = ("cuda-*", "nvidia-*")
 
     def accepted_archs(self, target: str) -> tuple[str, ...]:
         """Cubins of the same major and a minor not above (sm_89 runs sm_86 and sm_80), then PTX of

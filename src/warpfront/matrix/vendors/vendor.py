@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import cache, partial
 from typing import Literal, Protocol
 
 from warpfront.matrix.cell import Compiler, Properties, Toolkit
 from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
+from warpfront.system.packaged import packaged_toml
 
+_stacks = cache(partial(packaged_toml, "stacks.toml"))
 _RENDER_NODE = re.compile(r"/dev/dri/renderD[0-9]+\Z")
 
 
@@ -30,14 +33,18 @@ class Vendor(Protocol):
     """How a target is written, for messages: "sm_90"."""
     target_pattern: re.Pattern[str] | None = None
     """The form of targets besides the known ones; None where there are no others."""
-    protected: tuple[str, ...]
-    """Distributions that belong to torch on this vendor, as fnmatch patterns of normalized names: a
-    lock takes them from the cell's own index only, and a guard keeps them.
-    """
-    libraries: tuple[str, ...] = ()
-    """Libraries that torch loads, as fnmatch patterns: where torch brings them, their versions go
-    with it.
-    """
+
+    @property
+    def protected(self) -> tuple[str, ...]:
+        """Return the distributions that belong to torch: a lock takes them from the cell's own
+        index only, and a guard keeps them.
+        """
+        return tuple(_stacks()[self.name]["protected"])
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """Return libraries that torch loads: where torch brings them, their versions go with it."""
+        return tuple(_stacks()[self.name].get("libraries", ()))
 
     def accepts_target(self, target: str) -> bool:
         """Return true if `target` has this vendor's form (known hardware or not)."""
