@@ -8,15 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from warpfront.pipeline.building import build
-    from warpfront.pipeline.building_wheels import build_wheels
-    from warpfront.pipeline.locking import lock
-    from warpfront.pipeline.planning import plan
-    from warpfront.pipeline.publishing import publish
-    from warpfront.pipeline.rendering import render
-    from warpfront.pipeline.reporting import report
-    from warpfront.pipeline.verifying import verify
-    from warpfront.pipeline.workspace import Workspace, open_workspace
+    from warpfront.pipeline.building import build as build
+    from warpfront.pipeline.building_wheels import build_wheels as build_wheels
+    from warpfront.pipeline.locking import lock as lock
+    from warpfront.pipeline.planning import plan as plan
+    from warpfront.pipeline.publishing import publish as publish
+    from warpfront.pipeline.rendering import render as render
+    from warpfront.pipeline.reporting import report as report
+    from warpfront.pipeline.verifying import verify as verify
+    from warpfront.pipeline.workspace import Workspace as Workspace
+    from warpfront.pipeline.workspace import open_workspace as open_workspace
 
 # Loaded on first use: a job that publishes needs no builder.
 STEPS = {
@@ -30,23 +31,8 @@ STEPS = {
     "report": "reporting",  # results of all steps
 }
 
-__all__ = [
-    "STEPS",
-    "Workspace",
-    "build",
-    "build_wheels",
-    "lock",
-    "open_workspace",
-    "plan",
-    "publish",
-    "render",
-    "report",
-    "verify",
-]
-
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Return a step, or what `workspace` has of that name."""
     module = STEPS.get(name.replace("_", "-"), "workspace")
     return getattr(import_module(f"{__name__}.{module}"), name)
