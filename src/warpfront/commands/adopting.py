@@ -55,7 +55,8 @@ def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     if named.digest not in reference:
         watch.say(f"{reference} is an index; of {engine.machine} it lists {named.digest}")
     image = pull(named, engine, watch)
-    cell = _cell_of(image, matrix.cells)
+    label = image.labels.get(CELL, "") if image.labels.get(CONTENT_HASH) else ""
+    cell = next((cell for cell in matrix.cells if cell.id == label), None)
     locks = fresh_locks((cell,), matrix.cells, folders) if cell else {}
     if cell is None or not is_locked_by(locks.get(cell.id), image):
         return None
@@ -122,11 +123,6 @@ def as_labelled(cell: Cell, image: StoredImage, *, seconds: float) -> BuiltImage
         seconds=round(seconds, 2),
         log=None,
     )
-
-
-def _cell_of(image: StoredImage, cells: tuple[Cell, ...]) -> Cell | None:
-    cell = next((cell for cell in cells if cell.id == image.labels.get(CELL, "")), None)
-    return cell if image.labels.get(CONTENT_HASH) else None
 
 
 FOLDER = "external"

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import DryRun, Group, Option, command
 from warpfront.cli.tasks.showing import project_root
+from warpfront.errors import InputError
+from warpfront.matrix.nearest import nearest
+from warpfront.system.packaged import packaged_folder
 
 if TYPE_CHECKING:
     from warpfront.matrix.scaffold import Edit
@@ -140,14 +143,23 @@ def docs(display: Display, topic: Topic = "") -> None:
     Without TOPIC: the names of the pages.
     """
     from warpfront.cli.program import common_options
-    from warpfront.commands.documentation import page_text, pages
 
+    paths = pages()
+    topics = (*paths, "options")
+    if topic and topic not in topics:
+        raise InputError(f"no page {topic!r}", hint=nearest(topic, paths))
     if topic:
-        text = common_options() if topic == "options" else page_text(topic)
+        text = common_options() if topic == "options" else paths[topic].read_text("utf-8")
         display.result({"topic": topic, "text": text}, text)
     else:
-        topics = (*pages(), "options")
         display.result({"topics": topics}, "".join(f"{name}\n" for name in topics))
+
+
+def pages() -> dict[str, Path]:
+    """Return the files of pages and guides by their names."""
+    folder = packaged_folder("docs")
+    paths = (*folder.glob("guides/*.md"), *folder.glob("*.md"))
+    return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
 @command(example="completion bash >> ~/.bashrc")
