@@ -223,15 +223,7 @@ class CellMaker:
                 self._problem(where, compiler, "give it another toolkit")
                 continue
             self.compilers.append(
-                CompilerBase(
-                    name=name,
-                    vendor=vendor.name,
-                    toolkit=toolkit,
-                    targets=text.targets,
-                    python=text.python,
-                    bootstrap=text.bootstrap,
-                    compiler=compiler,
-                )
+                extended(CompilerBase, text, name=name, toolkit=toolkit, compiler=compiler)
             )
 
     def _check_base(self, name: str, base: BaseText) -> None:
@@ -378,31 +370,23 @@ class CellMaker:
         text, image = self.text, self.text.images[name]
         policies, compiler = _policies(point, foundation, text, image), foundation.compiler
         policy_values = {policy.name: policy.value for policy in policies if policy.level == "set"}
-        return Cell(
+        return extended(
+            Cell,
+            point,
+            image,
+            foundation,
             id=ids[name],
             project=text.project.name,
-            line=point.line,
             image_line=self.document.line(("images", name)),
-            vendor=point.vendor,
-            toolkit=foundation.toolkit,
-            targets=point.targets,
-            machine=point.machine,
-            python=point.python,
-            torch=point.torch,
             image=name,
-            base=foundation.base,
-            index=foundation.index,
-            stack=foundation.stack,
             requirements=image.packages if image.parent or _installs_torch(point) else (),
             requirements_file=image.requirements,
             listed=RequirementList(problem=f"{image.requirements}: nobody has read it")
             if image.requirements
             else RequirementList(),
             compiler=compiler if image.compiler and isinstance(compiler, Compiler) else None,
-            template=image.template,
             parent=ids[image.parent] if image.parent is not None else None,
             tag=tag,
-            title=image.title,
             environment=frozen({**policy_values, **image.environment, **point.environment}),
             relax=frozen(image.relax),
             builds=tuple(
@@ -415,8 +399,6 @@ class CellMaker:
                 )
                 for package, build in sorted(image.builds.items())
             ),
-            patches=image.patches,
-            smoke=image.smoke,
             tree=image.project,
             own_indexes=tuple(
                 extended(OwnIndex, entry, name=name, packages=tuple(sorted(entry.packages)))

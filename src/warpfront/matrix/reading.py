@@ -25,6 +25,7 @@ from warpfront.matrix.release_channels import Channel, read_channels
 from warpfront.matrix.runners import BuildNode, Runner, make_nodes, make_runners
 from warpfront.system.document import Document, checked, read_document
 from warpfront.system.sizes import counted
+from warpfront.system.strict_values import extended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,17 +77,15 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
     if not maker.cells:
         hint = "`exclude:` leaves none; remove one of it"
         raise MatrixError((document.problem(("rows",), "the matrix has no cells", hint),))
-    return Matrix(
-        project=written.project,
+    return extended(
+        Matrix,
+        written,
         cells=tuple(maker.cells),
         warnings=tuple(sorted(set(maker.warnings))),
         compilers=tuple(maker.compilers),
         channels=channels,
         runners=runners,
         nodes=nodes,
-        ci=written.ci,
-        install=written.install,
-        maintenance=written.maintenance,
     )
 
 

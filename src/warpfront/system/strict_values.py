@@ -31,10 +31,14 @@ def strict_dataclass(kind: type[T]) -> type[T]:
     return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
-def extended(kind: type[T], value: object, **more: Any) -> T:
-    """Return a `kind`, a subclass of the dataclass of `value`, with its values and `more`."""
-    names = (field.name for field in dataclasses.fields(value))  # type: ignore[arg-type]
-    return kind(**{**{name: getattr(value, name) for name in names}, **more})
+def extended(kind: type[T], *values: Any, **more: Any) -> T:
+    """Return a dataclass `kind` with the fields of these dataclasses that it has, too, and `more`.
+    Of two values of one field the later counts.
+    """
+    known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    fields = ((value, field.name) for value in values for field in dataclasses.fields(value))
+    shared = {name: getattr(value, name) for value, name in fields if name in known}
+    return kind(**{**shared, **more})
 
 
 def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

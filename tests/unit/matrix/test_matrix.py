@@ -21,6 +21,7 @@ from warpfront.matrix.language import SourceTree
 from warpfront.matrix.reading import Matrix, json_schema, read_matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.slim import removed, slim_recipes
+from warpfront.system.strict_values import extended
 from warpfront.wheels.store.unpacked import stays
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -893,13 +894,14 @@ class Counted:
 def counted(monkeypatch: pytest.MonkeyPatch, size: int) -> tuple[int, int, int]:
     """Cells, judgements and cell constructions of a synthetic matrix."""
     compat = read_compat_anew()
-    judge, cell = Counted(compat.judge), Counted(Cell)
+    judge, cell = Counted(compat.judge), Counted(extended)
     with monkeypatch.context() as patch:
         patch.setattr(compat, "judge", judge)
-        patch.setattr("warpfront.matrix.cells.Cell", cell)
+        patch.setattr("warpfront.matrix.cells.extended", cell)
         matrix = read_matrix(synthetic(size), path="matrix.yaml", compat=compat)
     assert len(set(ids(matrix))) == len(matrix.cells)
-    return len(matrix.cells), judge.count, cell.count
+    # Each of these rows makes its base, too: a point has one image.
+    return len(matrix.cells), judge.count, cell.count - judge.count
 
 
 def read_compat_anew() -> Compat:
