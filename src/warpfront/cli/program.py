@@ -65,7 +65,8 @@ def _parameters(declared: Command) -> Iterator[click.Parameter]:
             hidden=option.hidden,
             metavar=None if isinstance(default, bool) else metavar,
             multiple=default == (),
-            is_flag=isinstance(default, bool),
+            # False would make the value optional, and `-5%` an option of its own.
+            is_flag=isinstance(default, bool) or None,
             shell_complete=complete,
         )
 

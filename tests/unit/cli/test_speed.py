@@ -13,6 +13,7 @@ from training_logs import nemo_line, primus_log, tensorprimat
 
 from warpfront.cli.program import run
 from warpfront.errors import (
+    USAGE_EXIT_CODE,
     CommandFailedError,
     InputError,
     NotComparableError,
@@ -113,7 +114,9 @@ def test_compare_says_no_difference_and_exits_with_zero(
         ("base", "other", (), NotComparableError.exit_code),
         ("base", "other", ("--allow", "precision"), 0),
         ("base", "same", ("--max-slower", "a lot"), InputError.exit_code),
-        ("base", "same", ("--max-slower", " -5%"), InputError.exit_code),
+        ("base", "same", ("--max-slower", "-5%"), InputError.exit_code),
+        ("base", "same", ("--max-slower=-5%",), InputError.exit_code),
+        ("base", "same", ("--allow",), USAGE_EXIT_CODE),
         ("base", "same", ("--allow", "everything"), InputError.exit_code),
         ("base", "same", ("--metric", "beauty"), InputError.exit_code),
     ],
