@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 
 import jinja2
-from rich.console import Console
-from rich.table import Table
 
 from warpfront.bench.logs.facts import KERNEL
 from warpfront.bench.records import (
@@ -21,6 +18,7 @@ from warpfront.bench.records import (
     Summary,
 )
 from warpfront.bench.settling import is_timed
+from warpfront.system.columns import fitted
 from warpfront.system.markdown import markdown_table, markdown_text
 from warpfront.system.packaged import packaged_text
 from warpfront.system.sizes import counted
@@ -207,20 +205,10 @@ def _remarks(comparison: Comparison) -> list[str]:
 
 
 def comparison_text(comparison: Comparison, *, width: int = 120) -> str:
-    stream = io.StringIO()
-    console = Console(
-        file=stream, width=width, highlight=False, no_color=True, markup=False, emoji=False
-    )
+    lines: list[str] = []
     for title, head, rows in _tables(comparison):
-        table = Table(title=title, box=None, title_justify="left", pad_edge=False)
-        for name in head:
-            table.add_column(name, overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    lines = (line.rstrip() for line in stream.getvalue().splitlines())
-    remarks = "".join(f"{remark}\n" for remark in _remarks(comparison))
-    return "\n".join(lines) + f"\n{remarks}{sentence(comparison)}\n"
+        lines += [title, *(line for block in fitted(head, rows, width) for line in block)]
+    return "\n".join([*lines, *_remarks(comparison), sentence(comparison)]) + "\n"
 
 
 def comparison_markdown(comparison: Comparison) -> str:

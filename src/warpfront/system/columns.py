@@ -18,7 +18,8 @@ def fitted(
     if sum(widths.values()) + 2 * (len(columns) - 1) > width:
         blocks: list[tuple[str, ...]] = [()]
         for row in rows:
-            facts = ", ".join(f"{head[place]} {row[place]}" for place in columns[1:] if row[place])
+            named = (f"{head[place]} {row[place]}" for place in columns[1:] if row[place])
+            facts = ", ".join(map(str.strip, named))
             blocks.append((row[columns[0]], *wrapped(facts, width, 4)))
         return tuple(blocks)
 
