@@ -11,7 +11,7 @@ from typing import Any
 
 from .fast_path import METADATA, harmless
 from .manifest import EXTENSION_SUFFIXES, Manifest, is_for_start
-from .policy import GuardError, Policy
+from .policy import Policy, reading
 
 # The newest format without references, whose bytes depend on the process.
 _MARSHAL = 2
@@ -68,15 +68,11 @@ def at_import(
 
 def read_at_import(path: Path) -> dict[str, Any]:
     """Return the document. Raise `GuardError` when it is missing or damaged."""
-    try:
+    with reading(path, "made by a seal"):
         document: dict[str, Any] = marshal.loads(path.read_bytes())  # noqa: S302 - as a .pyc is
         document["files"] = marshal.loads(document["files"])  # noqa: S302
         _ = [document[name] for name in (*_FIELDS, "entries")]
-    except OSError as error:
-        raise GuardError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
-        raise GuardError(f"{path}: not made by a seal: {error}") from error
-    return document
+        return document
 
 
 def made_again(path: Path, policy: Policy, manifest: Manifest, texts: tuple[str, str]) -> bytes:

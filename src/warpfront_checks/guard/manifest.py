@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .policy import GuardError, Problems
+from .policy import Problems, reading
 
 _EXTERNAL: Any = sys.modules["_frozen_importlib_external"]
 SCHEMA = 1
@@ -98,23 +98,16 @@ def manifest_text(manifest: Manifest) -> str:
 
 def read_manifest(path: Path) -> Manifest:
     """Return the manifest in a file. Raise `GuardError` when it is missing or damaged."""
-    try:
-        return _manifest(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise GuardError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise GuardError(f"{path}: not a manifest: {error}") from error
-
-
-def _manifest(fields: dict[str, Any]) -> Manifest:
-    if fields["schema"] != SCHEMA:
-        raise ValueError(f"schema {fields['schema']}")
-    location, versions, files = fields["location"], fields["versions"], fields["files"]
-    if set(versions) != set(files):
-        raise ValueError("its versions and its files are of other distributions")
-    if not all(len(measure) == 2 for measures in files.values() for measure in measures.values()):
-        raise ValueError("a file has its size and its sha256")
-    return Manifest(location=Path(location), versions=versions, files=files)
+    with reading(path, "a manifest"):
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        if fields["schema"] != SCHEMA:
+            raise ValueError(f"schema {fields['schema']}")
+        location, versions, files = fields["location"], fields["versions"], fields["files"]
+        if set(versions) != set(files):
+            raise ValueError("its versions and its files are of other distributions")
+        if not all(len(measure) == 2 for each in files.values() for measure in each.values()):
+            raise ValueError("a file has its size and its sha256")
+        return Manifest(location=Path(location), versions=versions, files=files)
 
 
 def packages_text(manifest: Manifest) -> str:

@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from email.parser import HeaderParser
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
@@ -43,13 +44,7 @@ def installed(location: Path) -> dict[str, list[Distribution]]:
 def _name_of(distribution: Distribution) -> str:
     """Read the name from the text: importlib.metadata's answer without one differs."""
     text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    for line in text.splitlines():
-        if not line:
-            break
-        field, _, value = line.partition(":")
-        if field.strip().lower() == "name":
-            return value.strip()
-    return ""
+    return (HeaderParser().parsestr(text)["Name"] or "").strip()
 
 
 def measure(location: Path, names: Iterable[str]) -> Manifest:

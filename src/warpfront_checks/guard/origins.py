@@ -26,7 +26,7 @@ from .manifest import (
     strays,
     written_since,
 )
-from .policy import GuardError, Policy, read_policy
+from .policy import GuardError, Policy, read_policy, reading
 
 # More files than these newer than the seal: times say nothing here, as in a copied environment.
 _MANY = 200
@@ -165,10 +165,8 @@ def read_stack(folder: Path) -> Stack:
     """Read the sealed stack. Raise `GuardError` if a part is lost, damaged or another seal's."""
     policy, sealed = read_policy(folder / "policy.json"), folder / "stack.json"
     document = read_at_import(folder / "at-import.bin")
-    try:
+    with reading(sealed, "a manifest"):
         status = sealed.stat()
-    except OSError as error:
-        raise GuardError(f"{error.filename}: {error.strerror}") from error
     if document["manifest_bytes"] != status.st_size:
         read_manifest(sealed)
         raise GuardError(f"{sealed}: another manifest than the one that was sealed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -115,16 +116,23 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def read_policy(path: Path) -> Policy:
-    """Return the policy in a file. Raise `GuardError` naming the file and what is wrong with it."""
+@contextlib.contextmanager
+def reading(path: Path, form: str) -> Iterator[None]:
+    """Translate what a file is not into a `GuardError` that names the file."""
     try:
-        return policy_from(json.loads(path.read_text(encoding="utf-8")))
+        yield
     except OSError as error:
         raise GuardError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise GuardError(f"{path}: not JSON: {error}") from error
+    except (ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
+        raise GuardError(f"{path}: not {form}: {error}") from error
     except GuardError as error:
         raise GuardError(f"{path}: {error}") from None
+
+
+def read_policy(path: Path) -> Policy:
+    """Return the policy in a file. Raise `GuardError` naming the file and what is wrong with it."""
+    with reading(path, "JSON"):
+        return policy_from(json.loads(path.read_text(encoding="utf-8")))
 
 
 def policy_from(document: object) -> Policy:

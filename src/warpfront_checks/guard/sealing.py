@@ -37,7 +37,7 @@ from .measuring import (
 )
 from .names import INSTALLER, shim_files, triton_shims
 from .places import Places
-from .policy import GuardError, Policy, normalized, policy_from, read_policy
+from .policy import GuardError, Policy, normalized, policy_from, read_policy, reading
 
 # What the names of an image's own labels begin with (`warpfront.images.labels`).
 LABELS = "dev.warpfront"
@@ -302,10 +302,8 @@ def relax(reasons: Mapping[str, str], places: Places) -> list[str]:
 
 def read_reasons(path: Path) -> dict[str, str]:
     """Return name -> reason from a JSON file. Raise `GuardError`."""
-    try:
+    with reading(path, "JSON"):
         reasons = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise GuardError(f"{path}: {error}") from error
     if not isinstance(reasons, dict) or not all(isinstance(why, str) for why in reasons.values()):
         raise GuardError(f"{path}: not names with their reasons")
     return reasons
