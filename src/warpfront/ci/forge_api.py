@@ -14,18 +14,21 @@ import base64
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from types import SimpleNamespace
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import requests
 
 from warpfront.errors import InputError, UnavailableError, keep_secret
+from warpfront.system.packaged import packaged_toml
 
 _SECONDS = 30.0
 _PAGE = 100
 _PAGES = 100
 _LATER = frozenset({408, 425, 429})
-ISSUE_LABEL = "warpfront-red"
+_NAMES = {forge: SimpleNamespace(**names) for forge, names in packaged_toml("forges.toml").items()}
+ISSUE_LABEL: str = _NAMES["gitlab"].labels
 """By this label a run finds the one issue that is open for red runs."""
 
 
@@ -97,22 +100,6 @@ class Line:
         raise UnavailableError(f"{self.base}/{path}: more than {_PAGES * _PAGE} entries")
 
 
-class _Names(NamedTuple):
-    """The names that a forge's interface has for what belongs to an issue and to a pull request."""
-
-    text: str
-    number: str
-    address: str
-    change: str
-    comments: str
-    opened: str
-    closes: Mapping[str, str]
-    labels: object
-    requests: str
-    head: str
-    base: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgeApi(ABC):
     """The interface of a forge for one project, and one run in it. Each method raises `InputError`
@@ -121,7 +108,7 @@ class ForgeApi(ABC):
 
     line: Line
     run: str
-    names: ClassVar[_Names]
+    names: ClassVar[SimpleNamespace]
 
     @abstractmethod
     def jobs(self) -> tuple[Job, ...]: ...
@@ -177,19 +164,7 @@ class ForgeApi(ABC):
 class GitHubApi(ForgeApi):
     """A repository on GitHub, and one run in it."""
 
-    names = _Names(
-        "body",
-        "number",
-        "html_url",
-        "PATCH",
-        "comments",
-        "open",
-        closes={"state": "closed"},
-        labels=[ISSUE_LABEL],
-        requests="pulls",
-        head="head",
-        base="base",
-    )
+    names = _NAMES["github"]
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the latest attempt of each job. A called workflow's job is `caller / name`.
@@ -271,19 +246,7 @@ class GitHubApi(ForgeApi):
 class GitLabApi(ForgeApi):
     """A project on GitLab, and one pipeline in it."""
 
-    names = _Names(
-        "description",
-        "iid",
-        "web_url",
-        "PUT",
-        "notes",
-        "opened",
-        closes={"state_event": "close"},
-        labels=ISSUE_LABEL,
-        requests="merge_requests",
-        head="source_branch",
-        base="target_branch",
-    )
+    names = _NAMES["gitlab"]
 
     def jobs(self) -> tuple[Job, ...]:
         """Return the jobs of the pipeline; the listing leaves out those that were tried again."""

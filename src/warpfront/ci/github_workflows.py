@@ -49,10 +49,10 @@ def workflows(
         if job.spread:
             rows.setdefault(job.file, {}).update(dict.fromkeys(job.runners))
             kinds.setdefault(job.file, job)
-    if len(kinds) > limits.called_workflows:
+    if len(kinds) > limits["called_workflows"]:
         raise InputError(
             f"{len(kinds)} called workflows, and GitHub starts none with more than "
-            f"{limits.called_workflows}",
+            f"{limits['called_workflows']}",
             hint="fewer kinds of machines in `runners:`",
         )
     spread = [dataclasses.replace(job, runners=tuple(rows[file])) for file, job in kinds.items()]

@@ -64,19 +64,18 @@ def child_pipeline(
     jobs = {name: body for name, body in document.items() if name != "stages"}
     text = yaml_text(document)
     needs = {name: len(body.get("needs", ())) for name, body in jobs.items()}
-    neediest = max(needs, key=needs.__getitem__)
-    too_much = ""
-    if len(text) > limits.child_bytes:
-        too_much = f"a child pipeline of {len(text)} bytes, and GitLab reads {limits.child_bytes}"
-    elif needs[neediest] > limits.needs_per_job:
-        too_much = f"{neediest} needs {needs[neediest]} jobs"
-        too_much += f", and GitLab takes {limits.needs_per_job}"
-    if too_much:
-        hint = "run CI for a part of the matrix: --vendor, --image, --only"
-        raise InputError(too_much, hint=hint)
+    neediest, most = max(needs.items(), key=lambda needy: needy[1])
+    facts = {
+        f"a child pipeline of {len(text)} bytes, and GitLab reads": (len(text), "child_bytes"),
+        f"{neediest} needs {most} jobs, and GitLab takes": (most, "needs_per_job"),
+    }
+    for fact, (count, limit) in facts.items():
+        if count > limits[limit]:
+            hint = "run CI for a part of the matrix: --vendor, --image, --only"
+            raise InputError(f"{fact} {limits[limit]}", hint=hint)
     # The project's plan sets the limit, which no job can read. A pipeline with more fails as a
     # whole, and with it the job that started it.
-    most = limits.jobs_per_pipeline
+    most = limits["jobs_per_pipeline"]
     crowded = (
         f"{len(jobs)} jobs: gitlab.com starts {most} on the Free tier, and fails "
         "the pipeline where the project's plan takes fewer; --vendor, --image or --only make less"

@@ -306,14 +306,14 @@ def outputs(planned: Schedule, jobs: Iterable[Job], limits: Limits) -> dict[str,
             f"no job of the workflows does {', '.join(sorted(lost))}",
             hint="`warpfront ci write`, and commit the result",
         )
-    lists = {name: shards(work, limits.jobs_per_matrix) for name, work in works.items()}
+    lists = {name: shards(work, limits["jobs_per_matrix"]) for name, work in works.items()}
     texts = {name: json.dumps(value, separators=(",", ":")) for name, value in lists.items()}
     texts["channel"] = planned.channel
     size = sum(len((name + text).encode("utf-16-le")) for name, text in texts.items())
-    if size > limits.output_bytes:
+    if size > limits["output_bytes"]:
         raise InputError(
             f"{len(planned.selected)} verifications make {size} bytes of job outputs, and a job "
-            f"may have {limits.output_bytes}",
+            f"may have {limits['output_bytes']}",
             hint="run CI for a part of the matrix: --vendor, --image, --only",
         )
     return texts

@@ -173,9 +173,9 @@ def test_a_night_times_the_first_image_of_each_chain_where_it_was_verified() -> 
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (256, [256]), (300, [256, 44])])
 def test_no_matrix_has_more_jobs_than_a_forge_takes(count: int, sizes: list[int]) -> None:
     works = [("ubuntu", Work(name=f"build-{n}", cells=(str(n),))) for n in range(count)]
-    made_of_them = shards(works, LIMITS.jobs_per_matrix)
+    made_of_them = shards(works, LIMITS["jobs_per_matrix"])
     assert [len(one["jobs"]) for one in made_of_them] == sizes  # type: ignore[arg-type]
-    assert LIMITS.jobs_per_matrix == 256
+    assert LIMITS["jobs_per_matrix"] == 256
 
 
 def test_an_empty_plan_is_an_empty_list_for_every_job() -> None:
@@ -227,5 +227,5 @@ def test_outputs_are_json_on_one_line_each() -> None:
 def test_outputs_that_a_forge_would_refuse_are_an_error_before_it_does() -> None:
     works = tuple(Work(name="n" * 500, cells=(str(n),), vendor="cpu") for n in range(2000))
     planned = dataclasses.replace(made(), build={"ubuntu": works})
-    with pytest.raises(InputError, match=str(LIMITS.output_bytes)):
+    with pytest.raises(InputError, match=str(LIMITS["output_bytes"])):
         told_by(planned, UBUNTU, H100)
