@@ -10,7 +10,7 @@ from warpfront.images.built import CREATED, REVISION, ResolvedBase
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system.revision import Provenance
+from warpfront.system.tree_files import Provenance
 from warpfront.wheels.lock.values import WheelLock
 
 CELL = "dev.warpfront.cell"

@@ -14,7 +14,6 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 from warpfront.errors import StoreError
 
@@ -76,14 +75,14 @@ def kind_of(mode: int) -> str:
     return next((words for is_kind, words in _KINDS if is_kind(mode)), "no regular file")
 
 
-def read_json(path: Path, limit_bytes: int = RESULT_LIMIT_BYTES) -> object | None:
+def read_json(path: Path) -> object | None:
     """Return a cleaned JSON value of another program; None without. Raise `StoreError`."""
     try:
-        content = read_regular(path, limit_bytes)
+        content = read_regular(path)
     except FileNotFoundError:
         return None
     try:
-        return clean_json(json.loads(content.decode("utf-8"), parse_constant=_refuse_constant))
+        return clean_json(json.loads(content.decode("utf-8")))
     except RecursionError:
         raise StoreError(f"{path}: deeper than {JSON_DEPTH_LIMIT} levels") from None
     except ValueError as error:
@@ -109,16 +108,12 @@ def clean_json(value: object, depth: int = 0) -> object:
     return value
 
 
-def regular_files(folder: Path, *, most: int = 10_000) -> Iterator[Path]:
-    """Return at most `most` regular files below `folder`, by path; links are not followed."""
-    remaining = most
-    for where, folders, names in os.walk(folder, followlinks=False):
+def regular_files(folder: Path) -> Iterator[Path]:
+    """Yield the regular files below `folder`, by path; links are not followed."""
+    for where, folders, names in os.walk(folder):
         folders.sort()
-        for name in sorted(names):
-            path = Path(where, name)
-            if remaining and not kind_of(path.lstat().st_mode):
-                remaining -= 1
-                yield path
+        paths = (Path(where, name) for name in sorted(names))
+        yield from (path for path in paths if not kind_of(path.lstat().st_mode))
 
 
 def remove_tree(path: Path) -> None:
@@ -143,10 +138,6 @@ def remove_tree(path: Path) -> None:
         message = f"{error.filename or path}: cannot be removed: {error.strerror}"
         hint = f"remove {path} as the user that owns what is in it"
         raise StoreError(message, hint=hint) from error
-
-
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no JSON")
 
 
 def inside_root(path: Path, root: Path) -> bool:

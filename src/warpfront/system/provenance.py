@@ -9,7 +9,7 @@ from pathlib import Path
 
 from warpfront.errors import CommandFailedError
 from warpfront.system.process import Command, Run, environment
-from warpfront.system.revision import Provenance
+from warpfront.system.tree_files import Provenance
 
 
 def read_provenance(root: Path, run: Run) -> Provenance:

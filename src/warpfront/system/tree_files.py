@@ -1,4 +1,4 @@
-"""Files of a source tree as values. Words."""
+"""Files and revision of a source tree as values. Words."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ class ImageFile:
         if self.link:
             return ["link", self.link]
         return [f"{self.mode:o}", hashlib.sha256(self.content).hexdigest()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """The time and revision of a build. `created` is RFC 3339; `revision` a commit, or ""."""
+
+    created: str
+    revision: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

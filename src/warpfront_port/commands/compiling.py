@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from time import monotonic
 
@@ -58,6 +59,7 @@ _CUDA = re.compile(
 LEFT = "what hipify leaves"
 _KEPT = "kept/"
 _LEFT_LIMIT_BYTES = 256 * 2**20
+_MOST_LEFT_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,7 +415,7 @@ def _left_check(scan_findings: tuple[ScanFinding, ...]) -> CheckResult:
 def left_files(folder: Path) -> dict[str, str]:
     """Return the readable files of a container's results, as texts by path below `folder`."""
     files, remaining = dict[str, str](), _LEFT_LIMIT_BYTES
-    for path in regular_files(folder):
+    for path in islice(regular_files(folder), _MOST_LEFT_FILES):
         name = path.relative_to(folder).as_posix()
         if name.startswith((_KEPT, HIPIFIED)):
             with contextlib.suppress(StoreError):

@@ -11,7 +11,7 @@ from builders import A_PROJECT, A_RESOLVED_BASE, a_cell, a_lock
 
 from warpfront.images.bake import BakeTarget, bake_file, proxy_script
 from warpfront.images.labels import CONTENT_HASH, image_labels
-from warpfront.system.revision import Provenance
+from warpfront.system.tree_files import Provenance
 
 
 def a_target(**changes: Any) -> BakeTarget:

@@ -15,7 +15,7 @@ from warpfront.images.labels import image_labels, label_disagreements
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.why import Why, why_text
-from warpfront.system.revision import Provenance
+from warpfront.system.tree_files import Provenance
 from warpfront_checks.distributions import Installed
 from warpfront_checks.load import patched_versions
 

@@ -14,7 +14,7 @@ from warpfront.matrix.cell import Cell, Toolkit
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.matrix.runtime_policies import packaged_policies, policies_of, refusals
-from warpfront.system.revision import Provenance
+from warpfront.system.tree_files import Provenance
 from warpfront.verify.image_claims import image_claims
 from warpfront_checks.claims import claims_from
 from warpfront_checks.guard.policy import Policy

@@ -8,7 +8,7 @@ from typing import Any
 import fault_sweep
 import pytest
 
-from warpfront.system.revision import Provenance
+from warpfront.system.tree_files import Provenance
 
 HERE = Provenance(created="2026-11-22T10:00:00+00:00", revision="5074ad2b898e17774c0f")
 

@@ -11,7 +11,7 @@ from builders import A_PROJECT, A_RESOLVED_BASE, a_cell, a_lock
 from guarded import findings, install, sealed_cpu, sealed_rocm
 
 from warpfront.images.labels import image_labels
-from warpfront.system.revision import Provenance
+from warpfront.system.tree_files import Provenance
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import GuardError, read_policy
 from warpfront_checks.guard.sealing import read_reasons, relax
