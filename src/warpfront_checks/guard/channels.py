@@ -6,6 +6,7 @@ What beats which: docs/guard.md.
 from __future__ import annotations
 
 import configparser
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from .policy import GuardError, Policy
 # As configparser reads a section's header: the text after the bracket is ignored.
 _HEADER = re.compile(r"\[(?P<name>.+)\]")
 _LIST = re.compile(r"constraint\s*[=:]", re.IGNORECASE)
+_ADDED = ("global", "constraint")
 _BUILD_TOOLS = frozenset(("pip", "setuptools", "wheel"))
 _BEGIN, _END = "# warpfront-guard: begin", "# warpfront-guard: end"
 # By its name the guard would be whatever `warpfront_guard` the path or start-up code offers first.
@@ -194,10 +196,9 @@ def channel_findings(
 
 
 def _text_of(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
+    with contextlib.suppress(GuardError):
+        return _theirs(path)
+    return ""
 
 
 def _theirs(path: Path) -> str:
@@ -257,11 +258,11 @@ def with_constraint(text: str, file: str) -> str:
     """Return `text` with `file` among the constraints of every section that has some, and of
     `[global]`. Raise `GuardError` if that cannot be done without touching anything else.
     """
-    listed, before = listed_constraints(text), _settings(text)
-    lines = text.splitlines()
+    listed, lines = listed_constraints(text), text.splitlines()
     for section in unguarded_sections(text, file):
         setting = ["constraint =", f"    {file}"]
-        start = next((i for i, line in enumerate(lines) if _section_of(line) == section), None)
+        headers = {m["name"]: i for i, line in enumerate(lines) if (m := _HEADER.match(line))}
+        start = headers.get(section)
         if start is None:
             lines = [f"[{section}]", *setting, *([""] if lines else []), *lines]
         elif section not in listed:
@@ -269,9 +270,8 @@ def with_constraint(text: str, file: str) -> str:
         else:
             after = range(start + 1, len(lines))
             lines.insert(next((i for i in after if _LIST.match(lines[i])), start) + 1, setting[1])
-        before.setdefault(section, {})["constraint"] = " ".join([*listed.get(section, []), file])
     result = "".join(f"{line}\n" for line in lines)
-    if _words(_settings(result)) != _words(before):
+    if unguarded_sections(result, file) or _words(result, file) != _words(text, file):
         raise GuardError(f"cannot add `constraint = {file}` to its [global]: add it by hand")
     return result
 
@@ -285,20 +285,13 @@ def _settings(text: str) -> dict[str, dict[str, str]]:
     return {section: dict(parser.items(section)) for section in parser.sections()}
 
 
-def _words(settings: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
-    """Return each setting's words. The order of files of constraints means nothing to pip."""
+def _words(text: str, file: str) -> set[tuple[str, ...]]:
+    """Return section, name and words of each setting, but for our file of constraints."""
     return {
-        section: {
-            n: sorted(value.split()) if n == "constraint" else value.split()
-            for n, value in named.items()
-        }
-        for section, named in settings.items()
-    }
-
-
-def _section_of(line: str) -> str | None:
-    match = _HEADER.match(line)
-    return match["name"] if match else None
+        tuple(word for word in (section, name, *value.split()) if word != file)
+        for section, named in _settings(text).items()
+        for name, value in named.items()
+    } - {_ADDED}
 
 
 # Constraints for pip and uv: exact versions of the protected, impossible ones of sentinels.

@@ -20,7 +20,7 @@ METADATA = (".dist-info", ".egg-info")
 # Every import of a torch that has these loads them; if one is absent, another is in its place.
 CORE = ("libc10.so", "libtorch_cpu.so", "libtorch_python.so")
 _DOCUMENT = "at-import.bin"
-_TIED = ("policy.json", "stack.json", _DOCUMENT)
+TIED = ("policy.json", "stack.json", _DOCUMENT)
 _KIND, _DIRECTORY, _LINK = 0o170000, 0o040000, 0o120000
 _MOUNTS = "/proc/self/mountinfo"
 _EXTERNAL: "Any" = sys.modules["_frozen_importlib_external"]
@@ -181,7 +181,7 @@ def _document(folder: str) -> "Mapping[str, Any]":
     Cached by the times of the files: a policy may be relaxed meanwhile.
     """
     try:
-        status = [os.stat(f"{folder}/{name}") for name in _TIED]  # noqa: PTH116 - as above
+        status = [os.stat(f"{folder}/{name}") for name in TIED]  # noqa: PTH116 - as above
         times = tuple(entry.st_ctime_ns for entry in status)
         if times not in _documents:
             document = marshal.loads(_bytes(f"{folder}/{_DOCUMENT}"))  # noqa: S302 - as a .pyc is

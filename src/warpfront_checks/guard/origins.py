@@ -15,7 +15,7 @@ from typing import Any
 
 from .at_import import read_at_import
 from .bytecode import OTHER, cached_beside, is_foreign, read_sealed
-from .fast_path import mount_of
+from .fast_path import TIED, mount_of
 from .manifest import (
     EXTENSION_SUFFIXES,
     Manifest,
@@ -40,6 +40,10 @@ _LOADERS = {
 _TAILS = {
     f"{init}{suffix}": kind for init in ("", "/__init__") for suffix, kind in _LOADERS.items()
 }
+
+
+# The stack by the times of the files that describe it: a policy may be relaxed meanwhile.
+_stacks: dict[tuple[int, ...], Stack] = {}
 
 
 @dataclass(kw_only=True)
@@ -163,10 +167,19 @@ class Stack:
 
 def read_stack(folder: Path) -> Stack:
     """Read the sealed stack. Raise `GuardError` if a part is lost, damaged or another seal's."""
+    statuses = []
+    for path in (folder / name for name in TIED):
+        with reading(path, "there"):
+            statuses.append(path.stat())
+    times = tuple(status.st_ctime_ns for status in statuses)
+    if times not in _stacks:
+        _stacks[times] = _read(folder, statuses[1])
+    return _stacks[times]
+
+
+def _read(folder: Path, status: os.stat_result) -> Stack:
     policy, sealed = read_policy(folder / "policy.json"), folder / "stack.json"
     document = read_at_import(folder / "at-import.bin")
-    with reading(sealed, "a manifest"):
-        status = sealed.stat()
     if document["manifest_bytes"] != status.st_size:
         read_manifest(sealed)
         raise GuardError(f"{sealed}: another manifest than the one that was sealed")

@@ -27,7 +27,7 @@ _CHANNELS = (
 _PIP = "pip._internal"
 _PIP_CANDIDATES = "pip._internal.resolution.resolvelib.candidates"
 _OWN = __name__.rpartition(".")[0] + "."
-_FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - as above
+FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - as above
 
 
 # The sealed packages, and those that must have the right version if they come.
@@ -134,7 +134,7 @@ class Watcher:
                 spec.loader = JudgedLoader(spec.loader)
             return spec
         if name.startswith(_OWN):
-            file = _FOLDER + "/" + name[len(_OWN) :] + ".py"
+            file = FOLDER + "/" + name[len(_OWN) :] + ".py"
             if os.path.exists(file):  # noqa: PTH110 - as above
                 return _EXTERNAL.spec_from_file_location(name, file, loader=OwnLoader(name, file))
         elif name == _PIP:

@@ -22,7 +22,6 @@ from .policy import GuardError, Policy
 
 _SHOWN = 3
 _ISOLATED = "pip-build-env"  # where pip builds with a torch of its own
-_OURS = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - at every import of torch
 _AGAIN = "Start from the image again"
 _UNSHADOWED = "Start Python without that library"
 # Distributions whose files this process has looked at: torchvision's import need not do torch's
@@ -30,8 +29,6 @@ _UNSHADOWED = "Start Python without that library"
 _seen: set[str] = set()
 # The sealed libraries by the names that a dynamic loader looks for, once one had to be looked at.
 _libraries: dict[str, list[str]] = {}
-# The stack by the times of the files that describe it: a policy may be relaxed meanwhile.
-_stacks: dict[tuple[int, ...], Stack] = {}
 # Packages that come from the image, so that each module below them has to.
 _guarded: dict[str, Stack] = {}
 # Package -> why it was refused after it had run: it must not run twice.
@@ -69,7 +66,7 @@ def look_after(name: str, *, home: str) -> None:
     if name in _guarded:
         _guarded[name].remember()
     if name in vouched:
-        _libraries.update(_stack(Path(home) / "guard").document["libraries"])
+        _libraries.update(read_stack(Path(home) / "guard").document["libraries"])
     if not _libraries:
         return
     # triton is imported without torch, too.
@@ -91,7 +88,7 @@ def judge(spec: ModuleSpec, *, home: str) -> None:
     stack = _guarded.get(top)
     if stack is None and (top not in imported or top in vouched):
         with contextlib.suppress(GuardError):  # its own import was not looked at
-            sealed = _stack(Path(home) / "guard")
+            sealed = read_stack(Path(home) / "guard")
             stack = sealed if _is_guarded(top, sealed) else None
     problem = stack.module_problem(spec) if stack is not None else ""
     if problem is None:
@@ -109,17 +106,6 @@ def _is_guarded(top: str, stack: Stack) -> bool:
     if distribution is None or stack.policy.is_relaxed(distribution):
         return False
     return not _is_elsewhere(stack.manifest)
-
-
-def _stack(folder: Path) -> Stack:
-    files = (folder / name for name in ("policy.json", "stack.json", "at-import.bin"))
-    try:
-        times = tuple(file.stat().st_ctime_ns for file in files)
-    except OSError:
-        return read_stack(folder)  # which names the missing module
-    if times not in _stacks:
-        _stacks[times] = read_stack(folder)
-    return _stacks[times]
 
 
 def instead_of(name: str, spec: ModuleSpec | None, *, home: str) -> ModuleSpec | None:
@@ -140,7 +126,7 @@ def _refuse(name: str, text: str) -> NoReturn:
 def _refusal_of(name: str, spec: ModuleSpec | None, folder: Path, early: Sequence[str] = ()) -> str:
     """Return why `name` must not be imported, "" if it may be."""
     try:
-        stack = _stack(folder)
+        stack = read_stack(folder)
     except GuardError as error:
         return _refusal(name, [str(error)], "")
     policy, manifest = stack.policy, stack.manifest
@@ -250,7 +236,7 @@ def _interpreter_problems(stack: Stack) -> Iterator[str]:
     problems = [f"{path}: {fault}" for path, fault in interpreter_problems(sealed, stack.since)]
     changed = [*machinery_problems(), *startup.replaced]
     problems += [f"{name} is not the interpreter's own" for name in _shortened(changed)]
-    problems += [f"{path} is another {NAME}" for path in other_guards(sys.path, _OURS)]
+    problems += [f"{path} is another {NAME}" for path in other_guards(sys.path, startup.FOLDER)]
     yield from problems
     late = [name for name in replaced_builtins() if name not in startup.replaced]
     if late:  # a debugger
