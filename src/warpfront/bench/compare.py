@@ -16,7 +16,7 @@ from statistics import fmean, median
 from warpfront.bench import statistics
 from warpfront.bench.comparability import KERNELS, SERVING, differences
 from warpfront.bench.logs.facts import KERNEL
-from warpfront.bench.losses import is_of_training, losses_at_equal_tokens, training_findings
+from warpfront.bench.losses import losses_at_equal_tokens, training_findings
 from warpfront.bench.records import (
     Bench,
     CaseRatio,
@@ -92,7 +92,7 @@ def compare_runs(a: NamedRuns, b: NamedRuns, terms: ComparisonTerms) -> Comparis
     sides = (_side(*a, groups[0], metric), _side(*b, groups[1], metric))
     unlike = differences(a[1], b[1], metric, terms.allowed)
     losses = losses_at_equal_tokens(a[1], b[1])
-    scores = []
+    unequal, scores = tuple(training_findings(a[1], b[1], losses)), []
     if metric is Metric.TIME_TO_TRAIN and min(len(a[1]), len(b[1])) >= FEWEST_RUNS:
         # MLPerf's own score next to the median: the mean without the best and the worst run.
         each = [sorted(run.run_seconds or 0.0 for run in side)[1:-1] for _, side in (a, b)]
@@ -103,14 +103,14 @@ def compare_runs(a: NamedRuns, b: NamedRuns, terms: ComparisonTerms) -> Comparis
         _refused(metric, sides, unlike, terms, NOISE),
         losses=losses,
         findings=(
-            *training_findings(a[1], b[1], losses),
+            *unequal,
             *_side_findings("A", a[1], sides[0]),
             *_side_findings("B", b[1], sides[1]),
             *scores,
         ),
     )
     if terms.same_training:
-        messages = (finding.message for finding in comparison.findings if is_of_training(finding))
+        messages = (finding.message for finding in unequal)
         comparison = dataclasses.replace(comparison, reasons=(*comparison.reasons, *messages))
     if comparison.reasons:
         return comparison

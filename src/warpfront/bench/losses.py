@@ -19,7 +19,6 @@ _MOST_SKIPPED = 0.01
 
 Curve = list[tuple[int, float]]
 Losses = tuple[tuple[int, float, float], ...]
-_WARNINGS = ("not the same training", "losses not compared")
 
 
 def curve_of(run: Run) -> Curve:
@@ -82,7 +81,7 @@ def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Ite
         tokens, a_loss, b_loss = losses[-1]
         if abs(a_loss - b_loss) > _AWAY * min(abs(a_loss), abs(b_loss)):
             unlike.append(f"a loss of {a_loss:.4g} against {b_loss:.4g} after {tokens:,} tokens")
-    yield from (Remark(level="warning", message=f"{_WARNINGS[0]}: {why}") for why in unlike)
+    yield from (Remark(level="warning", message=f"not the same training: {why}") for why in unlike)
     if not losses:
         lacking = [
             n for n, side in sides if not any(curve_of(r) or evaluations_of(r) for r in side)
@@ -90,12 +89,7 @@ def training_findings(a: Sequence[Run], b: Sequence[Run], losses: Losses) -> Ite
         why = "neither has any" if lacking else "they share no number of tokens"
         if len(lacking) == 1:
             why = f"{lacking[0]} has none at a known number of samples"
-        yield Remark(level="warning", message=f"{_WARNINGS[1]}: {why}")
-
-
-def is_of_training(finding: Remark) -> bool:
-    """Return whether a finding is about trainings that differ, or cannot be compared."""
-    return finding.message.startswith(_WARNINGS)
+        yield Remark(level="warning", message=f"losses not compared: {why}")
 
 
 def bands_of(runs: Sequence[Run]) -> list[tuple[int, float, float]]:

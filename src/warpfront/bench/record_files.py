@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -18,6 +18,7 @@ from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
 from warpfront.system.strict_values import first_wrong, read_as, refuse_constant
 from warpfront_checks.bench.options import SCHEMA as TIMINGS_SCHEMA
 
+T = TypeVar("T")
 _DERIVED = "summary"
 _LARGEST_INTEGER = 2**63
 # Terminals obey the first of them, and show text in another order for the second.
@@ -80,10 +81,17 @@ def _cleaned(value: Any) -> Any:
 
 
 def _read(document: Mapping[str, Any]) -> Run | Bench:
-    if document.get("schema") != SCHEMA:
-        raise NoRecordError(f"schema {document.get('schema')!r}, expected {SCHEMA}")
-    fields = {k: v for k, v in document.items() if k not in {"schema", "kind", _DERIVED}}
-    kind: type[Run | Bench] = Run if document["kind"] == "Run" else Bench
+    fields = _fields(document, "schema", SCHEMA)
+    return _read_as(Run, fields) if document["kind"] == "Run" else _read_as(Bench, fields)
+
+
+def _fields(document: Mapping[str, Any], what: str, schema: int) -> dict[str, Any]:
+    if document.get("schema") != schema:
+        raise NoRecordError(f"{what} {document.get('schema')!r}, expected {schema}")
+    return {k: v for k, v in document.items() if k not in {"schema", "kind", _DERIVED}}
+
+
+def _read_as(kind: type[T], fields: Mapping[str, Any]) -> T:
     try:
         return read_as(kind, fields)
     except ValidationError as error:
@@ -101,14 +109,7 @@ def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:
     """
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise NoRecordError("no timings were left")
-    if document.get("schema") != TIMINGS_SCHEMA:
-        raise NoRecordError(
-            f"timings of schema {document.get('schema')!r}, expected {TIMINGS_SCHEMA}"
-        )
+    fields = _fields(document, "timings of schema", TIMINGS_SCHEMA)
     if document.get("target") != whose["target"]:
         raise NoRecordError(f"timings of {document.get('target')!r}, not of {whose['target']!r}")
-    fields = {name: value for name, value in document.items() if name not in {"schema", "kind"}}
-    try:
-        return read_as(Bench, {**fields, **whose})
-    except ValidationError as error:
-        raise NoRecordError(first_wrong(error)) from None
+    return _read_as(Bench, {**fields, **whose})

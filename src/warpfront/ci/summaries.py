@@ -157,15 +157,9 @@ def _rank(result: object) -> int:
 
 
 def _word(result: object) -> str:
-    match result:
-        case Failed():
-            return "failed"
-        case Blocked():
-            return "blocked"
-        case Verification():
-            return outcome_of(result).value
-        case _:
-            return "made"
+    if isinstance(result, Verification):
+        return outcome_of(result).value
+    return {Failed: "failed", Blocked: "blocked"}.get(type(result), "made")
 
 
 def error_commands(results: Iterable[object], lines: Mapping[str, int]) -> list[str]:

@@ -22,9 +22,9 @@ from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.system.packaged import packaged_text
 from warpfront.system.process import Command, Completed, Run
 from warpfront.system.progress import Watch
-from warpfront.system.tree_files import Provenance
 from warpfront.system.sizes import counted
 from warpfront.system.store import Store, append_text, read_text, scratch_folder, write_text
+from warpfront.system.tree_files import Provenance
 from warpfront.verify.results import Verification
 
 

@@ -79,6 +79,7 @@ _TITLE = "org.opencontainers.image.description"
 _BASE_NAME = "org.opencontainers.image.base.name"
 _BASE_DIGEST = "org.opencontainers.image.base.digest"
 _HASH = re.compile(r"[0-9a-f]{64}")
+_WORDS = (f"{_OURS}.python", f"{_OURS}.torch")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _WHEEL = "pkg:pypi/"
 _TOOLKITS = get_args(get_type_hints(Toolkit)["name"])
@@ -146,10 +147,6 @@ def claimed_versions(uris: tuple[str, ...]) -> dict[str, str]:
 
 def _wrong_labels(labels: Mapping[str, str]) -> list[str]:
     """Labels that are missing or not of the form that we write: they become folders and words."""
-
-    def is_word(name: str) -> bool:
-        return _WORD.fullmatch(labels.get(f"{_OURS}.{name}", "")) is not None
-
     vendor = VENDORS.get(labels.get(f"{_OURS}.vendor", ""))
     targets = _targets(labels)
     holds = {
@@ -158,8 +155,7 @@ def _wrong_labels(labels: Mapping[str, str]) -> list[str]:
         f"{_OURS}.vendor": vendor,
         f"{_OURS}.targets": vendor
         and all(is_id(target) and vendor.accepts_target(target) for target in targets),
-        f"{_OURS}.python": is_word("python"),
-        f"{_OURS}.torch": is_word("torch"),
+        **{name: _WORD.fullmatch(labels.get(name, "")) for name in _WORDS},
         _VERSION: is_tag(labels.get(_VERSION, "")),
     }
     return [name for name, holds_label in holds.items() if not holds_label]

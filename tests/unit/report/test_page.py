@@ -22,8 +22,8 @@ from warpfront.report.history import RUNS_READ, Trend, flips, history_line, read
 from warpfront.report.page import MOST_LISTED, MOST_TRENDS, STATES, page_html, state_of
 from warpfront.report.rows import ReportRow
 from warpfront.system.packaged import packaged_text
-from warpfront.system.tree_files import Provenance
 from warpfront.system.store import Store
+from warpfront.system.tree_files import Provenance
 from warpfront.verify.results import Outcome
 
 CELL = a_cell(targets=("x86_64",))

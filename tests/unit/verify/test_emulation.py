@@ -51,8 +51,8 @@ from warpfront.release.why import Why, why_text
 from warpfront.report.page import state_of
 from warpfront.report.rows import CellFacts, report_rows
 from warpfront.system.progress import Line
-from warpfront.system.tree_files import Provenance
 from warpfront.system.store import Store
+from warpfront.system.tree_files import Provenance
 from warpfront.verify.emulation import EMULATED_SESSIONS, DispatchLog, as_leads, find_emulator
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.run_options import RunOptions
