@@ -34,7 +34,7 @@ STARTS = {
     "warpfront_checks/guard/__main__.py",
 }
 # Streams of their own, which end as text: no terminal.
-CONSOLES = {"warpfront/bench/forms.py", "warpfront/report/text.py"}
+CONSOLES = {"warpfront/report/text.py"}
 EXITS = {"warpfront/cli/invoke_tasks.py", "warpfront/cli/tasks/declaring.py"}
 
 

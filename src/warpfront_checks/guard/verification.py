@@ -18,7 +18,6 @@ from .at_import import libraries, made_again, read_at_import
 from .bytecode import bytecode_findings, is_foreign, level_of
 from .channels import channel_findings
 from .fast_path import NAME, mapped
-from .imports import Start, import_findings
 from .interpreter import interpreter_problems
 from .intruders import other_guards, plugins, shadows
 from .manifest import (
@@ -42,12 +41,12 @@ def verify(
     places: Places,
     environment: Mapping[str, str],
     *,
-    start: Start | None = None,
+    start: Iterable[tuple[str, str]] | None = None,
     depth: Depth = "full",
 ) -> list[Finding]:
     """Return all findings; none means that the stack is the one that was sealed. `environment`
-    is that of the process at its start, `start` (`read_start()`) the state of a new interpreter,
-    checked if given. "quick" compares sizes instead of hashes, and looks for no strays; "light",
+    is that of the process at its start, `start` (`read_start()`) the faults of a new interpreter,
+    if given. "quick" compares sizes instead of hashes, and looks for no strays; "light",
     for a build that has just sealed it, hashes only files written since.
     """
     try:
@@ -84,7 +83,7 @@ def verify(
         ("plugin", plugged),
     ]
     if start is not None:
-        examined.append(("import", import_findings(start, manifest.packages())))
+        examined.append(("import", start))
     if depth != "quick":
         stray, owner = _foreign_files(names, manifest, distributions)
         examined += [

@@ -14,7 +14,6 @@ from guarded import GUARD, cpu_policy, sealed_cpu
 
 from warpfront_checks import guarded
 from warpfront_checks.guard.channels import environment_channels
-from warpfront_checks.guard.imports import Start
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import Policy, Shim
 from warpfront_checks.guarded import check_guard, policy_differences
@@ -32,7 +31,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
         ignore=shutil.ignore_patterns("__pycache__"),
         dirs_exist_ok=True,
     )
-    monkeypatch.setattr(guarded, "read_start", lambda _: Start(finders=(), modules=()))
+    monkeypatch.setattr(guarded, "read_start", lambda _: [])
     for name, value in environment_channels(places).items():
         monkeypatch.setenv(name, value)
     return places

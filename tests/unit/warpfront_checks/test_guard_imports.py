@@ -23,12 +23,10 @@ from warpfront_checks.guard.channels import (
     environment_channels,
     with_block,
 )
-from warpfront_checks.guard.imports import Start
 from warpfront_checks.guard.places import Places
 from warpfront_checks.guard.policy import read_policy
 from warpfront_checks.guard.sealing import seal
 
-SOUND = Start(finders=(), modules=("os", "sys"))
 A_FINDER = """
 import sys
 
@@ -42,19 +40,12 @@ def put():
 """
 
 
-@pytest.mark.parametrize(
-    ("start", "said"),
-    [
-        (Start(finders=None, modules=()), "import: sys.meta_path: the watch is not in it"),
-        (Start(finders=("evil.Finder",), modules=()), "import: evil.Finder: it is asked for torch"),
-        (Start(finders=(), modules=("sys", "torch")), "import: torch: it is in sys.modules"),
-    ],
-)
-def test_what_stands_before_the_watch_is_found(tmp_path: Path, start: Start, said: str) -> None:
+def test_what_a_new_python_has_before_the_watch_is_a_finding(tmp_path: Path) -> None:
     places = sealed_cpu(tmp_path)
-    assert findings(places, start=SOUND) == []
+    assert findings(places, start=[]) == []
+    start = [("evil.Finder", "it is asked for torch before the watch is")]
     [line] = findings(places, start=start)
-    assert line.startswith(said)
+    assert line == "import: evil.Finder: it is asked for torch before the watch is"
 
 
 @pytest.mark.process
@@ -72,6 +63,11 @@ def test_verify_asks_a_python_that_has_just_started(tmp_path: Path) -> None:
     assert (
         "import: torch: it is in sys.modules when Python starts" in guarded.guard("verify").stdout
     )
+    (guarded.places.site_packages / "a_finder.pth").unlink()
+    (guarded.places.site_packages / "z_finder.pth").write_text(
+        "import sys; sys.meta_path[:] = [one for one in sys.meta_path if isinstance(one, type)]\n"
+    )
+    assert "import: sys.meta_path: the watch is not in it" in guarded.guard("verify").stdout
 
 
 def with_library(places: Places, folder: Path) -> Places:
