@@ -83,9 +83,7 @@ class RunAssembler:
 
     def __init__(self, *, averages: bool = False) -> None:
         self._averages = averages
-        self._settings: dict[str, Any] = {}
-        self._words: dict[str, str] = {}
-        self._firm: set[str] = set()
+        self._settings: dict[str, Setting] = {}
         self._kept: list[_PlacedStep] = []
         self._recent: OrderedDict[int, _PlacedStep] = OrderedDict()
         self._evaluations: list[Evaluation] = []
@@ -127,18 +125,16 @@ class RunAssembler:
         """Set a field once. What a step's line has replaces what a table of arguments has, and so
         does the same argument in a later table before the first step.
         """
-        name, value, firm = fact.name, fact.value, fact.firm
-        if isinstance(value, str) and not isinstance(value, MemoryKind):
-            value = cleaned(value)[:_LONGEST]
-        current = self._settings.get(name)
-        is_again = self._last is None and fact.word and self._words.get(name) == fact.word
-        if current is None or (firm and name not in self._firm) or is_again:
-            self._settings[name], self._words[name] = value, fact.word
-            current = value
-        if firm:
-            self._firm.add(name)
-        if current != value and name == "global_batch":
-            self._once(f"the global batch changes from {current} to {value}", line)
+        if isinstance(fact.value, str) and not isinstance(fact.value, MemoryKind):
+            fact = dataclasses.replace(fact, value=cleaned(fact.value)[:_LONGEST])
+        current = self._settings.get(fact.name)
+        is_again = self._last is None and fact.word and current and current.word == fact.word
+        if current is None or is_again or (fact.firm and not current.firm):
+            is_firm = fact.firm or (current is not None and current.firm)
+            self._settings[fact.name] = dataclasses.replace(fact, firm=is_firm)
+        elif fact.name == "global_batch" and current.value != fact.value:
+            text = f"the global batch changes from {current.value} to {fact.value}"
+            self._once(text, line)
 
     def _once(self, message: str, line: int) -> None:
         if not any(finding.message == message for finding in self._findings):
@@ -268,7 +264,7 @@ class RunAssembler:
         if first and second and first.steps == 1 < second.steps == first.step:
             # Lines count the steps since the line before, the first from the start of the run.
             steps = [dataclasses.replace(first, steps=first.step), *steps[1:]]
-        facts = {**self._settings, **given}
+        facts = {name: setting.value for name, setting in self._settings.items()} | dict(given)
         fields = {field.name for field in dataclasses.fields(Run)}
         run = Run(
             source=source,
@@ -281,7 +277,7 @@ class RunAssembler:
             findings=(*self._findings, *self._counted()),
             **{name: value for name, value in facts.items() if name in fields},
         )
-        return completed(run, facts, self._firm)
+        return completed(run, facts, [n for n, setting in self._settings.items() if setting.firm])
 
     def _counted(self) -> Iterable[Remark]:
         lines, mixed = self._counts["lines"], self._counts["mixed"] + self._counts["restarts"]
