@@ -5,7 +5,6 @@ robots that move pins, and machines of a cluster from the same table. Pure.
 from __future__ import annotations
 
 import functools
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -25,7 +24,7 @@ _PIP = ".venv/bin/python -m pip install --quiet"
 
 
 def rendered(template: str, values: Mapping[str, Any]) -> str:
-    """Return a template of YAML: `<<` and `>>` enclose values, which `tojson` quotes."""
+    """Return a template's text: `<<` and `>>` enclose values, which `tojson` quotes."""
     return _compiled(template).render(values)
 
 
@@ -49,13 +48,6 @@ def document_of(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return document
 
 
-def filled(template: str, **words: str) -> str:
-    """Return a template of data/ci with each `@word@` replaced."""
-    for name, text in words.items():
-        template = template.replace(f"@{name}@", text)
-    return template
-
-
 def scripts(flow: Flow, templates: Mapping[str, str]) -> dict[str, str]:
     """Return the entry points of the jobs, by path."""
     installs = "\n".join(f"{_PIP} {words}" for words in flow.installs)
@@ -66,20 +58,19 @@ def scripts(flow: Flow, templates: Mapping[str, str]) -> dict[str, str]:
 def machine_scripts(source: str, templates: Mapping[str, str]) -> dict[str, str]:
     """Return what sets up a machine of one's own, by path. `source` is the project's address."""
     api = source.replace("https://github.com/", "https://api.github.com/repos/")
-    calls = _calls(templates, "machine")
+    calls = _calls(templates, "machine", repository="", installs="")
     return {
         **{f"ci/runner/{name}.sh": text for name, text in calls.items()},
-        f"ci/runner/{_UNIT}": filled(templates[_UNIT], forge=api),
+        f"ci/runner/{_UNIT}": rendered(templates[_UNIT], {"forge": api}),
     }
 
 
 def _calls(templates: Mapping[str, str], table: str, **words: str) -> dict[str, str]:
-    """Return the scripts of a table of scripts.toml, by name."""
-    rows = tomllib.loads(templates["scripts.toml"])
-    shared = {name: text for name, text in rows.items() if isinstance(text, str)}
-    words = {**shared, **FOLDERS, "cache_variable": CACHE_VARIABLE, **words}
-    head = rows[table].pop("head")
-    return {name: f"{head}{filled(call, **words)}\n" for name, call in rows[table].items()}
+    """Return the scripts of a table of scripts.toml.j2, by name."""
+    words |= {**FOLDERS, "cache_variable": CACHE_VARIABLE}
+    calls = tomllib.loads(rendered(templates["scripts.toml.j2"], words))[table]
+    head = calls.pop("head")
+    return {name: f"{head}{call}\n" for name, call in calls.items()}
 
 
 def robot_files(templates: Mapping[str, str], *, requirements: str) -> dict[str, str]:
@@ -88,8 +79,8 @@ def robot_files(templates: Mapping[str, str], *, requirements: str) -> dict[str,
     """
     folder, pattern = requirements.rpartition("/")[0], requirements.replace(".", "[.]")
     return {
-        DEPENDABOT: HEADER + filled(templates["dependabot.yml"], folder=folder),
-        RENOVATE: filled(templates["renovate.json"], pattern=pattern),
+        DEPENDABOT: HEADER + rendered(templates["dependabot.yml"], {"folder": folder}),
+        RENOVATE: rendered(templates["renovate.json"], {"pattern": pattern}),
     }
 
 
@@ -107,20 +98,11 @@ def kubernetes_files(
     files = {}
     for runner in (runner for runner in runners if runner.scale_set):
         resource = VENDORS[runner.vendor].kubernetes_resource if runner.vendor else ""
-        tolerated = {"key": resource, "operator": "Exists", "effect": "NoSchedule"}
-        values = filled(
-            templates["scale-set.values.yaml"],
-            source=json.dumps(source),
-            name=json.dumps(runner.labels[0]),
-            count=str(runner.count),
-            selector=json.dumps({f"warpfront.dev/{target}": "true" for target in runner.targets}),
-            engine=runner.image or images["engine"],
-            runner=images["runner"],
-            limits=json.dumps({resource: 1} if resource else {}),
-            tolerations=json.dumps([tolerated] if resource else []),
-        )
-        files[f"{_KUBERNETES}/{runner.name}.values.yaml"] = HEADER + values
+        selector = {f"warpfront.dev/{target}": "true" for target in runner.targets}
+        values = {"row": runner, "images": images, "source": source, "resource": resource}
+        text = rendered(templates["scale-set.values.yaml"], {**values, "selector": selector})
+        files[f"{_KUBERNETES}/{runner.name}.values.yaml"] = HEADER + text
     if files:
-        manifests = filled(templates["buildkit.yaml"], buildkit=images["buildkit"])
+        manifests = rendered(templates["buildkit.yaml"], {"images": images})
         files[f"{_KUBERNETES}/buildkit.yaml"] = HEADER + manifests
     return files
