@@ -17,7 +17,7 @@ import yaml
 from acting import REPOSITORY_NAME
 from node_packages import Expressions, expressions
 
-from warpfront.ci.actions import pinned_actions, templates
+from warpfront.ci.actions import pinned_actions
 from warpfront.ci.flow import LABEL, Flow, make_flow, packaged_limits
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.schedule import SCOPES, Schedule, outputs, schedule
@@ -150,7 +150,7 @@ def a_forge(
         "actor": "somebody",
         "token": "the job's token",
     }
-    files = workflows(the_flow(matrix), pinned_actions(), packaged_limits(), templates())
+    files = workflows(the_flow(matrix), pinned_actions(), packaged_limits())
     return Forge(
         evaluator=evaluator,
         files={path: yaml.safe_load(text) for path, text in files.items()},

@@ -19,7 +19,6 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-from warpfront.commands.paging import _files
 from warpfront.matrix.cell import Toolkit
 from warpfront.report.history import Trend
 from warpfront.report.page import STATES, page_html
@@ -56,9 +55,7 @@ def a_big_page(results: int = RESULTS) -> str:
         built = "blocked" if state == "blocked" else "built"
         row = a_report_row(cell_id=cell.id, target=target, verify=word, build=built, reason="<b>")
         pairs.append((cell, dataclasses.replace(row, repeat=f"warpfront verify --only {cell.id}")))
-    return page_html(
-        pairs, _files(), title="2,000 results", made="today", trends=some_trends(results)
-    )
+    return page_html(pairs, title="2,000 results", made="today", trends=some_trends(results))
 
 
 def some_trends(results: int) -> list[Trend]:

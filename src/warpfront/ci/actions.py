@@ -1,15 +1,13 @@
-"""The actions and images that CI uses, pinned, and its templates, from data/. Edge."""
+"""The actions and images that CI uses, pinned. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from packaging.version import Version
 
 from warpfront.system.packaged import packaged_toml
-from warpfront.system.store import read_text
 
 
 def pinned_actions() -> Mapping[str, tuple[str, str]]:
@@ -42,9 +40,3 @@ def kept_pins(
 def pinned_images() -> Mapping[str, str]:
     """Return the images of pods by their purpose, each pinned by digest."""
     return {name: row["image"] for name, row in packaged_toml("pods.toml").items()}
-
-
-def templates() -> Mapping[str, str]:
-    """Return the templates of CI's generated files other than workflows, by file name."""
-    folder = Path(__file__).parents[1] / "data" / "ci"
-    return {path.name: read_text(path) or "" for path in sorted(folder.iterdir())}

@@ -5,7 +5,6 @@ calls in shards for each vendor. Their form is a template of data/ci. Pure.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +21,7 @@ from warpfront.ci.flow import (
 from warpfront.ci.template_files import document_of, rendered
 from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner
+from warpfront.system.packaged import packaged_text, packaged_toml
 
 FOLDER = ".github/workflows"
 MAIN = "warpfront"
@@ -39,9 +39,7 @@ Actions = Mapping[str, tuple[str, str]]
 _HOSTED = "ubuntu-24.04"
 
 
-def workflows(
-    flow: Flow, actions: Actions, limits: Limits, templates: Mapping[str, str]
-) -> dict[str, str]:
+def workflows(flow: Flow, actions: Actions, limits: Limits) -> dict[str, str]:
     """Return GitHub's files by path. Raises `InputError` for more workflows than it starts."""
     rows: dict[str, dict[Runner, None]] = {}
     kinds: dict[str, Job] = {}
@@ -57,14 +55,14 @@ def workflows(
         )
     spread = [dataclasses.replace(job, runners=tuple(rows[file])) for file, job in kinds.items()]
     values = {**_values(flow), "actions": actions, "kinds": spread}
-    documents = document_of(templates["github.yml.j2"], values)
+    documents = document_of("github.yml.j2", values)
     # For actionlint: GitHub's larger machines have custom names, too.
     every = sorted({label for runner in flow.runners for label in runner.labels})
     documents[".github/actionlint.yaml"] = {"self-hosted-runner": {"labels": every}}
-    reasons = tomllib.loads(templates["permissions.toml"])
+    reasons = packaged_toml("ci", "permissions.toml")
     files = {path: _text(document, actions, reasons) for path, document in documents.items()}
-    files[".github/zizmor.yml"] = HEADER + rendered(templates["zizmor.yml.j2"], values)
-    return {**files, MATCHERS: templates["warpfront-problems.json"]}
+    files[".github/zizmor.yml"] = HEADER + rendered("zizmor.yml.j2", values)
+    return {**files, MATCHERS: packaged_text("ci", "warpfront-problems.json")}
 
 
 def _values(flow: Flow) -> dict[str, Any]:

@@ -5,7 +5,6 @@ wrote out: no matrix, no shards. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from warpfront.ci.flow import FOLDERS, HEADER, LABEL, LEFT, Flow, Job, Limits, yaml_text
@@ -23,14 +22,12 @@ def _begins(text: str) -> str:
     return f"/^{re.escape(text).replace('/', chr(92) + '/')}/"
 
 
-def gitlab_files(flow: Flow, templates: Mapping[str, str]) -> dict[str, str]:
+def gitlab_files(flow: Flow) -> dict[str, str]:
     """Return the files that the project's own .gitlab-ci.yml includes."""
-    return {PARENT: HEADER + yaml_text(_document("parent", flow, templates, {}))}
+    return {PARENT: HEADER + yaml_text(_document("parent", flow))}
 
 
-def _document(
-    part: str, flow: Flow, templates: Mapping[str, str], values: Mapping[str, Any]
-) -> dict[str, Any]:
+def _document(part: str, flow: Flow, **values: Any) -> dict[str, Any]:
     plan = next(job for job in flow.jobs if job.name == "plan")
     facts = {
         **FOLDERS,
@@ -41,11 +38,11 @@ def _document(
         "registry": flow.repository.partition("/")[0],
         "tag": f"$CI_COMMIT_TAG =~ {_begins(flow.publishes.release_tags)}",
     }
-    return document_of(templates["gitlab.yml.j2"], {**facts, **values})
+    return document_of("gitlab.yml.j2", {**facts, **values})
 
 
 def child_pipeline(
-    flow: Flow, planned: Schedule, limits: Limits, templates: Mapping[str, str], digest: str = ""
+    flow: Flow, planned: Schedule, limits: Limits, digest: str = ""
 ) -> tuple[str, str]:
     """Return the pipeline of one run, and a warning where it has more jobs than GitLab's smallest
     plan takes, "" where it has not. No job is allowed to fail: what fails is red by GitLab's own
@@ -53,14 +50,15 @@ def child_pipeline(
     compares. Raises `InputError` for a pipeline that no GitLab would start.
     """
     in_child = [job for job in flow.jobs if _is_here(job, planned)]
-    values = {
-        "channel": planned.channel,
-        "digest": digest,
-        "facts": _facts,
-        "jobs": [(job, works_of(job, planned)) for job in in_child],
-        "stages": [*dict.fromkeys(job.kind or job.name for job in in_child)],
-    }
-    document = _document("child", flow, templates, values)
+    document = _document(
+        "child",
+        flow,
+        channel=planned.channel,
+        digest=digest,
+        facts=_facts,
+        jobs=[(job, works_of(job, planned)) for job in in_child],
+        stages=[*dict.fromkeys(job.kind or job.name for job in in_child)],
+    )
     jobs = {name: body for name, body in document.items() if name != "stages"}
     text = yaml_text(document)
     needs = {name: len(body.get("needs", ())) for name, body in jobs.items()}

@@ -11,10 +11,12 @@ from typing import Any
 
 import jinja2
 
+from warpfront.ci.actions import pinned_images
 from warpfront.ci.flow import FOLDERS, HEADER, Flow
 from warpfront.matrix.runners import CACHE_VARIABLE, Runner
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import plain_values
+from warpfront.system.packaged import packaged_text
 
 DEPENDABOT = ".github/dependabot.yml"
 RENOVATE = ".github/renovate.json"
@@ -23,13 +25,13 @@ _UNIT = "warpfront-runner@.service"
 _PIP = ".venv/bin/python -m pip install --quiet"
 
 
-def rendered(template: str, values: Mapping[str, Any]) -> str:
+def rendered(name: str, values: Mapping[str, Any]) -> str:
     """Return a template's text: `<<` and `>>` enclose values, which `tojson` quotes."""
-    return _compiled(template).render(values)
+    return _template(name).render(values)
 
 
 @functools.cache
-def _compiled(template: str) -> jinja2.Template:
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(  # noqa: S701 - YAML
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -39,70 +41,64 @@ def _compiled(template: str) -> jinja2.Template:
         variable_end_string=">>",
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
-    return environment.from_string(template)
+    return environment.from_string(packaged_text("ci", name))
 
 
-def document_of(template: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def document_of(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the mapping that a template of YAML describes."""
-    document: dict[str, Any] = plain_values(rendered(template, values))
+    document: dict[str, Any] = plain_values(rendered(name, values))
     return document
 
 
-def scripts(flow: Flow, templates: Mapping[str, str]) -> dict[str, str]:
+def scripts(flow: Flow) -> dict[str, str]:
     """Return the entry points of the jobs, by path."""
     installs = "\n".join(f"{_PIP} {words}" for words in flow.installs)
-    calls = _calls(templates, "jobs", repository=flow.repository, installs=installs)
+    calls = _calls("jobs", repository=flow.repository, installs=installs)
     return {f"ci/{name}.sh": text for name, text in calls.items()}
 
 
-def machine_scripts(source: str, templates: Mapping[str, str]) -> dict[str, str]:
+def machine_scripts(source: str) -> dict[str, str]:
     """Return what sets up a machine of one's own, by path. `source` is the project's address."""
     api = source.replace("https://github.com/", "https://api.github.com/repos/")
-    calls = _calls(templates, "machine", repository="", installs="")
+    calls = _calls("machine", repository="", installs="")
     return {
         **{f"ci/runner/{name}.sh": text for name, text in calls.items()},
-        f"ci/runner/{_UNIT}": rendered(templates[_UNIT], {"forge": api}),
+        f"ci/runner/{_UNIT}": rendered(_UNIT, {"forge": api}),
     }
 
 
-def _calls(templates: Mapping[str, str], table: str, **words: str) -> dict[str, str]:
+def _calls(table: str, **words: str) -> dict[str, str]:
     """Return the scripts of a table of scripts.toml.j2, by name."""
     words |= {**FOLDERS, "cache_variable": CACHE_VARIABLE}
-    calls = tomllib.loads(rendered(templates["scripts.toml.j2"], words))[table]
+    calls = tomllib.loads(rendered("scripts.toml.j2", words))[table]
     head = calls.pop("head")
     return {name: f"{head}{call}\n" for name, call in calls.items()}
 
 
-def robot_files(templates: Mapping[str, str], *, requirements: str) -> dict[str, str]:
+def robot_files(requirements: str) -> dict[str, str]:
     """Return both, by path. They move the pins of actions, in the workflows, and of what jobs
     install, in `requirements`; Renovate also the digests of bases, which Dependabot does not read.
     """
     folder, pattern = requirements.rpartition("/")[0], requirements.replace(".", "[.]")
     return {
-        DEPENDABOT: HEADER + rendered(templates["dependabot.yml"], {"folder": folder}),
-        RENOVATE: rendered(templates["renovate.json"], {"pattern": pattern}),
+        DEPENDABOT: HEADER + rendered("dependabot.yml", {"folder": folder}),
+        RENOVATE: rendered("renovate.json", {"pattern": pattern}),
     }
 
 
-def kubernetes_files(
-    runners: Iterable[Runner],
-    images: Mapping[str, str],
-    templates: Mapping[str, str],
-    *,
-    source: str,
-) -> dict[str, str]:
+def kubernetes_files(runners: Iterable[Runner], *, source: str) -> dict[str, str]:
     """Return values of the chart `gha-runner-scale-set` for each scale set, at most `count` pods of
     one job and one device each, and manifests of BuildKit; by path.
     https://github.com/actions/actions-runner-controller
     """
-    files = {}
+    files, images = {}, pinned_images()
     for runner in (runner for runner in runners if runner.scale_set):
         resource = VENDORS[runner.vendor].kubernetes_resource if runner.vendor else ""
         selector = {f"warpfront.dev/{target}": "true" for target in runner.targets}
         values = {"row": runner, "images": images, "source": source, "resource": resource}
-        text = rendered(templates["scale-set.values.yaml"], {**values, "selector": selector})
+        text = rendered("scale-set.values.yaml", {**values, "selector": selector})
         files[f"{_KUBERNETES}/{runner.name}.values.yaml"] = HEADER + text
     if files:
-        manifests = rendered(templates["buildkit.yaml"], {"images": images})
+        manifests = rendered("buildkit.yaml", {"images": images})
         files[f"{_KUBERNETES}/buildkit.yaml"] = HEADER + manifests
     return files

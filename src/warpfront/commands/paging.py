@@ -19,7 +19,6 @@ from warpfront.release.tag_contents_of import PAGE
 from warpfront.report.history import Trend, history_line, read_history
 from warpfront.report.page import page_html, state_of
 from warpfront.report.rows import NOT_RUN, ReportRow
-from warpfront.system.packaged import packaged_text
 from warpfront.system.process import Command, Completed, Run
 from warpfront.system.progress import Watch
 from warpfront.system.sizes import counted
@@ -66,7 +65,6 @@ def write_page(
         trends = trends_of(every, shifts_of(every))
     text = page_html(
         [(cells[row.cell_id], row) for row in rows],
-        _files(),
         title=f"{next(iter(cells.values())).project}: every cell",
         made=f"{counted(len(rows), 'result')}{commit}, {provenance.created}",
         past=runs,
@@ -85,11 +83,6 @@ def write_page(
         line = history_line(states, made=created, revision=revision, found=verifications)
         append_text(history, line)
     watch.say(f"wrote {path}")
-
-
-def _files() -> Mapping[str, str]:
-    names = ("page.html.j2", "page.css", "page.js")
-    return {name: packaged_text("page", name) for name in names}
 
 
 RUNS = "runs.jsonl"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from warpfront.ci.actions import kept_pins, pinned_actions, pinned_images, templates
+from warpfront.ci.actions import kept_pins, pinned_actions
 from warpfront.ci.flow import Flow, PublishingRefs, make_flow, packaged_limits
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
@@ -45,12 +45,12 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     `lock` resolves what the jobs install, where that has changed; without it such a file is stale.
     """
     matrix, root = workspace.matrix, workspace.folders.root
-    flow, limits, texts = flow_of(matrix, root), packaged_limits(), templates()
+    flow, limits = flow_of(matrix, root), packaged_limits()
     # A robot may have moved the pins of the committed workflows.
     committed = sorted((root / FOLDER).glob(f"{MAIN}*.yml"))
     actions = kept_pins(pinned_actions(), [read_text(path) or "" for path in committed])
-    files: dict[str, str | None] = {**workflows(flow, actions, limits, texts)}
-    files |= {**gitlab_files(flow, texts), **scripts(flow, texts)}
+    files: dict[str, str | None] = {**workflows(flow, actions, limits)}
+    files |= {**gitlab_files(flow), **scripts(flow)}
     install = install_of(matrix, root)
     path = requirements_path(install)
     if path == REQUIREMENTS:
@@ -58,14 +58,14 @@ def ci_files(workspace: Workspace, lock: Lock | None = None) -> Mapping[str, str
     else:
         require_hashes(path, read_text(root / path) or "")
     # A project may have such files of its own: only those that are missing, or were made here.
-    for robot, text in robot_files(texts, requirements=path).items():
+    for robot, text in robot_files(path).items():
         present = read_text(root / robot, missing_ok=True)
         if present is None or _MADE.search(present):
             files[robot] = text
     source = matrix.project.source
-    files |= kubernetes_files(flow.runners, pinned_images(), texts, source=source)
+    files |= kubernetes_files(flow.runners, source=source)
     if any(runner.trust == "self-hosted" for runner in flow.runners):
-        files |= machine_scripts(source, texts)
+        files |= machine_scripts(source)
     old = sorted((root / FOLDER).glob(f"{MAIN}-*.yml"))
     names = [path.relative_to(root).as_posix() for path in old]
     return {**files, **{name: None for name in names if name not in files}}

@@ -16,6 +16,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage, difference
 from warpfront.report.history import HEIGHT, WIDTH, PastRun, Trend, flips
 from warpfront.report.rows import NOT_RUN, ReportRow
+from warpfront.system.packaged import packaged_text
 from warpfront.system.sizes import counted, readable_size
 
 MOST_LISTED = 200
@@ -74,7 +75,6 @@ def state_of(row: ReportRow) -> str:
 
 def page_html(
     rows: Iterable[tuple[Cell, ReportRow]],
-    files: Mapping[str, str],
     *,
     title: str,
     made: str,
@@ -83,9 +83,9 @@ def page_html(
     trends: Iterable[Trend] = (),
     published: Iterable[TagPage] = (),
 ) -> str:
-    """Return the page. `files` are those of data/page; `made` is its time and revision; `past` are
-    earlier runs, oldest first; `logs` are addresses by cell id, relative to the page; `trends` are
-    times over nights; `published` are tags with their contents and those of the tag before.
+    """Return the page. `made` is its time and revision; `past` are earlier runs, oldest first;
+    `logs` are addresses by cell id, relative to the page; `trends` are times over nights;
+    `published` are tags with their contents and those of the tag before.
     """
     log_addresses = logs or {}
     entries = tuple(
@@ -105,11 +105,11 @@ def page_html(
     for trend in trends:
         if trend.change is not None:
             changed[trend.cell_id, trend.target].append(f"{trend.name}: {trend.said}")
-    return environment.from_string(files["page.html.j2"]).render(
+    return environment.from_string(packaged_text("page", "page.html.j2")).render(
         title=title,
         made=made,
-        style=files["page.css"],
-        script=files["page.js"],
+        style=packaged_text("page", "page.css"),
+        script=packaged_text("page", "page.js"),
         states=STATES,
         counts={state: counts[state] for state in rank if counts[state]},
         total=len(entries),

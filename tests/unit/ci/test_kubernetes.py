@@ -16,7 +16,7 @@ import pytest
 import yaml
 from cluster import cluster
 
-from warpfront.ci.actions import pinned_images, templates
+from warpfront.ci.actions import pinned_images
 from warpfront.ci.template_files import kubernetes_files
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import packaged
@@ -46,8 +46,6 @@ def read_runners(text: str) -> tuple[Runner, ...]:
 
 FILES = kubernetes_files(
     read_runners(SETS),
-    pinned_images(),
-    templates(),
     source="https://github.com/me/mine",
 )
 VALUES = {
@@ -148,7 +146,7 @@ def test_only_pods_that_run_jobs_reach_buildkit_and_only_with_a_certificate() ->
 
 def test_without_a_scale_set_and_pods_there_is_no_file() -> None:
     runners = read_runners("runners:\n  u: {labels: x, trust: hosted, builds: true}\n")
-    assert kubernetes_files(runners, pinned_images(), templates(), source="x") == {}
+    assert kubernetes_files(runners, source="x") == {}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from warpfront.ci.actions import templates
 from warpfront.ci.flow import packaged_limits
 from warpfront.ci.gitlab import child_pipeline
 from warpfront.ci.schedule import SCOPES, schedule
@@ -143,7 +142,7 @@ def test_the_schema_of_gitlab_takes_the_parent_and_a_child(root: Path, tmp_path:
     )
     child = tmp_path / "child.yml"
     flow = flow_of(matrix, root)
-    child.write_text(child_pipeline(flow, planned, packaged_limits(), templates())[0])
+    child.write_text(child_pipeline(flow, planned, packaged_limits())[0])
     for file in (root / ".gitlab" / "warpfront.yml", child):
         schema = ("--builtin-schema", "vendor.gitlab-ci", "--data-transform", "gitlab-ci")
         assert schema_fault(*schema, str(file)) == ""

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from ruamel.yaml import YAML
 
-from warpfront.ci.actions import kept_pins, pinned_actions, templates
+from warpfront.ci.actions import kept_pins, pinned_actions
 from warpfront.ci.flow import (
     Flow,
     PublishingRefs,
@@ -58,7 +58,7 @@ def the_flow(repository: str = "ghcr.io/warpfront") -> Flow:
 
 
 LIMITS = packaged_limits()
-FILES = workflows(the_flow(), pinned_actions(), LIMITS, templates())
+FILES = workflows(the_flow(), pinned_actions(), LIMITS)
 RENDERED = {
     p: yaml.load(t, yaml.CSafeLoader)
     for p, t in FILES.items()
@@ -318,8 +318,8 @@ def test_a_job_is_one_call() -> None:
         for job in jobs_of(workflow):
             calls = [step["run"] for step in job.get("steps", ()) if "run" in step]
             assert len([one for one in calls if one not in {"ci/setup.sh", "ci/login.sh"}]) <= 1
-            assert set(calls) <= scripts(the_flow(), templates()).keys()
-    for path, text in scripts(the_flow(), templates()).items():
+            assert set(calls) <= scripts(the_flow()).keys()
+    for path, text in scripts(the_flow()).items():
         lines = [line for line in text.splitlines()[4:] if line and "SOURCE_DATE" not in line]
         assert len(lines) <= 2, path
         assert not re.search(r"\b(if|for|while|case)\b", "\n".join(lines))
@@ -354,7 +354,7 @@ def test_one_workflow_signs_and_it_is_the_one_that_signatures_have_to_name() -> 
     """Called ones count: a certificate names the called file, with the ref."""
     own = [dataclasses.replace(one, trust="self-hosted") for one in MATRIX.runners]
     for runners in (MATRIX.runners, own):
-        files = workflows(a_flow(runners), pinned_actions(), LIMITS, templates())
+        files = workflows(a_flow(runners), pinned_actions(), LIMITS)
         signs = [path for path, text in files.items() if "sigstore/cosign-installer" in text]
         assert signs == [PUBLISH_WORKFLOW] == [PUBLISH]
 
@@ -370,11 +370,11 @@ def test_a_merge_and_a_release_tag_start_a_run() -> None:
     assert started["push"] == {"branches": ["main"], "tags": ["v*"]}
     refs = PublishingRefs(branch="trunk", release_tags="rel-", releases=False)
     flow = a_flow(MATRIX.runners, publishes=refs)
-    files = workflows(flow, pinned_actions(), LIMITS, templates())
+    files = workflows(flow, pinned_actions(), LIMITS)
     main = yaml.load(files[MAIN], yaml.CSafeLoader)
     assert (main.get("on") or main[True])["push"] == {"branches": ["trunk"]}
     assert "startsWith(github.ref, 'refs/tags/rel-')" in main["jobs"]["publish-cpu"]["if"]
-    rules = yaml.load(gitlab_files(flow, templates())[PARENT], yaml.CSafeLoader)["plan"]["rules"]
+    rules = yaml.load(gitlab_files(flow)[PARENT], yaml.CSafeLoader)["plan"]["rules"]
     assert "release" not in {rule["variables"]["SCOPE"] for rule in rules[1:]}
 
 
@@ -384,13 +384,13 @@ def test_a_red_run_after_the_merge_is_told_where_the_table_wants_it() -> None:
     assert notify["permissions"] == {"contents": "read", "actions": "read", "issues": "write"}
     assert "required" in notify["needs"]
     silent = a_flow(MATRIX.runners, options=CiOptions(notify=()))
-    assert "notify" not in workflows(silent, pinned_actions(), LIMITS, templates())[MAIN]
+    assert "notify" not in workflows(silent, pinned_actions(), LIMITS)[MAIN]
 
 
 def test_only_where_machines_are_ours_does_a_clock_end_what_waits_for_one() -> None:
     hosted = a_flow([one for one in MATRIX.runners if one.trust == "hosted"])
     assert ".github/workflows/warpfront-queue.yml" not in workflows(
-        hosted, pinned_actions(), LIMITS, templates()
+        hosted, pinned_actions(), LIMITS
     )
     queue = RENDERED[".github/workflows/warpfront-queue.yml"]["jobs"]["queue"]
     assert queue["runs-on"] == "ubuntu-24.04"
@@ -431,7 +431,7 @@ def test_no_empty_matrix_reaches_a_forge() -> None:
 
 
 def test_another_registry_is_logged_into_with_what_its_environment_holds() -> None:
-    files = workflows(the_flow("registry.example.com/mine"), pinned_actions(), LIMITS, templates())
+    files = workflows(the_flow("registry.example.com/mine"), pinned_actions(), LIMITS)
     assert "secrets.REGISTRY_TOKEN" in files[PUBLISH]
     assert "REGISTRY_TOKEN: ${{ github.token }}" not in files[PUBLISH]
     calls = yaml.load(files[MAIN], yaml.CSafeLoader)["jobs"]
@@ -444,7 +444,7 @@ def test_another_registry_is_logged_into_with_what_its_environment_holds() -> No
 
 
 def test_the_same_flow_gives_the_same_bytes() -> None:
-    assert workflows(the_flow(), pinned_actions(), LIMITS, templates()) == FILES
+    assert workflows(the_flow(), pinned_actions(), LIMITS) == FILES
 
 
 def nightly() -> Schedule:
@@ -460,16 +460,14 @@ def nightly() -> Schedule:
 
 def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
     planned = nightly()
-    child = yaml.load(
-        child_pipeline(the_flow(), planned, LIMITS, templates(), "d1")[0], yaml.CSafeLoader
-    )
+    child = yaml.load(child_pipeline(the_flow(), planned, LIMITS, "d1")[0], yaml.CSafeLoader)
     jobs = {name: body for name, body in child.items() if name not in {"stages", "planned"}}
     kinds = (planned.build, planned.verify, planned.bench)
     works = [work for each in kinds for of_row in each.values() for work in of_row]
     ends = {"report", "prune", "required", "notify"}
     assert jobs.keys() == {work.name for work in (*works, *planned.publish)} | ends
     for name, body in jobs.items():
-        assert set(body["script"]) <= scripts(the_flow(), templates()).keys()
+        assert set(body["script"]) <= scripts(the_flow()).keys()
         sends = any(kind in body["script"][-1] for kind in ("candidate", "publish", "prune"))
         logs_in = sends or any(kind in body["script"][-1] for kind in ("verify", "bench"))
         assert ("ci/login.sh" in body["script"]) == logs_in
@@ -496,7 +494,7 @@ def test_gitlab_runs_the_same_calls_of_the_same_jobs() -> None:
 
 
 def test_gitlab_is_told_what_starts_a_run() -> None:
-    parent = yaml.load(gitlab_files(the_flow(), templates())[PARENT], yaml.CSafeLoader)
+    parent = yaml.load(gitlab_files(the_flow())[PARENT], yaml.CSafeLoader)
     weekly, *rules = parent["plan"]["rules"]
     scopes = [rule["variables"]["SCOPE"] for rule in rules]
     assert sorted(scopes) == sorted(SCOPES)
@@ -623,7 +621,7 @@ def test_no_number_of_rows_meets_the_limit_of_called_workflows(tmp_path: Path) -
 def test_more_called_workflows_than_the_limit_are_refused() -> None:
     few = {**LIMITS, "called_workflows": 3}
     with pytest.raises(InputError, match="called workflows, and GitHub starts none with more"):
-        workflows(the_flow(), pinned_actions(), few, templates())
+        workflows(the_flow(), pinned_actions(), few)
 
 
 @pytest.mark.parametrize(
@@ -633,13 +631,13 @@ def test_more_called_workflows_than_the_limit_are_refused() -> None:
 def test_what_gitlab_would_not_start_is_refused(limit: str, value: int, said: str) -> None:
     limits = {**LIMITS, limit: value}
     with pytest.raises(InputError, match=said):
-        child_pipeline(the_flow(), nightly(), limits, templates())
+        child_pipeline(the_flow(), nightly(), limits)
 
 
 def test_a_request_for_another_branch_starts_nothing() -> None:
     """It may be green for a base that has the change already; a changed base starts no run."""
     assert RENDERED[MAIN]["on"]["pull_request"]["branches"] == ["main"]
-    parent = yaml.load(gitlab_files(the_flow(), templates())[PARENT], yaml.CSafeLoader)
+    parent = yaml.load(gitlab_files(the_flow())[PARENT], yaml.CSafeLoader)
     rules = [rule["if"] for job in ("plan", "cells") for rule in parent[job]["rules"]]
     requests = [one for one in rules if "merge_request_event" in one]
     assert len(requests) == 6
@@ -649,9 +647,9 @@ def test_a_request_for_another_branch_starts_nothing() -> None:
 def test_a_pipeline_with_more_jobs_than_the_smallest_plan_is_noted_and_written() -> None:
     """A project's plan decides: no job can read it, and paid plans and own instances take more."""
     few = {**LIMITS, "jobs_per_pipeline": 9}
-    text, crowded = child_pipeline(the_flow(), nightly(), few, templates())
+    text, crowded = child_pipeline(the_flow(), nightly(), few)
     assert "gitlab.com starts 9 on the Free tier" in crowded
-    assert (text, "") == child_pipeline(the_flow(), nightly(), LIMITS, templates())
+    assert (text, "") == child_pipeline(the_flow(), nightly(), LIMITS)
 
 
 def test_no_vendor_waits_for_another() -> None:
@@ -694,7 +692,7 @@ def test_a_job_that_takes_artifacts_names_those_of_its_work() -> None:
 
 def test_what_builds_does_so_at_the_moment_of_its_commit_and_with_earlier_layers() -> None:
     for path in ("ci/build.sh", "ci/candidate.sh"):
-        text = scripts(the_flow(), templates())[path]
+        text = scripts(the_flow())[path]
         assert 'SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"' in text
         assert (
             "export SOURCE_DATE_EPOCH WARPFRONT_BUILD_CACHE=ghcr.io/warpfront/build-cache" in text
@@ -832,7 +830,7 @@ def test_what_is_no_pin_is_not_kept(pin: str) -> None:
 
 def test_robots_move_the_pins_of_actions_of_hashes_and_of_bases() -> None:
     """Renovate's expression, on this repository's matrix.yaml: a digest that it moves is read."""
-    files = robot_files(templates(), requirements="ci/requirements.txt")
+    files = robot_files("ci/requirements.txt")
     found = yaml.safe_load(files[DEPENDABOT])["updates"]
     places = {one["package-ecosystem"]: one["directory"] for one in found}
     assert places == {"github-actions": "/", "pip": "/ci"}

@@ -28,7 +28,6 @@ from warpfront.verify.results import Outcome
 
 CELL = a_cell(targets=("x86_64",))
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)> \" ' & |"
-FILES = {name: packaged_text("page", name) for name in ("page.html.j2", "page.css", "page.js")}
 
 
 class Elements(HTMLParser):
@@ -83,7 +82,7 @@ def a_bench(at: str) -> Bench:
 def page_of(*rows: ReportRow, cell: Cell = CELL) -> Elements:
     cells = [dataclasses.replace(cell, id=row.cell_id) for row in rows]
     pairs = list(zip(cells, rows, strict=True))
-    return Elements(page_html(pairs, FILES, title="mine", made="today"))
+    return Elements(page_html(pairs, title="mine", made="today"))
 
 
 @pytest.mark.parametrize(
@@ -135,10 +134,8 @@ def test_the_page_asks_nobody_for_anything() -> None:
     assert asked == []
     (policy,) = [one["content"] for one in page.named("meta") if "http-equiv" in one]
     assert (policy or "").startswith("default-src 'none'")
-    files = FILES
-    assert not re.search(
-        r"https?:|url\(|@import|fetch\(|innerHTML", files["page.css"] + files["page.js"]
-    )
+    files = "".join(packaged_text("page", name) for name in ("page.css", "page.js"))
+    assert not re.search(r"https?:|url\(|@import|fetch\(|innerHTML", files)
 
 
 def test_what_is_no_pass_is_written_out_worst_first_with_how_to_repeat_it() -> None:
@@ -191,7 +188,7 @@ def test_the_first_screen_has_what_is_proven_stuck_and_changed() -> None:
     before = [(row, "passed") for row in rows[:3]]
     runs, _ = read_history(history_line(before, made="monday", revision="abc"))
     pairs = [(dataclasses.replace(CELL, id=row.cell_id), row) for row in rows]
-    first = Elements(page_html(pairs, FILES, title="", made="", past=runs)).text
+    first = Elements(page_html(pairs, title="", made="", past=runs)).text
     first = " ".join(first.partition("Find")[0].split())
     assert "Nothing is published." in first
     assert "Passed a whole verification: cpu: 1 of 4" in first
@@ -232,7 +229,7 @@ def test_a_check_that_flips_on_one_digest_is_named_in_the_history() -> None:
     runs, _ = read_history(steady + line("bb", "passed") + line("bb", "failed"))
     assert flips(runs, key) == ("numerics: mlp flips on bb (2 of 3 runs)",)
     pairs = [(dataclasses.replace(CELL, id=row.cell_id), row)]
-    assert "mlp flips on bb" in page_html(pairs, FILES, title="", made="", past=runs)
+    assert "mlp flips on bb" in page_html(pairs, title="", made="", past=runs)
 
 
 def a_trend(**changes: object) -> Trend:
@@ -252,7 +249,7 @@ def a_trend(**changes: object) -> Trend:
 def test_times_over_nights_are_drawn_and_said_and_stand_with_their_cell() -> None:
     row = a_report_row(cell_id=CELL.id)
     steady = a_trend(name=EVIL, change=None, said="as usual")
-    text = page_html([(CELL, row)], FILES, title="", made="", trends=[a_trend(), steady])
+    text = page_html([(CELL, row)], title="", made="", trends=[a_trend(), steady])
     page = Elements(text)
     first, second = page.named("svg")
     assert first["aria-label"] == f"mm/512, {CELL.id} x86_64: 1.200 times its time since wednesday"
@@ -263,7 +260,7 @@ def test_times_over_nights_are_drawn_and_said_and_stand_with_their_cell() -> Non
     assert entry["facts"]["speed"] == "mm/512: 1.200 times its time since wednesday"
     assert "wednesday: 1.200" in page.text
     many = [a_trend()] * (MOST_TRENDS + 3)
-    text = page_html([(CELL, row)], FILES, title="", made="", trends=many)
+    text = page_html([(CELL, row)], title="", made="", trends=many)
     assert "and 3 more" in text
     assert len(Elements(text).named("svg")) == MOST_TRENDS
     assert "Speed over nights" not in page_of(row).text

@@ -89,7 +89,6 @@ def plan(
     since: Annotated[str, "commit to compare with, for changes"] = "",
 ) -> None:
     """List the jobs of a run, and pass them to the CI service."""
-    from warpfront.ci.actions import templates
     from warpfront.ci.flow import HANDOVER, LEFT, packaged_limits, unable_to_pull
     from warpfront.ci.gitlab import CHILD, child_pipeline
     from warpfront.ci.schedule import SCOPES, outputs
@@ -116,7 +115,7 @@ def plan(
         remove_tree(root / folder)
     digest = keep_plan(planned, root)
     try:
-        text, crowded = child_pipeline(flow, planned, limits, templates(), digest)
+        text, crowded = child_pipeline(flow, planned, limits, digest)
         write_text(root / CHILD, text)
         if crowded and environment().get("GITLAB_CI"):
             planned = dataclasses.replace(planned, notes=(*planned.notes, crowded))
