@@ -17,11 +17,6 @@ CHILD = f"{LEFT}/plan/gitlab.yml"
 _NOTIFIED = frozenset({"merged", "nightly", "release"})
 
 
-def _begins(text: str) -> str:
-    """Return a pattern of GitLab's (RE2 between slashes) for texts that begin so."""
-    return f"/^{re.escape(text).replace('/', chr(92) + '/')}/"
-
-
 def gitlab_files(flow: Flow) -> dict[str, str]:
     """Return the files that the project's own .gitlab-ci.yml includes."""
     return {PARENT: HEADER + yaml_text(_document("parent", flow))}
@@ -29,6 +24,8 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
 
 def _document(part: str, flow: Flow, **values: Any) -> dict[str, Any]:
     plan = next(job for job in flow.jobs if job.name == "plan")
+    # A pattern of GitLab's is RE2 between slashes.
+    tags = re.escape(flow.publishes.release_tags).replace("/", r"\/")
     facts = {
         **FOLDERS,
         "label": LABEL,
@@ -36,7 +33,7 @@ def _document(part: str, flow: Flow, **values: Any) -> dict[str, Any]:
         "plan": plan,
         "publishes": flow.publishes,
         "registry": flow.repository.partition("/")[0],
-        "tag": f"$CI_COMMIT_TAG =~ {_begins(flow.publishes.release_tags)}",
+        "tag": f"$CI_COMMIT_TAG =~ /^{tags}/",
     }
     return document_of("gitlab.yml.j2", {**facts, **values})
 

@@ -45,7 +45,7 @@ def _add_suite(root: ET.Element, verification: Verification, session: str) -> No
         failures=str(counts[Outcome.FAILED]),
         errors=str(counts[Outcome.ERROR]),
         skipped=str(sum(counts[outcome] for outcome in _SKIPPED)),
-        time=_time(sum(check.seconds for check in checks)),
+        time=f"{sum(check.seconds for check in checks):.4f}",
     )
     properties = ET.SubElement(suite, "properties")
     facts = {
@@ -59,7 +59,7 @@ def _add_suite(root: ET.Element, verification: Verification, session: str) -> No
         ET.SubElement(properties, "property", name=fact, value=_clean(value))
     for check in checks:
         case = ET.SubElement(
-            suite, "testcase", name=_clean(check.name), classname=name, time=_time(check.seconds)
+            suite, "testcase", name=_clean(check.name), classname=name, time=f"{check.seconds:.4f}"
         )
         tag = {Outcome.FAILED: "failure", Outcome.ERROR: "error"}.get(check.outcome, "skipped")
         if check.outcome is not Outcome.PASSED:
@@ -70,10 +70,6 @@ def _add_suite(root: ET.Element, verification: Verification, session: str) -> No
         if check.details:
             text = json.dumps(dict(check.details), sort_keys=True, default=str)
             ET.SubElement(case, "system-out").text = _clean(text)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.4f}"
 
 
 def _clean(text: str) -> str:

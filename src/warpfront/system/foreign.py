@@ -39,26 +39,23 @@ def read_regular(
     anything else, for what is larger than the limit, and for what may not be read. With `follow` a
     link to a regular file is one.
     """
+    content = None
     try:
         status = path.stat() if follow else path.lstat()
-        kind = kind_of(status.st_mode)
+        kind, size = kind_of(status.st_mode), status.st_size
         # A file whose size exceeds the limit is not read; one that grows is read up to the limit.
-        if not kind and status.st_size > limit_bytes:
-            raise _too_large(path, limit_bytes)
-        content = None if kind else first_bytes(path, limit_bytes + 1, follow=follow)
+        if not kind and size <= limit_bytes:
+            content = first_bytes(path, limit_bytes + 1, follow=follow)
+            size = len(content or b"")
     except FileNotFoundError:
         raise
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from error
+    if not kind and size > limit_bytes:
+        raise StoreError(f"{path}: larger than {limit_bytes / 2**20:g} MiB")
     if content is None:
         raise StoreError(f"{path}: {kind or 'changed while it was read'}, not a regular file")
-    if len(content) > limit_bytes:
-        raise _too_large(path, limit_bytes)
     return content
-
-
-def _too_large(path: Path, limit_bytes: int) -> StoreError:
-    return StoreError(f"{path}: larger than {limit_bytes / 2**20:g} MiB")
 
 
 def first_bytes(path: Path, most: int, *, follow: bool = False) -> bytes | None:
