@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from warpfront.errors import FailureKind
 from warpfront.report.rows import BUILT, NOT_RUN, ReportRow
 from warpfront.step_results import Failed
-from warpfront.verify.results import CheckResult, Outcome, Verification
-from warpfront.verify.verdict import outcome_of
+from warpfront.verify.results import Outcome, Verification
+from warpfront.verify.verdict import outcome_of, together
 
 RETRIES = 2
 """How many more times a job tries a cell that failed for infrastructure, and for nothing else."""
@@ -30,8 +30,8 @@ def pause_seconds(tries: int) -> float:
 
 
 def with_flakiness(now: Verification, before: Verification | None) -> Verification:
-    """Return the new result, compared with the one `before` of the very same image: failed and
-    then passed is a finding, never a pass.
+    """Return the new result, together with the one `before` of the very same image: failed and
+    then passed is a flip, never a pass.
     """
     if (
         before is None
@@ -39,16 +39,8 @@ def with_flakiness(now: Verification, before: Verification | None) -> Verificati
         or (outcome_of(before), outcome_of(now)) != (Outcome.FAILED, Outcome.PASSED)
     ):
         return now
-    bad = next(check for check in before.checks if check.outcome is Outcome.FAILED)
-    finding = CheckResult(
-        session=bad.session,
-        name="the same verdict twice",
-        outcome=Outcome.FAILED,
-        reason=f"flaky: {bad.session}/{bad.name} failed on this very image before, and passes now: "
-        f"{bad.reason}",
-        seconds=0.0,
-    )
-    return dataclasses.replace(now, checks=(*now.checks, finding))
+    # Another machine gives the same image another id.
+    return together([dataclasses.replace(before, image_id=now.image_id), now])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

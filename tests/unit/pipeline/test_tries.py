@@ -549,7 +549,7 @@ TRIES: tuple[Try, ...] = (
         before=ended(f"verify-mine-{TARGET}", "skipped"),
         says="its job ended with skipped",
     ),
-    Try(kind="jobs", title="run again until it passes", before=rerun, says="flaky"),
+    Try(kind="jobs", title="run again until it passes", before=rerun, says="flips on one digest"),
     # --- another ref, event, repository or workflow ---
     Try(
         kind="ref",
