@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from warpfront.determination import Answer, Determination, combine
 from warpfront.errors import InputError, WarpfrontError
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
@@ -21,7 +21,14 @@ from warpfront_port.finding_forms import Scan, noun_of, verdict_text
 from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.verdict import Verdict, VerdictAnswer
 
-_WORSE = {Answer.FAILS: "does not hold", Answer.UNDETERMINED: "not determined"}
+
+class Answer(StrEnum):
+    """The result of a part, the worst first. `NOTHING`: there was nothing to determine."""
+
+    FAILS = "does not hold"
+    UNDETERMINED = "not determined"
+    HOLDS = "holds"
+    NOTHING = "nothing to determine"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,21 +66,24 @@ class ProjectCheck:
     parts: tuple[CheckPart, ...]
 
     @property
-    def determination(self) -> Determination:
-        """Return the worst answer of all parts, with the reasons of all parts that share it."""
-        return combine(
-            Determination(part.answer, (f"{part.name}: {part.line}",)) for part in self.parts
-        )
+    def answer(self) -> Answer:
+        """Return the worst answer of all parts."""
+        return min((part.answer for part in self.parts), key=list(Answer).index)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Return the lines of all parts that have the worst answer."""
+        worst = (part for part in self.parts if part.answer is self.answer)
+        return tuple(f"{part.name}: {part.line}" for part in worst)
 
     @property
     def line(self) -> str:
         """Return the scan's verdict, or the answer of another part that is worse."""
-        worst = self.determination
-        if self.verdict.answer is not VerdictAnswer.RUNS or worst.answer not in _WORSE:
+        is_worse = self.answer in {Answer.FAILS, Answer.UNDETERMINED}
+        if self.verdict.answer is not VerdictAnswer.RUNS or not is_worse:
             return self.verdict.line
         target, _, verdict = self.verdict.line.partition(": ")
-        reasons = "; ".join(worst.reasons)
-        return f"{target}: {_WORSE[worst.answer]}: {reasons} (scan: {verdict})"
+        return f"{target}: {self.answer}: {'; '.join(self.reasons)} (scan: {verdict})"
 
 
 def check_project(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> ProjectCheck:

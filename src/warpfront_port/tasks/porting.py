@@ -21,7 +21,7 @@ from warpfront.cli.tasks.declaring import (
     selecting,
 )
 from warpfront.cli.tasks.showing import print_unfinished, raise_failure, workspace_here
-from warpfront.determination import Answer, require_determined
+from warpfront.determination import require_determined
 from warpfront.errors import (
     CommandFailedError,
     FindingsError,
@@ -382,7 +382,12 @@ def check(
     The first line is the worst answer; each part answers in one line, with
     details below. A program to try follows `--`.
     """
-    from warpfront_port.commands.project_check import CheckRequest, check_project, check_text
+    from warpfront_port.commands.project_check import (
+        Answer,
+        CheckRequest,
+        check_project,
+        check_text,
+    )
     from warpfront_port.finding_forms import verdict_json
     from warpfront_port.scan.targets import read_target
 
@@ -399,12 +404,11 @@ def check(
     parts = [{"name": p.name, "answer": p.answer.value, "line": p.line} for p in report.parts]
     document = {"line": report.line, "verdict": verdict_json(report.verdict), "parts": parts}
     display.result(document, check_text(report))
-    answer, reasons = report.determination.answer, report.determination.reasons
-    if answer is Answer.FAILS:
-        raise FindingsError("; ".join(reasons))
-    if answer is Answer.UNDETERMINED:
+    if report.answer is Answer.FAILS:
+        raise FindingsError("; ".join(report.reasons))
+    if report.answer is Answer.UNDETERMINED:
         hint = "--allow-undetermined accepts this; the parts are printed above"
-        require_determined(reasons, allow_undetermined=allow_undetermined, hint=hint)
+        require_determined(report.reasons, allow_undetermined=allow_undetermined, hint=hint)
 
 
 def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool = False) -> ScanRequest:

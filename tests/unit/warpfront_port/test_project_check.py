@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from warpfront.determination import Answer
 from warpfront.errors import InputError, LockError
 from warpfront.matrix.cell import Selection
 from warpfront_port.commands import project_check
-from warpfront_port.commands.project_check import CheckRequest, check_project, check_text
+from warpfront_port.commands.project_check import Answer, CheckRequest, check_project, check_text
 from warpfront_port.scan.targets import read_target
+
+
+OPEN = Answer.UNDETERMINED
 
 
 class Silent:
@@ -44,7 +47,7 @@ def checked(root: Path, **files: str) -> project_check.ProjectCheck:
 
 def test_a_project_of_python_holds_and_what_did_not_run_says_so(tmp_path: Path) -> None:
     report = checked(tmp_path, a__py="import torch\n")
-    assert report.determination.answer is Answer.HOLDS
+    assert report.answer is Answer.HOLDS
     lines = check_text(report).splitlines()
     assert lines[0] == "gfx942: runs as it is, nothing to check"
     answers = {part.name: part.answer for part in report.parts}
@@ -58,8 +61,8 @@ def test_a_project_of_python_holds_and_what_did_not_run_says_so(tmp_path: Path) 
 
 def test_sources_that_nothing_compiled_make_the_report_not_determined(tmp_path: Path) -> None:
     report = checked(tmp_path, k__cu="__global__ void k() {}\n")
-    assert report.determination.answer is Answer.UNDETERMINED
-    assert any(reason.startswith("compile: 0 of 1") for reason in report.determination.reasons)
+    assert report.answer is Answer.UNDETERMINED
+    assert any(reason.startswith("compile: 0 of 1") for reason in report.reasons)
 
 
 def test_the_first_line_is_no_pass_where_a_part_is_not_determined(tmp_path: Path) -> None:
@@ -75,8 +78,32 @@ def test_the_first_line_is_no_pass_where_a_part_is_not_determined(tmp_path: Path
 
 def test_an_error_of_the_scan_fails_the_report(tmp_path: Path) -> None:
     report = checked(tmp_path, a__py="import pynvml\n")
-    assert report.determination.answer is Answer.FAILS
-    assert report.determination.reasons == ("scan: will fail at run time: 1 cause",)
+    assert report.answer is Answer.FAILS
+    assert report.reasons == ("scan: will fail at run time: 1 cause",)
+
+
+@pytest.mark.parametrize(
+    ("answers", "worst", "reasons"),
+    [
+        ([Answer.HOLDS, Answer.NOTHING], Answer.HOLDS, ("0: zero",)),
+        (
+            [Answer.UNDETERMINED, Answer.HOLDS, Answer.UNDETERMINED],
+            Answer.UNDETERMINED,
+            ("0: zero", "2: two"),
+        ),
+        ([OPEN, Answer.FAILS, Answer.HOLDS], Answer.FAILS, ("1: one",)),
+    ],
+)
+def test_the_worst_answer_counts_with_the_lines_of_all_its_parts(
+    tmp_path: Path, answers: list[Answer], worst: Answer, reasons: tuple[str, ...]
+) -> None:
+    words = ("zero", "one", "two")
+    parts = tuple(
+        project_check.CheckPart(name=str(number), answer=answer, line=words[number])
+        for number, answer in enumerate(answers)
+    )
+    report = dataclasses.replace(checked(tmp_path, a__py=""), parts=parts)
+    assert (report.answer, report.reasons) == (worst, reasons)
 
 
 @pytest.mark.parametrize(
