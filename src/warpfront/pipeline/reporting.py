@@ -15,7 +15,7 @@ from warpfront.release.ledger import Publication
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.store import Store
-from warpfront.verify.verdict import unread_verification
+from warpfront.verify.verdict import Unreadable, read_verification
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.values import LockState, WheelLock
 
@@ -55,8 +55,14 @@ def _facts(
     # An unreadable one is an error of this cell on this target.
     content_hash = getattr(build, "content_hash", "")
     for target, reason in unread.items():
-        verifications[target] = unread_verification(
-            cell.id, target, content_hash=content_hash, reason=reason
+        verifications[target] = read_verification(
+            cell_id=cell.id,
+            target=target,
+            where="image",
+            image_id="",
+            content_hash=content_hash,
+            files={"verify": Unreadable(reason=reason)},
+            seconds=0.0,
         )
     # A job verified nothing: its machine was not ready, or a hand-over missing.
     not_run = {

@@ -207,11 +207,7 @@ def write_json(path: Path, value: object) -> None:
 def place_program(program: Path, folder: Path) -> Path:
     """Return a folder holding just this executable, moved into place whole."""
     target = folder / program.name
-    same = target.exists() and all(
-        getattr(target.stat(), fact) == getattr(program.stat(), fact)
-        for fact in ("st_size", "st_mtime_ns")
-    )
-    if not same:
+    if not (target.exists() and filecmp.cmp(program, target)):
         with file_aside(target) as aside:
             shutil.copy2(program, aside)
     return folder

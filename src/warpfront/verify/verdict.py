@@ -115,22 +115,6 @@ def read_verification(
     )
 
 
-def unread_verification(
-    cell_id: str, target: str, *, content_hash: str, reason: str
-) -> Verification:
-    """Return an error in place of a stored verification that cannot be read."""
-    return Verification(
-        cell_id=cell_id,
-        target=target,
-        where="image",
-        image_id="",
-        content_hash=content_hash,
-        sessions=("verify",),
-        checks=(_error("verify", "results", reason),),
-        seconds=0.0,
-    )
-
-
 def read_session(
     document: object | None, *, session: str, target: str, ended: str = ""
 ) -> tuple[CheckResult, ...]:

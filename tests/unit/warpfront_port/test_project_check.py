@@ -13,7 +13,6 @@ from warpfront_port.commands import project_check
 from warpfront_port.commands.project_check import Answer, CheckRequest, check_project, check_text
 from warpfront_port.scan.targets import read_target
 
-
 OPEN = Answer.UNDETERMINED
 
 
