@@ -31,7 +31,6 @@ for folder in (ROOT / "tests", ROOT / "src"):
 
 from builders import a_report_row  # noqa: E402 - after the paths
 
-from warpfront.commands.paging import _files  # noqa: E402
 from warpfront.matrix.compat import packaged  # noqa: E402
 from warpfront.matrix.reading import read_matrix  # noqa: E402
 from warpfront.report.page import page_html  # noqa: E402
@@ -76,7 +75,7 @@ def report_page() -> str:
         built["repeat"] = f"warpfront verify --only {cell.id} --target {target}"
         pairs.append((cell, a_report_row(**built)))
     title = "warpfront: every cell (an example: the states are made up)"
-    return page_html(pairs, _files(), title=title, made=f"{len(pairs)} results")
+    return page_html(pairs, title=title, made=f"{len(pairs)} results")
 
 
 def terminal_page(folder: Path) -> str:
