@@ -154,7 +154,7 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], str]] = {
     "less deep": (lambda path: path.write_text("[" * 60 + "]" * 60), "deeper than 40 levels"),
     "not UTF-8": (lambda path: path.write_bytes(b"\xff\xfe{}"), "can't decode byte 0xff"),
     "not JSON": (lambda path: path.write_text("{"), "Expecting property name"),
-    "no number": (lambda path: path.write_text('{"seconds": NaN}'), "a number beyond all bounds: nan"),
+    "no number": (lambda path: path.write_text('{"seconds": NaN}'), "beyond all bounds: nan"),
     "infinite": (lambda path: path.write_text('{"seconds": 1e999}'), "beyond all bounds"),
     "huge": (lambda path: path.write_text(f'{{"seconds": 1{"0" * 400}}}'), "more than 64 bits"),
     "longer": (lambda path: path.write_text("1" * 5000), "integer string conversion"),
