@@ -32,7 +32,7 @@ from warpfront.matrix import language
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system import foreign, trees
+from warpfront.system import digests, foreign, trees
 from warpfront.verify import containers
 from warpfront.wheels.store.sdists import toolbox_wheels
 from warpfront_port.preflight import findings
@@ -89,7 +89,7 @@ COUNTS: tuple[tuple[str, str, Callable[[], int]], ...] = (
     ("docs/engine.md", r"beyond ([\d,]+) characters", lambda: LONGEST_LINE),
     ("docs/engine.md", r"([\d,]+) s later if the client", lambda: int(DEAD_MAN_SECONDS)),
     ("docs/security.md", r"at most ([\d,]+) MiB", lambda: foreign.RESULT_LIMIT_BYTES // MIB),
-    ("docs/security.md", r"at most ([\d,]+) levels", lambda: foreign.JSON_DEPTH_LIMIT),
+    ("docs/security.md", r"at most ([\d,]+) levels", lambda: digests.JSON_DEPTH_LIMIT),
     ("docs/security.md", r"last ([\d,]+) MiB", lambda: containers.OUTPUT_LIMIT_CHARACTERS // MIB),
     ("docs/security.md", r"([\d,]+) wheels pinned", lambda: len(toolbox_wheels())),
 )

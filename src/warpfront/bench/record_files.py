@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from warpfront.bench.records import SCHEMA, Bench, Comparison, Run, Summary
+from warpfront.system.digests import clean_json
 from warpfront.system.strict_values import first_wrong, read_as, refuse_constant
 from warpfront_checks.bench.options import SCHEMA as TIMINGS_SCHEMA
 
 T = TypeVar("T")
 _DERIVED = "summary"
-_LARGEST_INTEGER = 2**63
-# Terminals obey the first of them, and show text in another order for the second.
-_NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]|[\u202a-\u202e\u2066-\u2069]")
 
 
 class NoRecordError(ValueError):
@@ -57,9 +54,7 @@ def _document(value: Run | Bench | Comparison) -> dict[str, Any]:
 def read_records(text: str) -> tuple[Run | Bench, ...]:
     """Return the runs and benches of a document, if it is ours. Raise `NoRecordError`."""
     try:
-        document = _cleaned(json.loads(text, parse_constant=refuse_constant))
-    except NoRecordError:
-        raise
+        document = json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return ()
     several = document if isinstance(document, list) else [document]
@@ -67,22 +62,13 @@ def read_records(text: str) -> tuple[Run | Bench, ...]:
     return tuple(map(_read, several)) if all(are_ours) else ()
 
 
-def _cleaned(value: Any) -> Any:
-    """Return foreign text without terminal controls, and integers that fit a float."""
-    if isinstance(value, str):
-        return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
-    if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [_cleaned(entry) for entry in value]
-    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-        raise NoRecordError("a whole number of more than 64 bits")
-    return value
-
-
 def _read(document: Mapping[str, Any]) -> Run | Bench:
     fields = _fields(document, "schema", SCHEMA)
-    return _read_as(Run, fields) if document["kind"] == "Run" else _read_as(Bench, fields)
+    try:
+        clean: Any = clean_json(fields)
+    except ValueError as error:
+        raise NoRecordError(str(error)) from None
+    return _read_as(Run, clean) if document["kind"] == "Run" else _read_as(Bench, clean)
 
 
 def _fields(document: Mapping[str, Any], what: str, schema: int) -> dict[str, Any]:

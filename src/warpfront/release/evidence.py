@@ -19,7 +19,7 @@ from warpfront.release.ledger import CHANNEL_ANNOTATION
 from warpfront.release.publication import RegistryImage
 from warpfront.release.registry.contract import Artifact, Registry, attached_payload
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.foreign import clean_json
+from warpfront.system.digests import clean_json
 from warpfront.system.references import read_reference
 from warpfront.system.store import Store, as_json
 from warpfront.verify.containers import built_image

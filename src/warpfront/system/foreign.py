@@ -7,21 +7,16 @@ Imports the standard library only, because `verify --here` uses it.
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
 import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from warpfront.errors import StoreError
+from warpfront.system.digests import JSON_DEPTH_LIMIT, clean_json
 
 RESULT_LIMIT_BYTES = 16 * 2**20
-JSON_DEPTH_LIMIT = 40
-_LARGEST_INTEGER = 2**63
-# Not valid in terminals, XML and UTF-8 files.
-_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _KINDS = (
     (stat.S_ISLNK, "a link"),
     (stat.S_ISDIR, "a folder"),
@@ -84,25 +79,6 @@ def read_json(path: Path) -> object | None:
         raise StoreError(f"{path}: deeper than {JSON_DEPTH_LIMIT} levels") from None
     except ValueError as error:
         raise StoreError(f"{path}: {error}") from None
-
-
-def clean_json(value: object, depth: int = 0) -> object:
-    """Return the value, if everything that reads ours can take it: numbers that are finite, no
-    deeper than ours, text without control characters (U+FFFD in their place). Raise `ValueError`.
-    """
-    if depth > JSON_DEPTH_LIMIT:
-        raise ValueError(f"deeper than {JSON_DEPTH_LIMIT} levels")
-    if isinstance(value, str):
-        return _NOT_TEXT.sub("\N{REPLACEMENT CHARACTER}", value)
-    if isinstance(value, dict):
-        return {str(clean_json(key)): clean_json(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [clean_json(item, depth + 1) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"a number beyond all bounds: {value}")
-    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
-        raise ValueError("an integer of more than 64 bits")
-    return value
 
 
 def regular_files(folder: Path) -> Iterator[Path]:

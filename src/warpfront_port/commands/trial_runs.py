@@ -42,7 +42,7 @@ from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.foreign import clean_json
+from warpfront.system.digests import clean_json
 from warpfront.system.process import Command, environment, run
 from warpfront.system.progress import Watch
 from warpfront.verify.containers import MEMORY_BYTES, built_image, run_told
