@@ -45,9 +45,9 @@ def timed(folder: Path, *options: str, claims: Claims = ON_CPU) -> tuple[int, An
 @pytest.mark.process
 def test_a_few_cases_of_tiny_become_a_record(tmp_path: Path) -> None:
     pytest.importorskip("pydantic", reason="the host's side of it")
+    from warpfront.bench.forms import bench_text
     from warpfront.bench.record_files import bench_document, bench_of, read_records
     from warpfront.bench.records import Bench
-    from warpfront.bench.sheet import bench_text
 
     options = ("--preset", "tiny", "--seconds", "0.02", "--cases", "[mhd][me2]*", "--reference")
     code, document = timed(tmp_path, *options)

@@ -9,10 +9,10 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from warpfront.bench.forms import rate_of
 from warpfront.bench.losses import bands_of
 from warpfront.bench.records import Bench, Comparison, Measurement, Metric, Run
 from warpfront.bench.settling import metric_of, settled_steps, value_of
-from warpfront.bench.sheet import rate_of
 
 _A, _B = "#3b6ea5", "#c8553d"
 _MOST_CASES = 40

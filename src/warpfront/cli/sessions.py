@@ -176,8 +176,8 @@ def _bench(session: nox.Session) -> None:
 def _bench_here(session: nox.Session, options: argparse.Namespace, effort: BenchEffort) -> None:
     """Timings of the current Python, as a record of their own."""
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
+    from warpfront.bench.forms import bench_text  # noqa: PLC0415
     from warpfront.bench.record_files import bench_document, bench_of  # noqa: PLC0415
-    from warpfront.bench.sheet import bench_text  # noqa: PLC0415
     from warpfront.cli.display import text_width  # noqa: PLC0415
     from warpfront.system.provenance import now  # noqa: PLC0415
 

@@ -9,6 +9,13 @@ import pytest
 from series import noisy
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches
+from warpfront.bench.forms import (
+    bench_text,
+    model_flops_utilization,
+    rate_of,
+    share_of_peak,
+    tokens_per_second,
+)
 from warpfront.bench.record_files import NoRecordError, bench_of
 from warpfront.bench.records import (
     Bench,
@@ -18,13 +25,6 @@ from warpfront.bench.records import (
     Peak,
     Remark,
     Training,
-)
-from warpfront.bench.sheet import (
-    bench_text,
-    model_flops_utilization,
-    rate_of,
-    share_of_peak,
-    tokens_per_second,
 )
 
 WHOSE = {

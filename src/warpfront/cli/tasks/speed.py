@@ -48,9 +48,9 @@ def bench(display: Display, cells: Chosen, *, timed: Timed) -> None:
 
     The record is build/<cell>/bench-<target>.json; `bench compare` reads it.
     """
+    from warpfront.bench.forms import bench_text
     from warpfront.bench.record_files import bench_document
     from warpfront.bench.records import Bench
-    from warpfront.bench.sheet import bench_text
     from warpfront.commands import benching
 
     results = tuple(benching.bench(workspace_here(display), cells, display, effort=timed))
