@@ -1,12 +1,25 @@
-"""Results of a step for a cell without a value. Words."""
+"""Results of a step for a cell without a value, and errors as such results. Words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, ParamSpec, TypeVar
 
-from warpfront.errors import FailureKind, kind_of_exit
+from warpfront import errors
 
+_OF_THIS_CELL = (
+    errors.CommandFailedError,
+    errors.LockError,
+    errors.NotPublishableError,
+    errors.RegistryError,
+    errors.RenderError,
+    errors.SignatureError,
+    errors.TagConflictError,
+    errors.WheelError,
+)
+T = TypeVar("T")
+P = ParamSpec("P")
 StepName = Literal[
     "plan", "lock", "build-wheels", "render", "build", "verify", "bench", "publish", "report"
 ]
@@ -34,12 +47,12 @@ class Failed:
     hint: str = ""
     log: str | None = None
     exit_code: int = 1
-    kind: FailureKind | None = None
+    kind: errors.FailureKind | None = None
     repeat: str = ""
 
     def __post_init__(self) -> None:
         if self.kind is None:
-            object.__setattr__(self, "kind", kind_of_exit(self.exit_code))
+            object.__setattr__(self, "kind", errors.kind_of_exit(self.exit_code))
         if not self.repeat:
             object.__setattr__(self, "repeat", repeat_line(self.step, self.cell_id))
 
@@ -49,3 +62,27 @@ def repeat_line(step: StepName, cell_id: str, target: str = "") -> str:
     locked = " --locked" if step in {"render", "build"} else ""
     on = f" --target {target}" if target else ""
     return f"warpfront {step}{locked} --only {cell_id}{on}"
+
+
+def attempt(
+    cell_id: str, step: StepName, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T | Blocked | Failed:
+    """Run one cell's step. What is wrong with this cell only becomes a value; the others go on."""
+    try:
+        return act(*args, **kwargs)
+    except errors.BlockedError as error:
+        reason = error.message.removeprefix(f"{cell_id}: ")
+        return Blocked(cell_id=cell_id, step=step, reason=reason, hint=error.hint)
+    except _OF_THIS_CELL as error:
+        return failed_by(error, cell_id, step)
+
+
+def failed_by(error: errors.WarpfrontError, cell_id: str, step: StepName) -> Failed:
+    """Return an error as the failure of one cell."""
+    return Failed(
+        cell_id=cell_id,
+        step=step,
+        reason=error.message.removeprefix(f"{cell_id}: "),
+        hint=error.hint,
+        exit_code=error.exit_code,
+    )

@@ -30,8 +30,7 @@ from warpfront.release.vulnerabilities import (
     read_pip_audit,
     with_accepted,
 )
-from warpfront.step_results import Blocked, Failed, StepName
-from warpfront.system.attempt import attempt
+from warpfront.step_results import Blocked, Failed, StepName, attempt
 from warpfront.system.document import read_document
 from warpfront.system.process import Command, Completed, Run, environment, run
 from warpfront.system.provenance import now

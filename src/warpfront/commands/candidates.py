@@ -27,8 +27,7 @@ from warpfront.release.publication import held_image
 from warpfront.release.publish_context import connected, run_name
 from warpfront.release.registry.contract import Registry
 from warpfront.release.tags import expected_words, names_of
-from warpfront.step_results import Blocked, Failed
-from warpfront.system.attempt import failed_by
+from warpfront.step_results import Blocked, Failed, failed_by
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now

@@ -11,8 +11,7 @@ from warpfront.ci.handover import demand, handed_over, leave, merge
 from warpfront.ci.retrying import RETRIES, pause_seconds, with_flakiness, worth_another_try
 from warpfront.errors import FailureKind, InputError, WarpfrontError
 from warpfront.images.built import BuiltImage
-from warpfront.step_results import Blocked, Failed, StepName
-from warpfront.system.attempt import failed_by
+from warpfront.step_results import Blocked, Failed, StepName, failed_by
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
 from warpfront.verify.results import Verification

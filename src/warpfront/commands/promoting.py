@@ -40,8 +40,7 @@ from warpfront.release.registry.copying import Repository, copy_attached, copy_i
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.statements.statement import predicate_of
 from warpfront.release.tags import expected_words, names_of
-from warpfront.step_results import Blocked, Failed
-from warpfront.system.attempt import attempt
+from warpfront.step_results import Blocked, Failed, attempt
 from warpfront.system.progress import Watch
 
 

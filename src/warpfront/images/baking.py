@@ -38,8 +38,7 @@ from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.runners import CACHE_VARIABLE
 from warpfront.matrix.selection import leaves, with_parents
-from warpfront.step_results import Blocked, Failed
-from warpfront.system.attempt import attempt
+from warpfront.step_results import Blocked, Failed, attempt
 from warpfront.system.foreign import remove_tree
 from warpfront.system.github import read_invocation
 from warpfront.system.process import environment, run

@@ -10,8 +10,7 @@ from warpfront.errors import LockError
 from warpfront.images.builders import BuilderOf
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell
-from warpfront.step_results import Blocked, Failed, StepName
-from warpfront.system.attempt import attempt, failed_by
+from warpfront.step_results import Blocked, Failed, StepName, attempt, failed_by
 from warpfront.system.progress import Watch
 from warpfront.system.store import write_text
 from warpfront.wheels.lock.pylock import dump_lock, gone_back, waits_for

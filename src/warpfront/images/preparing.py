@@ -25,8 +25,7 @@ from warpfront.images.render import (
 from warpfront.images.template_process import Rendered, RenderRequest, render_templates
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.matrix.cell import Cell
-from warpfront.step_results import Blocked, Failed, StepName
-from warpfront.system.attempt import attempt
+from warpfront.step_results import Blocked, Failed, StepName, attempt
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment
 from warpfront.wheels.lock.values import WheelLock

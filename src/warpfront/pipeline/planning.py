@@ -21,8 +21,7 @@ from warpfront.matrix.cell import Cell, Pin, Selection, WheelIndex
 from warpfront.matrix.language import Maintenance
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
-from warpfront.step_results import Blocked, Failed
-from warpfront.system.attempt import attempt
+from warpfront.step_results import Blocked, Failed, attempt
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now

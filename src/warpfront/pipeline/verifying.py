@@ -28,8 +28,7 @@ from warpfront.matrix.devices import DeviceAccess, HostDevices
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
 from warpfront.report.junit import junit_xml
-from warpfront.step_results import Blocked, Failed
-from warpfront.system.attempt import attempt
+from warpfront.step_results import Blocked, Failed, attempt
 from warpfront.system.extras import how_to_install, registered
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment

@@ -55,9 +55,8 @@ from warpfront.release.tags import (
     shared_in_matrix,
     tag_words,
 )
-from warpfront.step_results import Blocked, Failed
+from warpfront.step_results import Blocked, Failed, attempt, failed_by
 from warpfront.system import provenance
-from warpfront.system.attempt import attempt, failed_by
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store

@@ -11,7 +11,7 @@ from warpfront.release.publication import held_image, target_before
 from warpfront.release.registry.contract import Registry, attached_payload
 from warpfront.release.signing import Signer
 from warpfront.release.tag_contents import TagContents, TagPage, contents_by_sbom, tag_page
-from warpfront.system.attempt import attempt
+from warpfront.step_results import attempt
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, write_text
 

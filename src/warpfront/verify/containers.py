@@ -13,8 +13,7 @@ from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Engine, RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
-from warpfront.step_results import Blocked, Failed
-from warpfront.system.attempt import failed_by
+from warpfront.step_results import Blocked, Failed, failed_by
 from warpfront.system.foreign import read_json
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store

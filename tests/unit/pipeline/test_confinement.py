@@ -9,8 +9,7 @@ import pytest
 
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
-from warpfront.step_results import Failed
-from warpfront.system.attempt import attempt
+from warpfront.step_results import Failed, attempt
 from warpfront.system.foreign import inside_root
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.store.archives import archive_folder, unpack

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from warpfront.errors import LockError, StoreError
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.selection import with_parents
-from warpfront.step_results import Blocked, Failed
-from warpfront.system.attempt import attempt
+from warpfront.step_results import Blocked, Failed, attempt
 from warpfront.system.foreign import inside_root
 from warpfront.system.store import read_text
 from warpfront.wheels.lock.pylock import lock_inputs, read_lock, staleness
