@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -68,20 +68,14 @@ def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False
     if not root.is_dir():
         raise StoreError(f"{root} is no folder", hint="name the root of a source tree with --repo")
     walk = _TreeWalk(root, tuple(exclude), vendored=vendored)
-    files, unread = [], []
-    for item in walk.items():
-        if isinstance(item, TreeFile):
-            files.append(item)
-        else:
-            unread.append(item)
-        if len(files) >= FILE_LIMIT:
-            unread.append(UnreadFile(path="./", reason=f"more than {FILE_LIMIT} files: the rest"))
-            break
-    return Tree(root=root, files=tuple(sorted(files)), unread=tuple(sorted(unread)))
+    walk.read()
+    return Tree(root=root, files=tuple(sorted(walk.files)), unread=tuple(sorted(walk.unread)))
 
 
 class _TreeWalk:
     def __init__(self, root: Path, exclude: tuple[str, ...], *, vendored: bool) -> None:
+        self.files: list[TreeFile] = []
+        self.unread: list[UnreadFile] = []
         self._root = root
         self._exclude = exclude
         self._globs = (*exclude, *(f"{glob.rstrip('/')}/*" for glob in exclude))
@@ -101,27 +95,43 @@ class _TreeWalk:
         named = (folder for name in _BUILDS for folder in _DEVICE_SOURCE.findall(_text(root, name)))
         self._built = frozenset(filter(_is_vendored, named))
 
-    def items(self) -> Iterator[TreeFile | UnreadFile]:
+    def read(self) -> None:
         pending = [(self._root, "", 0)]
         while pending:
             folder, prefix, depth = pending.pop()
             try:
                 entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
             except OSError as error:
-                yield UnreadFile(path=f"{prefix or '.'}/", reason=str(error.strerror))
+                self._leave(f"{prefix or '.'}/", str(error.strerror))
                 continue
             for entry in entries:
                 path = f"{prefix}{entry.name}"
                 if path in self._exclude or any(fnmatchcase(path, glob) for glob in self._globs):
                     continue
                 if not entry.is_dir(follow_symlinks=False):
-                    yield from _regular(entry, path)
-                    continue
-                reason = self._why_not(entry, path, depth)
-                if reason:
-                    yield UnreadFile(path=f"{path}/", reason=reason, left_out=depth < DEPTH_LIMIT)
+                    self._add(entry, path)
+                elif reason := self._why_not(entry, path, depth):
+                    self._leave(f"{path}/", reason, left_out=depth < DEPTH_LIMIT)
                 elif entry.name not in _NOT_SOURCE:
                     pending.append((Path(entry.path), f"{path}/", depth + 1))
+                if len(self.files) >= FILE_LIMIT:
+                    self._leave("./", f"more than {FILE_LIMIT} files: the rest")
+                    return
+
+    def _leave(self, path: str, reason: str, *, left_out: bool = False) -> None:
+        self.unread.append(UnreadFile(path=path, reason=reason, left_out=left_out))
+
+    def _add(self, entry: os.DirEntry[str], path: str) -> None:
+        """Add a regular file, or why it is none. Links are not part of the tree."""
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError as error:
+            self._leave(path, str(error.strerror))
+            return
+        if stat.S_ISREG(status.st_mode):
+            self.files.append(TreeFile(path=path, size_bytes=status.st_size))
+        elif not stat.S_ISLNK(status.st_mode):
+            self._leave(path, "not a regular file")
 
     def _why_not(self, entry: os.DirEntry[str], path: str, depth: int) -> str:
         if depth >= DEPTH_LIMIT:
@@ -148,19 +158,6 @@ def _is_vendored(path: str) -> bool:
 
 _BUILDS = ("CMakeLists.txt", "setup.py", "Makefile")
 _DEVICE_SOURCE = re.compile(r"(?<![\w./-])(?:\./)?((?:[\w.-]+/)+)[\w.*-]+\.cu\b")
-
-
-def _regular(entry: os.DirEntry[str], path: str) -> Iterator[TreeFile | UnreadFile]:
-    """Yield a regular file, or why it is none. Links are not part of the tree."""
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except OSError as error:
-        yield UnreadFile(path=path, reason=str(error.strerror))
-        return
-    if stat.S_ISREG(status.st_mode):
-        yield TreeFile(path=path, size_bytes=status.st_size)
-    elif not stat.S_ISLNK(status.st_mode):
-        yield UnreadFile(path=path, reason="not a regular file")
 
 
 def read_text(root: Path, file: TreeFile) -> str | UnreadFile:
