@@ -14,7 +14,7 @@ from warpfront_checks.guard.imports import read_start
 from warpfront_checks.guard.measuring import installed, needs_of
 from warpfront_checks.guard.places import Places, places_of_this_python
 from warpfront_checks.guard.policy import GuardError, Policy, policy_from, read_policy
-from warpfront_checks.guard.verification import sentence, verify
+from warpfront_checks.guard.verification import bytes_of, sentence, verify
 from warpfront_checks.results import CheckFinding, failed, judged_by_all
 
 
@@ -34,7 +34,7 @@ def check_guard(claimed: object, places: Places | None = None) -> CheckFinding:
     wrong += [
         f"the guard's {name} is not the one this image was built with"
         for name in sorted(files)
-        if _bytes(ours / name) != _bytes(theirs / name)
+        if bytes_of(ours / name) != bytes_of(theirs / name)
     ]
     start = read_start(places)
     wrong += [str(finding) for finding in verify(places, given_environment(), start=start)]
@@ -62,7 +62,3 @@ def policy_differences(policy: Policy, claimed: Policy) -> list[str]:
         for name in ours
         if ours[name] != theirs[name]
     ]
-
-
-def _bytes(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None

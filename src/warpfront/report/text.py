@@ -25,9 +25,9 @@ _COLOURS = {
 }
 
 
-def plain_console(file: IO[str] | None = None, width: int | None = None) -> Console:
+def plain_console(file: IO[str] | None = None) -> Console:
     """Return a console for plain texts: markup and names of emoji in them stay text."""
-    return Console(file=file, width=width, highlight=False, markup=False, emoji=False)
+    return Console(file=file, highlight=False, markup=False, emoji=False)
 
 
 def plan_lines(planned: Iterable[PlannedCell], width: int) -> Iterator[Text]:

@@ -17,7 +17,6 @@ _NAMES: Mapping[str, Any] = json.loads(
     Path(__file__).with_name("names.json").read_text(encoding="utf-8")
 )
 _CUDA_SUFFIX = re.compile(r"(?P<stem>nvidia-[a-z0-9-]+)-cu[0-9]+\Z")
-_TOOLKIT_OF = {"cuda": "CUDA", "rocm": "ROCm", "cpu": "CPU", "synapseai": "SynapseAI", "xpu": "XPU"}
 
 
 def stack_patterns(toolkit: str) -> tuple[str, ...]:
@@ -35,11 +34,10 @@ def sentinels(toolkit: str, protected: Iterable[str]) -> dict[str, str]:
     answers for it.
     """
     distributions = set(protected)
-    image = _TOOLKIT_OF[toolkit].lower()
-    reasons = dict.fromkeys(_NAMES["other_torches"], f"{image}.image.has.its.torch.already")
+    reasons = dict.fromkeys(_NAMES["other_torches"], f"{toolkit}.image.has.its.torch.already")
     for vendor, names in _NAMES["triton"].items():
         if vendor != "cuda" or (toolkit == "rocm" and not _other_tritons(distributions)):
-            reasons |= dict.fromkeys(names, f"{image}.image.has.another.triton")
+            reasons |= dict.fromkeys(names, f"{toolkit}.image.has.another.triton")
     matches = (_CUDA_SUFFIX.match(name) for name in distributions if toolkit == "cuda")
     for match in filter(None, matches):
         why = f"same.folder.as.{match[0].replace('-', '.')}"

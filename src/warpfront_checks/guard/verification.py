@@ -271,11 +271,11 @@ def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Problems
         (places.at_import, document),
         (places.packages, packages_text(manifest).encode()),
     ):
-        if _bytes(file) != expected:
+        if bytes_of(file) != expected:
             yield str(file), "not made of this manifest and policy"
     for name, module in (("warpfront-guard", "__main__"), ("uv", "launcher")):
         program = places.programs / name
-        content = _bytes(program)
+        content = bytes_of(program)
         first = (content or b"").partition(b"\n")[0].decode(errors="replace")
         sealed = program_text(places, first.removeprefix("#!"), module).encode()
         if content != sealed and not (content is None and name == "uv"):
@@ -294,7 +294,7 @@ def own_problems(places: Places, policy: Policy, manifest: Manifest) -> Problems
             yield str(file), "added to the guard"
 
 
-def _bytes(path: Path) -> bytes | None:
+def bytes_of(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError:
