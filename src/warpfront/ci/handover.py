@@ -47,14 +47,18 @@ def handed_over(*folders: Path) -> dict[Path, str]:
     """
     depths = (f"*/{MANIFEST}", f"*/*/{MANIFEST}")
     manifests = [path for f in folders for depth in depths for path in sorted(f.glob(depth))]
-    names: dict[Path, str] = {}
-    for path in manifests:
-        document = read_json(path)
-        name = document.get("name") if isinstance(document, dict) else None
-        if not isinstance(name, str):
-            raise HandoverError(f"{path.parent}: no manifest of this version", hint=_AGAIN)
-        names[path.parent] = name
-    return names
+    return {path.parent: _manifest(path.parent)[0] for path in manifests}
+
+
+def _manifest(folder: Path) -> tuple[str, Mapping[str, object]]:
+    """Return the name of an artifact, and the sha256 of each of its files."""
+    fields = read_json(folder / MANIFEST)
+    fields = fields if isinstance(fields, dict) else {}
+    name, files = fields.get("name"), fields.get("files")
+    is_ours = fields.get("schema") == SCHEMA and isinstance(files, dict)
+    if not isinstance(name, str) or not is_ours:
+        raise HandoverError(f"{folder}: no manifest of this version", hint=_AGAIN)
+    return name, files
 
 
 def demand(names: Iterable[str], present: Iterable[str]) -> None:
@@ -113,11 +117,7 @@ def merge(folders: Iterable[Path], store: Path) -> tuple[str, ...]:
 
 def read_handover(folder: Path) -> Mapping[str, bytes]:
     """Return the files of a job's artifact, by path below a build folder. All is untrusted."""
-    manifest = read_json(folder / MANIFEST)
-    fields = manifest if isinstance(manifest, dict) else {}
-    files = fields.get("files")
-    if not isinstance(files, dict) or fields.get("schema") != SCHEMA:
-        raise HandoverError(f"{folder}: no manifest of this version", hint=_AGAIN)
+    files = _manifest(folder)[1]
     if wrong := [name for name in files if not _is_place(name)]:
         quoted = json.dumps(wrong[0][:200])
         raise HandoverError(f"{folder}: {quoted} is no place in a build folder")
