@@ -20,8 +20,12 @@ from warpfront.wheels.store.wheelhouse import final_requires
 from warpfront_port.preflight.declared import FileRequirements, Include, Kind, Part
 from warpfront_port.preflight.metadata_index import Demands
 from warpfront_port.preflight.pyproject import read_pyproject, script_metadata
-from warpfront_port.preflight.requirements_txt import read_requirements
-from warpfront_port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
+from warpfront_port.preflight.requirement_files import (
+    read_environment_yml,
+    read_requirements,
+    read_setup_cfg,
+    read_setup_py,
+)
 
 SIZE_LIMIT_BYTES = 4 * 2**20
 INCLUDE_DEPTH_LIMIT = 50

@@ -66,7 +66,7 @@ from warpfront_port.commands.following_packages import fitting_text
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.declared import DeclaredRequirement
 from warpfront_port.preflight.metadata_index import MetadataIndex
-from warpfront_port.trying.misses import Provided, provider, read_misses
+from warpfront_port.trying.misses import provider, read_misses
 from warpfront_port.trying.trial import Miss, MissAnswer, Trial
 
 if TYPE_CHECKING:
@@ -301,21 +301,20 @@ class _Trying:
             other = "has the program another Python, or another search path?"
             hint = f"it is there for {ENVIRONMENT_PYTHON}: {other}"
             return MissAnswer(miss=miss, refusal=refusal, hint=hint)
-        provided = provider(miss, self.asked, self.asking.provides)
-        if not provided.requirement and version:
-            provided = Provided(requirement=canonicalize_name(miss.top), said_by="the image")
-        if not provided.requirement:
+        answer = provider(miss, self.asked, self.asking.provides)
+        if not answer.requirement and version:
+            name = canonicalize_name(miss.top)
+            answer = dataclasses.replace(answer, requirement=name, said_by="the image")
+        if not answer.requirement:
             refusal = "it is not known here which distribution brings it"
             option = f"--provides {miss.asked}=DISTRIBUTION"
             hint = f"{option} says it; its name alone may be another's"
-            return MissAnswer(miss=miss, refusal=refusal, hint=hint)
-        answer = MissAnswer(miss=miss, requirement=provided.requirement, said_by=provided.said_by)
-        if provided.name in self._versions:
-            return self._older(answer, provided.name, self._versions[provided.name])
-        return self._newer(answer, provided.name)
+            return dataclasses.replace(answer, refusal=refusal, hint=hint)
+        return self._older(answer) if answer.name in self._versions else self._newer(answer)
 
-    def _newer(self, answer: MissAnswer, name: str) -> MissAnswer:
+    def _newer(self, answer: MissAnswer) -> MissAnswer:
         """Return the version of a package that the image lacks, which keeps its torch."""
+        name = answer.name
         try:
             lock = self._lock_of([*self.answers, answer])
         except (LockError, WheelError, BlockedError) as error:
@@ -341,12 +340,13 @@ class _Trying:
         brings, size = len(sizes) - 1, sum(sizes)
         return dataclasses.replace(answer, version=version, brings=brings, size_bytes=size)
 
-    def _older(self, answer: MissAnswer, name: str, version: str) -> MissAnswer:
+    def _older(self, answer: MissAnswer) -> MissAnswer:
         """Return the newest release that has a module which the image's own version of it lacks.
 
         The image's other distributions have to accept that release.
         """
-        miss = answer.miss
+        miss, name = answer.miss, answer.name
+        version = self._versions[name]
         refused = dataclasses.replace(
             answer, refusal=f"the image holds {name} {version}, which has no {miss.module}"
         )

@@ -1,15 +1,19 @@
-"""Patterns inside one string of any file: allocator settings, flags, package indexes. Pure.
+"""Patterns inside one string of any file: settings, flags, package indexes. Pure.
 
-The flags are those of compilers and linkers.
+The flags are those of compilers and linkers. The name of a setting is the text before its value: a
+keyword, an attribute with its owner (`torch._inductor.config.triton.cudagraphs`), a key with the
+keys above it, an option of a command line or a variable of the environment.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
-from warpfront_port.scan.catalogue import expressions
+from warpfront_port.scan.catalogue import catalogue, expressions
 
 ALLOCATOR = re.compile(r"max_split_size_mb\s*:|backend\s*:\s*cudaMallocAsync", re.IGNORECASE)
 _SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>{}-]*['\"]?")
@@ -109,3 +113,53 @@ _OF_USE = re.compile(
     rf"(?i)(?:/|\A)(?:(?:[^/]*[-_])?(?:{_USES})|recipes|cookbooks?"
     r"|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
 )
+
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+SETTING_WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32", "matmul_precision",
+         "fp32_precision", "flash_att", "attn_backend", "attention_backend",
+         "attention-backend", "num_warps", "num_ctas", "warp_size", "warpsize", "per_warp",
+         "num_lanes")  # fmt: skip
+"""One of these is in every text that gives a setting of these rules."""
+
+
+_NAMES = re.compile(
+    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash|backend|warp"
+    r"|num_ctas|num_lanes"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingUse:
+    """A rule that a setting falls under, and how it is shown."""
+
+    rule: str
+    excerpt: str
+
+
+def may_be_setting(name: str) -> bool:
+    """Return true if any rule can be about a setting of this name, as a quick first check."""
+    return _NAMES.search(name) is not None
+
+
+_ROWS: Sequence[tuple[str, re.Pattern[str], re.Pattern[str] | None, Mapping[str, Any]]] = [
+    (rule.id, re.compile(row["settings"]), row.get("value") and re.compile(row["value"]), row)
+    for rule in catalogue().values()
+    for row in rule.seen
+    if "settings" in row
+]
+
+
+def read_setting(name: str, value: str, *, own: bool = False) -> Iterator[SettingUse]:
+    """Yield the rules for `name` with `value`. Text that means yes counts as true.
+
+    `own` marks a name of the program's own, such as tf32, which no library may read.
+    """
+    plain, text = name.strip("-").replace("-", "_").lower(), value.strip()
+    is_yes = text.lower() in _TRUE
+    for rule, names, values, row in _ROWS:
+        fits = is_yes if values is None else values.fullmatch(text)
+        owned = row.get("own", own) is own and not (own and row.get("library"))
+        if fits and owned and names.fullmatch(plain):
+            excerpt = row.get("shown", "{name}={value}").format(name=name, value=text)
+            yield SettingUse(rule=rule, excerpt=excerpt)

@@ -12,16 +12,14 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind
-from warpfront_port.trying.trial import Miss
+from warpfront_port.trying.trial import Miss, MissAnswer
 
 _TRACEBACK = "Traceback (most recent call last):"
 # torchrun, accelerate and ray put the rank before each line.
@@ -64,32 +62,17 @@ def read_misses(output: str) -> tuple[Miss, ...]:
     return tuple(misses.values())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provided:
-    """The requirement that brings a module, and its source; "" for an unknown module."""
-
-    requirement: str
-    said_by: str
-
-    @property
-    def name(self) -> str:
-        return canonicalize_name(Requirement(self.requirement).name) if self.requirement else ""
-
-
-UNKNOWN = Provided(requirement="", said_by="")
-
-
 def provider(
     miss: Miss,
     declared_requirements: Iterable[DeclaredRequirement],
     provides: Mapping[str, str] | None = None,
-) -> Provided:
-    """Return the provider of a missing module.
+) -> MissAnswer:
+    """Return the requirement that brings a missing module, and its source; "" for an unknown one.
 
     Versions come from a line of the project's files; the first line wins where two name it.
     """
     if requirement := (provides or {}).get(miss.asked):
-        return Provided(requirement=requirement, said_by="--provides")
+        return MissAnswer(miss=miss, requirement=requirement, said_by="--provides")
     declared: dict[str, DeclaredRequirement] = {}
     for line in declared_requirements:
         if line.kind is Kind.REQUIREMENT and line.requirement.url is None:
@@ -104,8 +87,10 @@ def provider(
         named = miss.distribution if miss.distribution in {*same, *another.values()} else ""
     for name in (named, canonicalize_name(miss.top or miss.distribution)):
         if name in declared:
-            return Provided(requirement=declared[name].text, said_by=declared[name].where)
-    return Provided(requirement=named, said_by="the table of modules") if named else UNKNOWN
+            line = declared[name]
+            return MissAnswer(miss=miss, requirement=line.text, said_by=line.where)
+    said_by = "the table of modules" if named else ""
+    return MissAnswer(miss=miss, requirement=named, said_by=said_by)
 
 
 def read_provides(texts: Iterable[str]) -> dict[str, str]:

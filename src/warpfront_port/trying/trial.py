@@ -9,6 +9,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 _LONGEST = 160
 
 
@@ -60,6 +63,11 @@ class MissAnswer:
     hint: str = ""
     folder: str = ""
     replaces: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return the normalized name of the distribution."""
+        return canonicalize_name(Requirement(self.requirement).name)
 
     @property
     def line(self) -> str:

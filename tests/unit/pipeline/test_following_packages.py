@@ -26,7 +26,7 @@ from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import Kind
 from warpfront_port.preflight.findings import Preflight
 from warpfront_port.preflight.metadata_index import MetadataIndex
-from warpfront_port.preflight.requirements_txt import read_requirements
+from warpfront_port.preflight.requirement_files import read_requirements
 from warpfront_port.preflight.stacks import CellStack
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("uv_cache")]

@@ -29,8 +29,12 @@ from warpfront_port.preflight.findings import LineBreach, Preflight
 from warpfront_port.preflight.following import ProjectLines, breach_from
 from warpfront_port.preflight.pyproject import read_pyproject
 from warpfront_port.preflight.report import preflight_sarif, preflight_text
-from warpfront_port.preflight.requirements_txt import read_requirements
-from warpfront_port.preflight.setup_files import read_environment_yml, read_setup_cfg, read_setup_py
+from warpfront_port.preflight.requirement_files import (
+    read_environment_yml,
+    read_requirements,
+    read_setup_cfg,
+    read_setup_py,
+)
 from warpfront_port.preflight.stacks import CellStack
 
 

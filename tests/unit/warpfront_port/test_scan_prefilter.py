@@ -8,7 +8,7 @@ import pytest
 
 from warpfront_port.scan.findings import Context, SourceText
 from warpfront_port.scan.python import rule_matches
-from warpfront_port.scan.python.tables import IMPORTS
+from warpfront_port.scan.python.mentions import IMPORTS
 
 
 @pytest.mark.parametrize("name", IMPORTS)

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from warpfront.errors import InputError
-from warpfront_port.preflight.requirements_txt import read_requirements
-from warpfront_port.trying.misses import UNKNOWN, provider, read_misses, read_provides
+from warpfront_port.preflight.requirement_files import read_requirements
+from warpfront_port.trying.misses import provider, read_misses, read_provides
 from warpfront_port.trying.trial import (
     Miss,
     MissAnswer,
@@ -102,14 +102,14 @@ def test_a_module_s_distribution_is_named_by_somebody_and_never_guessed() -> Non
     assert named("PIL.Image") == ("Pillow<11", "r.txt:3")
     assert named("cv2") == ("opencv-python-headless", "the table of modules")
     assert named("einops", einops="einops==0.8") == ("einops==0.8", "--provides")
-    assert provider(Miss(module="some_module"), asked) == UNKNOWN
+    assert provider(Miss(module="some_module"), asked).requirement == ""
     assert provider(Miss(module="", distribution="tqdm"), ()).name == "tqdm"
     assert provider(Miss(module="", distribution="pyyaml"), ()).name == "pyyaml"
     assert provider(Miss(module="", distribution="my-lib"), asked).said_by == "r.txt:2"
     # A program may print any name, and what is no name.
     for printed in ("tqdm-free-of-charge", "a;b@c", "--index-url", "http://127.0.0.1/x.whl"):
         miss = Miss(module="", distribution=printed)
-        assert provider(miss, asked) == UNKNOWN
+        assert provider(miss, asked).requirement == ""
     said = Miss(module="", distribution="some-lib")
     assert provider(said, asked, {said.asked: "some-lib==1"}).said_by == "--provides"
 

@@ -22,24 +22,22 @@ from warpfront_port.scan.python import (
     commands,
     devices,
     extensions,
-    graphs,
     kernels,
     mentions,
     settings,
     without_cuda,
 )
 from warpfront_port.scan.python.gates import Gates, Standing
+from warpfront_port.scan.python.mentions import EVERY_NAME, OF_PACKAGES
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text
-from warpfront_port.scan.python.tables import EVERY_NAME, OF_PACKAGES
-from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
 from warpfront_port.scan.structured.dependencies import toml_rule_matches
-from warpfront_port.scan.words import line_starts
+from warpfront_port.scan.words import SETTING_WORDS, line_starts
 
 CudaReader = Callable[[SourceText, Context], Iterator[Match]]
 Detector = Callable[[Module, Any], Iterator[Seen]]
 _RULES = (
-    mentions, graphs, commands, extensions, settings, devices, kernels, without_cuda,
+    mentions, commands, extensions, settings, devices, kernels, without_cuda,
 )  # fmt: skip
 
 

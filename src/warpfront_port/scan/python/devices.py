@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from warpfront_port.scan.python.mentions import imports_nvidia
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import elements, last_name, text_of
-from warpfront_port.scan.python.tables import imports_nvidia
 
 # What a compared value is made of, by its dotted names.
 _CAPABILITY = re.compile(r"get_device_capability\(\)|get_device_properties\(\)\.(?:major|minor)\Z")

@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import SIDES, Gate, Side
 from warpfront_port.scan.python.conditions import VendorTruths, negated
+from warpfront_port.scan.python.mentions import imports_nvidia
 from warpfront_port.scan.python.module import Module
 from warpfront_port.scan.python.nodes import FUNCTIONS, last_name
-from warpfront_port.scan.python.tables import imports_nvidia
 
 _CAUGHT = frozenset(
     {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}

@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from warpfront_port.scan.catalogue import catalogue, rules_by_name
+from warpfront_port.scan.package_rules import vendor_packages
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import last_name, text_of
-from warpfront_port.scan.python.tables import CALLS, IMPORTS, NAMES, OF_PACKAGES, longest_known
 
+IMPORTS = {
+    **{m: "PY035" for p in vendor_packages().values() if not p.for_rocm for m in p.modules},
+    **rules_by_name("imports"),
+}
+NAMES = rules_by_name("dotted")
+ENVIRONMENT = rules_by_name("environment")
+EVERY_NAME = frozenset().union(IMPORTS, NAMES, ENVIRONMENT)
+OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_package)
+NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
+
+
+CALLS: Mapping[str, Sequence[tuple[str, re.Pattern[str], re.Pattern[str], str]]] = {
+    name: [
+        (rule.id, re.compile(row["argument"]), re.compile(row.get("unless", "(?!)")), row["shown"])
+        for rule in catalogue().values()
+        for row in rule.seen
+        if name in row.get("calls", ())
+    ]
+    for name in rules_by_name("calls")
+}
+"""Rule, argument, what the module's text must not have, and what is shown, by what is called."""
 _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
 _COMPUTED = (ast.Call, ast.Attribute, ast.BinOp)
 _NVML_CALL = re.compile(r"nvml[A-Z]")
@@ -93,3 +115,20 @@ def _is_compared(module: Module, node: ast.AST) -> bool:
 
 
 _LISTING = (ast.Compare, ast.Dict, ast.Subscript, ast.Tuple, ast.List, ast.Set)
+
+
+def imports_nvidia(statement: ast.AST) -> bool:
+    """Return true if a statement imports a package of NVIDIA's."""
+    names: list[str] = []
+    if isinstance(statement, ast.Import):
+        names = [alias.name for alias in statement.names]
+    elif isinstance(statement, ast.ImportFrom):
+        names = [statement.module or ""]
+    return any(name.split(".")[0] in NVIDIA_PACKAGES for name in names)
+
+
+def longest_known(dotted: str, table: Mapping[str, str]) -> str:
+    """Return the longest prefix of `dotted`, at its dots, that the table has; "" for none."""
+    while dotted and dotted not in table:
+        dotted = dotted.rpartition(".")[0]
+    return dotted

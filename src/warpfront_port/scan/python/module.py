@@ -24,8 +24,7 @@ from warpfront_port.scan.python.nodes import (
     text_of,
 )
 from warpfront_port.scan.python.scopes import Scopes
-from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
-from warpfront_port.scan.words import line_starts
+from warpfront_port.scan.words import SETTING_WORDS, line_starts
 
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
 _AMD = re.compile(r"(?i)rocm|(?<![a-z])(?:is_?)?(?:hip|hipcc|amd)(?![a-z]|64)")

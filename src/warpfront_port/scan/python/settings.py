@@ -8,14 +8,13 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from warpfront_port.scan.python.mentions import ENVIRONMENT
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text, bindings, last_name, parameters, text_of
 from warpfront_port.scan.python.scopes import HOLE
-from warpfront_port.scan.python.tables import ENVIRONMENT
-from warpfront_port.scan.setting_rules import may_be_setting, read_setting
 from warpfront_port.scan.structured.command_rules import option_rule_matches
 from warpfront_port.scan.structured.commands import Word
-from warpfront_port.scan.words import ALLOCATOR, allocator_settings
+from warpfront_port.scan.words import ALLOCATOR, allocator_settings, may_be_setting, read_setting
 
 _TORCH_COMPILES = frozenset({"torch.compile", "torch.jit.compile", "torch._dynamo.optimize"})
 _OPTIONS = frozenset({"add_argument", "option", "add_option", "DEFINE_string", "DEFINE_enum"})

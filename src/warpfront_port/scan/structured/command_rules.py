@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from warpfront_port.scan.catalogue import expressions, rules_by_name
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
-from warpfront_port.scan.setting_rules import read_setting
 from warpfront_port.scan.structured.commands import Command, Word
 from warpfront_port.scan.structured.shell import ASSIGNMENT, read_commands
 from warpfront_port.scan.words import (
@@ -17,6 +16,7 @@ from warpfront_port.scan.words import (
     NVIDIA_IMAGE,
     allocator_settings,
     compiler_flag,
+    read_setting,
 )
 
 _PROGRAMS = rules_by_name("programs")

@@ -14,12 +14,11 @@ from warpfront.wheels.requirement_lines import (
 )
 from warpfront_port.preflight.declared import FileRequirements, Kind
 from warpfront_port.preflight.pyproject import TomlText, read_pyproject
-from warpfront_port.preflight.setup_files import read_setup_cfg
+from warpfront_port.preflight.requirement_files import read_setup_cfg
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
-from warpfront_port.scan.setting_rules import read_setting
 from warpfront_port.scan.structured.commands import Word
-from warpfront_port.scan.words import CUDA_INDEX, index_shift, line_starts
+from warpfront_port.scan.words import CUDA_INDEX, index_shift, line_starts, read_setting
 
 
 def _placed(text: str, line: int, literal: str, value: str) -> Word:

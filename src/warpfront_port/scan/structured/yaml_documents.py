@@ -10,8 +10,6 @@ import yaml
 
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
-from warpfront_port.scan.setting_rules import WORDS as SETTING_WORDS
-from warpfront_port.scan.setting_rules import read_setting
 from warpfront_port.scan.structured.command_rules import (
     CONDA_CUDA,
     option_rule_matches,
@@ -19,7 +17,13 @@ from warpfront_port.scan.structured.command_rules import (
     variable_rule_matches,
 )
 from warpfront_port.scan.structured.commands import Word
-from warpfront_port.scan.words import CUDA_INDEX, NVIDIA_IMAGE, index_shift
+from warpfront_port.scan.words import (
+    CUDA_INDEX,
+    NVIDIA_IMAGE,
+    SETTING_WORDS,
+    index_shift,
+    read_setting,
+)
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SCRIPTS = frozenset(
