@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from importlib import resources
 
 from warpfront.report import sarif
-from warpfront.system.markdown import markdown_text
+from warpfront.system.markdown import markdown_table, markdown_text
 from warpfront.system.sizes import counted as plural
 from warpfront.system.tree_files import UnreadFile
 from warpfront_port.scan.catalogue import Rule
@@ -207,14 +207,8 @@ def verdict_markdown(verdict: Verdict) -> str:
         f"Way: {markdown_text(verdict.project.way)}",
     ]
     lines += [f"Not determined: {markdown_text(reason)}" for reason in verdict.reasons]
-    if verdict.causes:
-        lines += [
-            "",
-            "| consequence | rule | what | uses | where | fix |",
-            "|---|---|---|---:|---|---|",
-        ]
-    for cause in verdict.causes:
-        cells = (
+    rows = [
+        (
             _TITLES[cause.consequence],
             cause.rule,
             cause.message,
@@ -222,7 +216,10 @@ def verdict_markdown(verdict: Verdict) -> str:
             ", ".join(cause.places[:PLACES_SHOWN]),
             cause.fix,
         )
-        lines.append("| " + " | ".join(map(markdown_text, cells)) + " |")
+        for cause in verdict.causes
+    ]
+    heads = ("consequence", "rule", "what", "uses", "where", "fix")
+    lines += ["", *markdown_table(heads, rows)] if rows else []
     return "\n".join(lines) + "\n"
 
 

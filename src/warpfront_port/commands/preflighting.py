@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -95,12 +94,8 @@ def examine(
     watch: Watch,
     *,
     offline: bool = False,
-    index: MetadataIndex | None = None,
 ) -> Preflight:
-    """Return the requirements in the files that some of `stacks` do not meet.
-
-    `index` is shared by an examination of several projects, so that each package is requested once.
-    """
+    """Return the requirements in the files that some of `stacks` do not meet."""
     breaches: Found = {}
     unknown = [text for file in read for text in file.unknown]
 
@@ -131,8 +126,8 @@ def examine(
         unknown.append("offline: what the packages themselves demand was not followed")
     else:
         local = frozenset(name for file in read for name in file.local)
-        with nullcontext(index) if index else MetadataIndex(read_site(run), read_source) as opened:
-            each = partial(Following, declared=declared, index=opened, watch=watch, local=local)
+        with MetadataIndex(read_site(run), read_source) as index:
+            each = partial(Following, declared=declared, index=index, watch=watch, local=local)
             with ThreadPoolExecutor(3) as pool:
                 results = pool.map(lambda stack: each(stack=stack).breaches(), stacks)
             followed = dict(zip((stack.title for stack in stacks), results, strict=True))

@@ -131,7 +131,7 @@ def _part(name: str, run: Callable[[], CheckPart]) -> CheckPart:
 
 def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> CheckPart:
     from warpfront_port.commands.preflighting import preflight  # noqa: PLC0415 - loads the resolver
-    from warpfront_port.preflight.report import preflight_text  # noqa: PLC0415 - see above
+    from warpfront_port.preflight.findings import preflight_text  # noqa: PLC0415 - see above
 
     part = partial(CheckPart, name="preflight")
     if workspace is None:

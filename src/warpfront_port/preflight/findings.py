@@ -1,4 +1,4 @@
-"""The findings of a preflight, and its rules: what each kind of finding means. Pure."""
+"""The findings of a preflight, its rules, and the result as text for people and as SARIF. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
-from warpfront.report.sarif import Level, SarifRule
+from warpfront.report.sarif import Level, Replacement, SarifRule, SourceFinding, sarif_text
+from warpfront.system.sizes import counted
 from warpfront_port.preflight.declared import DeclaredRequirement
 
+_SOURCE_CHARACTERS = 120
 _URI = "https://github.com/warpfront/warpfront/blob/main/docs/preflight.md"
 
 MOVED = "torch-moved"
@@ -89,3 +91,98 @@ class Preflight:
 
 Found = dict[tuple[DeclaredRequirement, str], dict[str, str]]
 """The breaches of several stacks by requirement and rule: the first of each stack, by its title."""
+
+
+def preflight_text(preflight: Preflight) -> str:
+    """Return the answer, then each finding with its place, line, cells, reason and the line to
+    write instead. Findings that decide nothing come last.
+    """
+    lines: dict[bool, list[str]] = {True: [], False: []}
+    for finding in preflight.findings:
+        output = lines[finding.decides]
+        group = f" (only with `{finding.option}`)" if finding.option else ""
+        output.append(f"{finding.path}:{finding.line}: {finding.level}: {finding.rule}{group}")
+        output.append(f"    {finding.source.strip()[:_SOURCE_CHARACTERS]}")
+        every = sum(map(len, preflight.stacks.values()))
+        for why in dict.fromkeys(finding.why.values()):
+            titles = [title for title, reason in finding.why.items() if reason == why]
+            cells = sum(len(preflight.stacks[title]) for title in titles)
+            is_all = len(titles) == len(preflight.stacks)
+            some = f"{cells} of {every} cells: {'; '.join(titles)}"
+            output += (f"    {line}" for line in why.splitlines())
+            output.append(f"        on {f'all {every} cells' if is_all else some}")
+        if finding.write is not None:
+            text = finding.write.strip()
+            output.append(f"    write: {text}" if text else "    drop this line")
+        output.append("")
+    unknown = [f"not determined: {text}" for text in preflight.unknown]
+    unknown += [""] if unknown else []
+    apart = ["These change no torch, or are not installed by default:", "", *lines[False]]
+    apart = apart if lines[False] else []
+    notes = (f"note: {text}" for text in preflight.notes)
+    parts = (_answer(preflight), "", *lines[True], *unknown, *apart, *notes)
+    counts = dict.fromkeys(("error", "warning", "note"), 0)
+    for finding in preflight.findings:
+        counts[finding.level] += 1
+    totals = ", ".join(counted(number, level) for level, number in counts.items() if number)
+    cells = sum(len(cells) for cells in preflight.stacks.values())
+    open_ = f", {len(preflight.unknown)} not determined" if preflight.unknown else ""
+    summary = (
+        f"{counted(len(preflight.files), 'file')}, {counted(preflight.lines, 'line')}, "
+        f"{counted(cells, 'cell')} with {counted(len(preflight.stacks), 'torch stack')}: "
+        f"{totals or 'nothing found'}{open_}"
+    )
+    return "\n".join((*parts, summary, ""))
+
+
+def counted_breaches(count: int) -> str:
+    """Return `1 requirement replaces or breaks torch`, or the same of several."""
+    several = f"{count} requirements replace or break torch"
+    return "1 requirement replaces or breaks torch" if count == 1 else several
+
+
+def _answer(preflight: Preflight) -> str:
+    """Return the first line: whether the installation replaces or breaks torch, as far as known."""
+    unknown = len(preflight.unknown)
+    more = f"{unknown} {'thing' if unknown == 1 else 'things'} could not be determined"
+    if preflight.count:
+        return counted_breaches(preflight.count) + (f"; {more}" if unknown else "")
+    if unknown:
+        return f"not determined: nothing was found that replaces torch, but {more}"
+    if not preflight.lines:
+        return "nothing to determine: these files ask for nothing"
+    return "torch stays: nothing that is installed replaces or breaks it"
+
+
+def preflight_sarif(preflight: Preflight, *, version: str) -> str:
+    """Return SARIF 2.1.0. A line to write instead is a fix of that line."""
+    findings: list[SourceFinding] = []
+    for finding in preflight.findings:
+        reasons = (f"{title}: {' '.join(why.split())}" for title, why in finding.why.items())
+        fix = None
+        if finding.write is not None and finding.end_line:
+            text = finding.write.strip()
+            action = f"write `{text}`" if text else "drop this line"
+            start, end = finding.line, finding.end_line
+            fix = Replacement(description=action, start=start, end=end, text=finding.write)
+        findings.append(
+            SourceFinding(
+                rule_id=finding.rule,
+                level=finding.level,
+                message=f"{finding.text}: {'; '.join(reasons)}",
+                path=finding.path,
+                line=finding.line,
+                end_line=finding.end_line,
+                source=finding.source,
+                fix=fix,
+                properties={"cells": list(finding.cells), "group": finding.group},
+            )
+        )
+    return sarif_text(
+        findings,
+        rules=RULES,
+        tool="warpfront preflight",
+        version=version,
+        tool_uri="https://github.com/warpfront/warpfront",
+        unknown=preflight.unknown,
+    )

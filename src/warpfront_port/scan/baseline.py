@@ -31,10 +31,12 @@ def read_baseline(text: str, name: str) -> Mapping[str, int]:
 
     Raises `MatrixError` for a file that is not a baseline.
     """
+    accepted: Counter[str] = Counter()
     try:
         document: Any = json.loads(text)
         rows: Any = document["findings"] if document["schema"] == SCHEMA else None
-        pairs = [(str(row["fingerprint"]), int(row["count"])) for row in rows]
+        for row in rows:
+            accepted[str(row["fingerprint"])] += int(row["count"])
     except (ValueError, KeyError, TypeError) as error:
         problem = Problem(
             path=name,
@@ -43,9 +45,6 @@ def read_baseline(text: str, name: str) -> Mapping[str, int]:
             hint="write it anew with `warpfront port scan --write-baseline`",
         )
         raise MatrixError((problem,)) from error
-    accepted: Counter[str] = Counter()
-    for fingerprint, count in pairs:
-        accepted[fingerprint] += count
     return accepted
 
 

@@ -95,7 +95,7 @@ def preflight(
     from warpfront.system.store import write_text
     from warpfront_port.commands.preflighting import preflight as examine_project
     from warpfront_port.preflight.declared import Part
-    from warpfront_port.preflight.report import counted_breaches, preflight_sarif, preflight_text
+    from warpfront_port.preflight.findings import counted_breaches, preflight_sarif, preflight_text
 
     result = examine_project(
         workspace_here(),

@@ -88,10 +88,7 @@ class Conditions:
 
     def truth(self, test: ast.expr, side: Side, *, unset: bool = False) -> Truth:
         """Return the truth of `test` on a side; for `unset`, while no environment variable is."""
-        return self._truth(test, (side, unset))
-
-    def _truth(self, test: ast.expr, world: World) -> Truth:
-        value = self._value(test, world)
+        value = self._value(test, (side, unset))
         return None if value is _Vague.UNKNOWN else bool(value)
 
     def true_for(self, value: ast.expr) -> frozenset[Side]:
@@ -120,12 +117,12 @@ class Conditions:
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 result = _negated(self._value(inner, world))
             case ast.BoolOp(op=operator, values=values):
-                parts = {self._truth(value, world) for value in values}
+                parts = {self.truth(value, world[0], unset=world[1]) for value in values}
                 decides = isinstance(operator, ast.Or)
                 if decides in parts or None not in parts:
                     result = decides if decides in parts else not decides
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                truth = self._truth(test, world)
+                truth = self.truth(test, world[0], unset=world[1])
                 if truth is not None:
                     result = self._value(body if truth else orelse, world)
             case ast.Compare(left=operand, ops=[_]):

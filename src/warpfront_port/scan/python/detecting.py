@@ -19,7 +19,6 @@ from typing import Any, get_args, get_type_hints
 from warpfront_port.preflight.pyproject import script_metadata
 from warpfront_port.scan.findings import Context, Gate, Match, SourceText
 from warpfront_port.scan.python import (
-    commands,
     devices,
     extensions,
     kernels,
@@ -37,7 +36,7 @@ from warpfront_port.scan.words import SETTING_WORDS, line_starts
 CudaReader = Callable[[SourceText, Context], Iterator[Match]]
 Detector = Callable[[Module, Any], Iterator[Seen]]
 _RULES = (
-    mentions, commands, extensions, settings, devices, kernels, without_cuda,
+    mentions, extensions, settings, devices, kernels, without_cuda,
 )  # fmt: skip
 
 

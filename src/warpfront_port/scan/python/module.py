@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import PurePosixPath
 from typing import TypeVar, cast
 
@@ -60,7 +60,8 @@ class Module:
         self.text = text
         self.tree = parsed(text)
         self._dotted: dict[ast.AST, str] = {}
-        self._named: dict[str, bool] = {}
+        self.names = cache(text.__contains__)
+        """Return true if the text has a word."""
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes: list[ast.AST] = []
         self._by_type: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
@@ -244,12 +245,6 @@ class Module:
             return ""
         named = (*FUNCTIONS, ast.ClassDef)
         return next(parent.name for parent in reversed(around) if isinstance(parent, named))
-
-    def names(self, word: str) -> bool:
-        """Return true if the text has a word. The search is cached."""
-        if word not in self._named:
-            self._named[word] = word in self.text
-        return self._named[word]
 
     @cached_property
     def has_settings(self) -> bool:

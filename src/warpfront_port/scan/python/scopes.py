@@ -11,8 +11,8 @@ import ast
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from warpfront_port.scan.python.nodes import (
     FUNCTIONS,
@@ -54,8 +54,7 @@ _FORMATTED = re.compile(r"%(?:\(\w+\))?[-+ #0]*\d*(?:\.\d+)?[sdifrgex]")
 _BRACES = re.compile(r"\{[^{}]*\}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(NamedTuple):
     """A string that a value may be, and the node that it is written at."""
 
     text: str
@@ -71,8 +70,8 @@ class Scopes:
         self._attributes: dict[str, list[ast.expr | None]] = {}
         self._parameters: dict[ast.AST, list[str]] = {}
         self._owners: dict[ast.AST, tuple[ast.AST, ...]] = {}
-        self._texts: dict[tuple[ast.AST, int], tuple[Text, ...]] = {}
-        self._words: dict[tuple[ast.AST, int], tuple[list[ast.expr], ...]] = {}
+        # Variables that are made of each other have exponentially many compositions.
+        self.words, self.texts = cache(self._words), cache(self._texts)
         self._outer = {
             (self._chain(node)[0], name)
             for node in module.nodes
@@ -171,22 +170,16 @@ class Scopes:
     def values(self, node: ast.AST | None, depth: int = 0) -> tuple[ast.expr, ...]:
         """Return the possible expressions of `node`, names and choices followed."""
         results: list[ast.expr] = []
-        self._follow(node, depth, set(), results)
+        met: set[ast.AST] = set()  # names that are made of each other have no end
+        pending: list[tuple[ast.AST | None, int]] = [(node, depth)]
+        while pending and len(results) < _MOST:
+            value, at = pending.pop()
+            if at <= _DEPTH and isinstance(value, ast.expr) and value not in met:
+                met.add(value)
+                further = self._further(value, at)
+                results += [value] if further is None else []
+                pending += [(inner, at + 1) for inner in reversed([*(further or ())])]
         return tuple(results)
-
-    def _follow(
-        self, node: ast.AST | None, depth: int, met: set[ast.AST], results: list[ast.expr]
-    ) -> None:
-        """Follow each expression once, since names that are made of each other have no end."""
-        over = depth > _DEPTH or len(results) >= _MOST
-        if over or not isinstance(node, ast.expr) or node in met:
-            return
-        met.add(node)
-        further = self._further(node, depth)
-        if further is None:
-            results.append(node)
-        for inner in further or ():
-            self._follow(inner, depth + 1, met, results)
 
     def _further(self, node: ast.expr, depth: int) -> Iterable[ast.expr | None] | None:
         """Return the expressions to follow next; None where `node` is a value itself."""
@@ -267,13 +260,11 @@ class Scopes:
             for head in [word for words in lists for word in words[:1]] if lists else [value]:
                 yield from self.texts(head)
 
-    def words(self, node: ast.expr, depth: int = 0) -> tuple[list[ast.expr], ...]:
+    def _words(self, node: ast.expr, depth: int = 0) -> tuple[list[ast.expr], ...]:
         """Return the lists that `node` may be, with what is added to them and put into them.
 
-        An unknown part is there as its expression. Cached as texts are.
+        An unknown part is there as its expression.
         """
-        if (node, depth) in self._words:
-            return self._words[node, depth]
         lists: list[list[ast.expr]] = []
         for value in self.values(node, depth):
             match value:
@@ -288,23 +279,15 @@ class Scopes:
                     lists += itertools.islice(more, _MOST)
                 case _:
                     pass
-        self._words[node, depth] = tuple(lists[:_MOST])
-        return self._words[node, depth]
+        return tuple(lists[:_MOST])
 
-    def texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
-        """Return the strings that `node` may be.
-
-        Cached: variables that are made of each other have exponentially many compositions.
-        """
-        if node is None:
-            return ()
-        if (node, depth) not in self._texts:
-            candidates: list[Text] = []
-            for value in self.values(node, depth):
-                composed = self._composed(value, depth + 1) if depth <= _DEPTH else ()
-                candidates += (Text(text=text, node=value) for text in composed)
-            self._texts[node, depth] = tuple(candidates[:_MOST])
-        return self._texts[node, depth]
+    def _texts(self, node: ast.AST | None, depth: int = 0) -> tuple[Text, ...]:
+        """Return the strings that `node` may be."""
+        candidates: list[Text] = []
+        for value in self.values(node, depth):
+            composed = self._composed(value, depth + 1) if depth <= _DEPTH else ()
+            candidates += (Text(text=text, node=value) for text in composed)
+        return tuple(candidates[:_MOST])
 
     def _composed(self, node: ast.expr, depth: int) -> Iterator[str]:
         match node:

@@ -14,7 +14,6 @@ from warpfront.wheels.requirement_lines import (
 )
 from warpfront_port.preflight.declared import FileRequirements, Kind
 from warpfront_port.preflight.pyproject import TomlText, read_pyproject
-from warpfront_port.preflight.requirement_files import read_setup_cfg
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.structured.commands import Word
@@ -27,9 +26,14 @@ def _placed(text: str, line: int, literal: str, value: str) -> Word:
     return Word(text=value, start=start, end=start + len(literal))
 
 
-def _declared(text: str, read: Callable[..., FileRequirements]) -> Iterator[Match]:
+def declared_rule_matches(text: str, read: Callable[..., FileRequirements]) -> Iterator[Match]:
     """Yield the rules for what installers require by a file."""
-    for item in read(text, path="").declared:
+    try:
+        declared = read(text, path="").declared
+    except InputError as error:
+        yield Match(rule="SC003", start=0, end=0, excerpt=error.message.lstrip(":"))
+        return
+    for item in declared:
         place = _placed(text, item.line, item.literal, item.text)
         for required in (
             () if item.kind is Kind.INDEX else read_requirement(item.text, extra=item.group)
@@ -44,11 +48,11 @@ def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
     """
     try:
         document = TomlText(text, path="")
-        matches = [*_declared(text, read_pyproject)] if installs else []
     except InputError as error:
         yield Match(rule="SC003", start=0, end=0, excerpt=error.message.lstrip(":"))
         return
-    yield from matches
+    if installs:
+        yield from declared_rule_matches(text, read_pyproject)
 
     def word(value: str) -> Word:
         place = document.string(value, table="")
@@ -107,11 +111,3 @@ def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
 
 
 _OF_ROCM = re.compile(r"(?m)^(?:-i|--index-url)[=\s]\S*/rocm")
-
-
-def cfg_rule_matches(text: str) -> Iterator[Match]:
-    """Yield the matches of setup.cfg: install_requires and the extras."""
-    try:
-        yield from _declared(text, read_setup_cfg)
-    except InputError as error:
-        yield Match(rule="SC003", start=0, end=0, excerpt=error.message.lstrip(":"))

@@ -8,12 +8,13 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Literal
 
+from warpfront_port.preflight.requirement_files import read_setup_cfg
 from warpfront_port.scan.findings import Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
 from warpfront_port.scan.structured.command_rules import script_rule_matches, variable_rule_matches
 from warpfront_port.scan.structured.commands import Word
 from warpfront_port.scan.structured.dependencies import (
-    cfg_rule_matches,
+    declared_rule_matches,
     requirements_rule_matches,
     toml_rule_matches,
 )
@@ -75,7 +76,7 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
     purpose = _PURPOSE.search(source.path.stem)
     readers: Mapping[Kind, Callable[[str], Iterator[Match]]] = {
         "toml": partial(toml_rule_matches, installs=source.path.name in _INSTALLED),
-        "cfg": cfg_rule_matches,
+        "cfg": partial(declared_rule_matches, read=read_setup_cfg),
         "yaml": yaml_rule_matches,
         "dockerfile": dockerfile_rule_matches,
         "cmake": cmake_rule_matches,
