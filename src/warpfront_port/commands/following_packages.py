@@ -77,10 +77,12 @@ class Following(ProjectLines):
     def _breaches(self) -> StackBreaches:
         # Without the lines that no source has a version for.
         lines = self.rehearsed()
-        outside = [line for line in lines if _name(line) not in self.stack.stack.versions]
+        in_stack = self.stack.stack.versions
+        outside = [line for line in lines if requirement_name(line) not in in_stack]
 
         def why(line: str) -> str:
-            absence = absence_of(Requirement(line).specifier, self.index.versions(_name(line)))
+            requirement = Requirement(line)
+            absence = absence_of(requirement.specifier, self.index.versions(requirement.name))
             return absence.text if absence and not absence.hidden else ""
 
         with ThreadPoolExecutor(MOST_REQUESTS) as pool:
@@ -124,7 +126,7 @@ class Following(ProjectLines):
         """
         stack_names = () if with_stack else tuple(self.stack.stack.versions)
         installed_names = {*stack_names, *self.stack.stack.excluded}
-        tried_lines = tuple(line for line in lines if _name(line) not in installed_names)
+        tried_lines = tuple(line for line in lines if requirement_name(line) not in installed_names)
         if not tried_lines:
             return {}
         self.calls[0] += 1
@@ -166,7 +168,7 @@ class Following(ProjectLines):
             return isinstance(self._tried(some, with_stack=False), Contradiction)
 
         words = set(map(canonicalize_name, re.findall(r"[\w.-]+\w", contradiction.explanation)))
-        named = tuple(line for line in lines if _name(line) in words) or lines
+        named = tuple(line for line in lines if requirement_name(line) in words) or lines
         if len(named) == 1 or not contradict(named):
             return named[:1]
         for line in named:
@@ -177,7 +179,7 @@ class Following(ProjectLines):
 
     def _left_out(self, line: str) -> str:
         lines = (each for each in self.declared if each.kind is Kind.REQUIREMENT)
-        where = next((each.where for each in lines if each.name == _name(line)), "")
+        where = next((each.where for each in lines if each.name == requirement_name(line)), "")
         return f"{where}: {line} was left out"
 
     def _unmet(
@@ -262,10 +264,6 @@ def fitting_texts(index: MetadataIndex, names: Iterable[str], stack: CellStack) 
         text = fitting_text(index, name, stack.stack, stack.python, stack.inputs.machine)
         silent = "".join(f"; out of reach: {url} ({why})" for url, why in index.silent.items())
         yield text or f"no index has a package {name}{silent}"
-
-
-def _name(line: str) -> str:
-    return canonicalize_name(Requirement(line).name)
 
 
 def _shown(contradiction: Contradiction) -> str:

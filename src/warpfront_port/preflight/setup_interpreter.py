@@ -9,7 +9,6 @@ place of the condition.
 from __future__ import annotations
 
 import ast
-import builtins
 import contextlib
 import operator
 import posixpath
@@ -35,43 +34,35 @@ UNKNOWN: Any = object()
 """A value that only running setup.py would tell."""
 
 
-class Placed(str):
+class Placed(str):  # noqa: SLOT000 - its facts are in its __dict__
     """A string with the line (1-based) that it comes from, that line's text and its file ("" for
     setup.py); `condition` is the line of the condition it is under, 0 for none.
     """
 
-    __slots__ = ("condition", "line", "path", "source")
-    line: int
-    path: str
-    source: str
-    condition: int
+    line: int = 1
+    path: str = ""
+    source: str = ""
+    condition: int = 0
 
     @classmethod
-    def located(
-        cls, text: str, place: Any, *, line: int = 0, source: str = "", condition: int = 0
-    ) -> Self:
+    def located(cls, text: str, place: Any, **facts: Any) -> Self:
+        """Return a text at the place of another one, but for these facts."""
         placed = cls(text)
-        placed.path = getattr(place, "path", "")
-        placed.line = line or getattr(place, "line", 1)
-        placed.source = source or getattr(place, "source", "")
-        placed.condition = condition or getattr(place, "condition", 0)
+        vars(placed).update(vars(place) if isinstance(place, Placed) else {}, **facts)
         return placed
 
 
-class _File:
-    """An open text file."""
+class _File(list[Any]):
+    """The lines of an open text file."""
 
     def __init__(self, text: Placed) -> None:
+        super().__init__(_lines(text, keepends=True))
         self.text = text
 
     def read(self) -> Placed:
         return self.text
 
-    def readlines(self) -> list[Any]:
-        return _lines(self.text, keepends=True)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.readlines())
+    readlines = list.copy
 
 
 class _Path(PurePosixPath):
@@ -136,9 +127,9 @@ _ATTRIBUTES: Mapping[str, Any] = {"sys.platform": "linux", "os.name": "posix", "
 _OPENERS = frozenset({"open", "io.open", "codecs.open"})
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(_OPENERS, open),
-    **{name: getattr(builtins, name) for name in ("list", "tuple", "set", "dict", "sorted")},
-    **{name: getattr(builtins, name) for name in ("len", "sum", "any", "all", "bool", "int")},
-    **{name: getattr(builtins, name) for name in ("enumerate", "zip", "reversed")},
+    **{function.__name__: function for function in (list, tuple, set, dict, bool, int)},
+    **{function.__name__: function for function in (sorted, len, sum, any, all)},
+    **{function.__name__: function for function in (enumerate, zip, reversed)},
     "print": lambda *_: None,
     "collections.defaultdict": defaultdict,
     "re.split": partial(_matched, re.split),
@@ -161,10 +152,12 @@ _METHODS: Mapping[type, frozenset[str]] = {
     list: frozenset({"append", "extend", "insert", "remove", "pop", "copy", "index", "sort"}),
     dict: frozenset({"values", "items", "keys", "get", "update", "pop", "setdefault", "copy"}),
     set: frozenset({"add", "update", "union", "discard", "difference", "copy"}),
-    _File: frozenset({"read", "readlines", "close"}),
+    _File: frozenset({"read", "readlines"}),
     _Path: frozenset({"joinpath", "resolve", "absolute", "read_text", "open"}),
 }
-_READING = frozenset({"get", "values", "items", "keys", "copy", "index", "union", "difference"})
+_READING = frozenset(
+    {"get", "values", "items", "keys", "copy", "index", "union", "difference", "read", "readlines"}
+)
 _THERE = frozenset({*sys.stdlib_module_names, "setuptools", "distutils"})
 Values = Mapping[str, Any]
 
@@ -394,8 +387,8 @@ class SetupInterpreter:
             return f"{above}.{node.attr}" if above else ""
         if not isinstance(node, ast.Name):
             return ""
-        value = self._names.get(node.id)
-        return value.name if isinstance(value, _Import) else "" if value is not None else node.id
+        value = self._names.get(node.id, _Import(node.id))
+        return value.name if isinstance(value, _Import) else ""
 
     def _of_list(self, node: ast.List | ast.Tuple | ast.Set) -> list[Any]:
         elements: list[Any] = []
@@ -555,7 +548,7 @@ class SetupInterpreter:
         return _plain(getattr(of, name)(*values, **keywords))
 
     def _of_text(self, of: Any, name: str, values: list[Any], keywords: Values) -> Any:
-        """Call a method of a string, path or open file."""
+        """Call a method of a string or path."""
         if isinstance(of, _Path) and name in {"read_text", "open"}:
             opened = self._opened(str(of))
             return opened.text if name == "read_text" else opened
@@ -574,9 +567,7 @@ class SetupInterpreter:
         text = self._read(path)
         if text is None:
             raise ValueError(path)
-        placed = Placed.located(text, None)
-        placed.path = path
-        return _File(placed)
+        return _File(Placed.located(text, None, path=path))
 
     def _result(
         self, node: ast.FunctionDef, arguments: list[Any], keywords: Mapping[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
@@ -100,8 +100,8 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     exact = not operators.isdisjoint({"==", "===", "~="})
     if rule == "DP302" and operators <= {">", ">=", "!="}:
         return  # the torch that is there satisfies it
-    required = _required(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
-    yield replace(required, shift=required.shift - (name == "cupy"))  # its source builds for ROCm
+    shift = _shift(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+    yield Required(rule=rule, shift=shift)
 
 
 _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
@@ -121,14 +121,14 @@ _LINUX, *_OTHERS = (
 )
 
 
-def _required(name: str, rule: str, *, extra: str, exact: bool, pinned: bool) -> Required:
+def _shift(name: str, rule: str, *, extra: str, exact: bool, pinned: bool) -> int:
     shift = 1 if rule == "DP302" and exact else 0
     if name.startswith("nvidia-"):  # it installs, and nothing uses it
         shift = -1
-    if rule == "DP315" and not pinned:
+    if (rule == "DP315" and not pinned) or name == "cupy":  # its source builds for ROCm
         shift = -1
     if _VENDOR_EXTRA.match(extra.lower()):
         shift -= 2
     elif extra:  # an optional requirement is the user's choice
         shift -= 1 if rule == "DP302" or extra in {"all", "full"} else 2
-    return Required(rule=rule, shift=shift)
+    return shift

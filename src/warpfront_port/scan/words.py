@@ -89,19 +89,11 @@ _AUTOMATION = re.compile(
 
 def is_aside(path: PurePosixPath) -> bool:
     """Return true if a file lies among examples, benchmarks, tests and the like."""
-    folders = [part.lower() for part in path.parts[:-1]]
-    return any(part in _ASIDE or _USED.fullmatch(part) for part in folders)
+    return any(_ASIDE.fullmatch(part.lower()) for part in path.parts[:-1])
 
 
 _USES = r"examples?|benchmarks?|bench|demos?|tutorials?|samples?|tests?"
-_USED = re.compile(rf"\w*[_-](?:{_USES})")
-
-
-_ASIDE = frozenset(
-    {"example", "examples", "sample", "samples", "bench", "benchmark", "benchmarks", "demo"}
-    | {"demos", "doc", "docs", "tutorial", "tutorials", "recipes", "scripts", "tools", "test"}
-    | {"tests"}
-)
+_ASIDE = re.compile(rf"(?:\w*[_-])?(?:{_USES})|docs?|recipes|scripts|tools")
 
 
 def is_of_use(path: str) -> bool:

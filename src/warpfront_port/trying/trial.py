@@ -9,8 +9,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from warpfront.wheels.requirement_lines import requirement_name
 
 _LONGEST = 160
 
@@ -67,7 +66,7 @@ class MissAnswer:
     @property
     def name(self) -> str:
         """Return the normalized name of the distribution."""
-        return canonicalize_name(Requirement(self.requirement).name)
+        return requirement_name(self.requirement)
 
     @property
     def line(self) -> str:
