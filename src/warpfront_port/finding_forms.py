@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import resources
 
 from warpfront.report import sarif
 from warpfront.system.markdown import markdown_table, markdown_text
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.sizes import counted as plural
 from warpfront.system.tree_files import UnreadFile
 from warpfront_port.scan.catalogue import Rule
@@ -56,9 +55,7 @@ CAUSES_SHOWN = 12
 ANNOTATIONS_SHOWN = 50
 """Code hosts show few annotations for a step; the rest is in the other forms."""
 
-_TEXTS: Mapping[str, Mapping[str, str]] = tomllib.loads(
-    resources.files("warpfront_port").joinpath("data", "findings.toml").read_text("utf-8")
-)
+_TEXTS = packaged_toml("findings.toml", package="warpfront_port")
 _TITLES = {Consequence(name): title for name, title in _TEXTS["consequences"].items()}
 
 

@@ -1,4 +1,4 @@
-"""Data files of this package. Words."""
+"""Data files of a package of this distribution. Words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 
-def packaged_text(*path: str) -> str:
+def packaged_text(*path: str, package: str = "warpfront") -> str:
     """Return a file below `data/`."""
-    return resources.files("warpfront").joinpath("data", *path).read_text(encoding="utf-8")
+    return resources.files(package).joinpath("data", *path).read_text(encoding="utf-8")
 
 
-def packaged_toml(*path: str) -> dict[str, Any]:
+def packaged_toml(*path: str, package: str = "warpfront") -> dict[str, Any]:
     """Return a TOML file below `data/`."""
-    return tomllib.loads(packaged_text(*path))
+    return tomllib.loads(packaged_text(*path, package=package))
 
 
 def packaged_folder(name: str) -> Path:

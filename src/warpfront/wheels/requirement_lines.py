@@ -79,6 +79,12 @@ def readable_requirement(text: str) -> Requirement | None:
         return None
 
 
+def plain_requirement(requirement: Requirement) -> str:
+    """Return the requirement without its marker, and without an address, which may be secret."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f"{requirement.name}{extras}{requirement.specifier}"
+
+
 def requirement_name(text: str) -> str:
     """Return the normalized name that a requirement begins with, however the rest is written."""
     match = re.match(NAME, text)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 
 from warpfront.report.sarif import Level, Replacement, SarifRule, SourceFinding, sarif_text
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.sizes import counted
 from warpfront_port.preflight.declared import DeclaredRequirement
 
@@ -25,9 +24,7 @@ OTHER_ABI = "built-for-another-torch"
 ISOLATED = "isolated-build"
 CONDA = "conda-torch"
 
-_TEXTS = tomllib.loads(
-    resources.files("warpfront_port").joinpath("data", "preflight.toml").read_text("utf-8")
-)
+_TEXTS = packaged_toml("preflight.toml", package="warpfront_port")
 RULES: tuple[SarifRule, ...] = tuple(
     SarifRule(id=name, **rule, help_uri=f"{_URI}#{name}") for name, rule in _TEXTS.items()
 )

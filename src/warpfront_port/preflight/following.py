@@ -10,6 +10,7 @@ from packaging.utils import canonicalize_name
 
 from warpfront.wheels.core_metadata import Distribution
 from warpfront.wheels.lock.values import UnmetDemand
+from warpfront.wheels.requirement_lines import plain_requirement
 from warpfront.wheels.resolve.demands import unmet_demands
 from warpfront_checks.guard.policy import Policy
 from warpfront_checks.guard.refusal import explanation
@@ -57,8 +58,8 @@ class ProjectLines:
 
     def constraints(self) -> tuple[str, ...]:
         """Return the constraints that an installer applies, without those that are findings."""
-        lines = self.followed(Kind.CONSTRAINT)
-        return tuple(_bare(line.requirement) for line in lines if not breach_of(line, self.stack))
+        lines = (n for n in self.followed(Kind.CONSTRAINT) if not breach_of(n, self.stack))
+        return tuple(plain_requirement(line.requirement) for line in lines)
 
     def outside_stack(self) -> tuple[str, ...]:
         """Return those of these lines that are not about the stack itself, without their markers: a
@@ -66,7 +67,7 @@ class ProjectLines:
         """
         stack_names = {*self.stack.stack.versions, *self.stack.stack.excluded}
         lines = (line for line in self.followed() if line.name not in stack_names)
-        return tuple(dict.fromkeys(_bare(line.requirement) for line in lines))
+        return tuple(dict.fromkeys(plain_requirement(line.requirement) for line in lines))
 
     def rehearsed(self) -> tuple[str, ...]:
         """Return the lines to try on the stack as it is installed.
@@ -80,7 +81,7 @@ class ProjectLines:
                 continue
             breach = breach_of(line, self.stack)
             if breach is None or breach.rule == findings.COMPANION:
-                lines.append(_bare(line.requirement))
+                lines.append(plain_requirement(line.requirement))
             elif line.name in self.stack.stack.versions:
                 lines.append(line.requirement.name)
         return tuple(dict.fromkeys(lines))
@@ -112,11 +113,6 @@ class ProjectLines:
                 asking = by_name.get(canonicalize_name(first))
                 if asking is not None:
                     yield asking, demand
-
-
-def _bare(requirement: Requirement) -> str:
-    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-    return f"{requirement.name}{extras}{requirement.specifier}"
 
 
 def breach_from(demand: UnmetDemand, stack: CellStack) -> Breach:

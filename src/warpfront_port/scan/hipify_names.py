@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Final
+
+from warpfront.system.packaged import packaged_text
 
 _HABITS: Final = (("cuda", "hip"), ("CUDA", "HIP"), ("cu", "hip"), ("CU", "HIP"))
 
@@ -26,8 +27,7 @@ class HipifyNames:
 @cache
 def hipify_names() -> HipifyNames:
     """Return the table that this program ships with."""
-    data = resources.files("warpfront_port").joinpath("data", "hipify-names.txt")
-    return read_names(data.read_text(encoding="utf-8"))
+    return read_names(packaged_text("hipify-names.txt", package="warpfront_port"))
 
 
 def read_names(text: str) -> HipifyNames:

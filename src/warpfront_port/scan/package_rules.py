@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from warpfront.system.packaged import packaged_text
 from warpfront.wheels.requirement_lines import foreign_requirement
 from warpfront_port.scan.catalogue import rules_by_name
 
@@ -41,7 +41,7 @@ class VendorPackage:
 @cache
 def vendor_packages() -> Mapping[str, VendorPackage]:
     """Return what the files of PyPI show, by distribution (`tools/vendor-packages.py`)."""
-    text = resources.files("warpfront_port").joinpath("data", "vendor-packages.txt").read_text()
+    text = packaged_text("vendor-packages.txt", package="warpfront_port")
     rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
     return {
         name: VendorPackage(

@@ -10,14 +10,12 @@ is still that import.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
-from functools import cache
-from importlib.resources import files
 
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
+from warpfront.system.packaged import packaged_toml
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind
 from warpfront_port.trying.trial import Miss, MissAnswer
 
@@ -78,7 +76,7 @@ def provider(
         if line.kind is Kind.REQUIREMENT and line.requirement.url is None:
             declared.setdefault(line.name, line)
     # A program's output is not trusted: a distribution has to be known, too.
-    table = _table()
+    table = packaged_toml("providers.toml", package="warpfront_port")
     same, another = table["same_name"]["names"], table["another_name"]
     if miss.top:
         usual = canonicalize_name(miss.top)
@@ -102,8 +100,3 @@ def read_provides(texts: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--provides {text!r} is not module=distribution")
         provides[module] = requirement
     return provides
-
-
-@cache
-def _table() -> dict[str, dict[str, str]]:
-    return tomllib.loads((files("warpfront_port") / "data" / "providers.toml").read_text("utf-8"))

@@ -24,7 +24,12 @@ from warpfront.wheels.lock.values import (
     RelaxedPackage,
     UnmetDemand,
 )
-from warpfront.wheels.requirement_lines import applies, marker_environment, readable_requirement
+from warpfront.wheels.requirement_lines import (
+    applies,
+    marker_environment,
+    plain_requirement,
+    readable_requirement,
+)
 from warpfront.wheels.resolve.index_rules import matches, stack_names
 from warpfront_checks.guard.channels import sentinel
 from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
@@ -274,7 +279,7 @@ def asked_for(
     requirement names it.
     """
     edges = {
-        (chain[-1][0] if chain else "", name, _plain(demand))
+        (chain[-1][0] if chain else "", name, plain_requirement(demand))
         for chain, name, demand in demands_from(
             roots, requires, marker_environment(python, machine)
         )
@@ -313,12 +318,6 @@ def _chain(name: str, edges: tuple[Edge, ...]) -> tuple[str, ...]:
         pending.extend((asker, *chain) for asker in requirers if asker not in visited)
         visited.update(requirers)
     return (name,) if name else ()
-
-
-def _plain(requirement: Requirement) -> str:
-    """Return the requirement without its marker, and without an address, which may be secret."""
-    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
-    return f"{requirement.name}{extras}{requirement.specifier}"
 
 
 def roots_of(chain: Iterable[Cell], wheels: Iterable[LockedWheel]) -> tuple[str, ...]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from importlib import resources
 from typing import TYPE_CHECKING, Final, cast
 
+from warpfront.system.packaged import packaged_toml
 from warpfront_port.scan.findings import SIDES, Side
 from warpfront_port.scan.python.nodes import elements, keyword, last_name, text_of
 
@@ -50,10 +49,9 @@ _MAYBE_AMD: Final = _on("-?-")
 _NVIDIA: Final = _on("+--")
 _MAYBE_NVIDIA: Final = _on("?--")
 _MAYBE_GPU: Final = _on("??-")
-_TEXT = resources.files("warpfront_port.scan.python").joinpath("vendor_names.toml")
 _FACTS, _ATTRIBUTES, _HOMES, _VARIABLES, _CONVENTIONS = (
     {name: _on(marks) for name, marks in table.items()}
-    for table in tomllib.loads(_TEXT.read_text("utf-8")).values()
+    for table in packaged_toml("vendor-names.toml", package="warpfront_port").values()
 )
 
 
