@@ -45,12 +45,9 @@ def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:
 
 def capture_bodies(module: Module, node: ast.With) -> Iterator[Seen]:
     """Yield operations that are not allowed while a graph is captured."""
-    if any(_captures(module, item.context_expr) for item in node.items):
+    calls = (i.context_expr for i in node.items if isinstance(i.context_expr, ast.Call))
+    if any(module.dotted(call.func) in _CAPTURES for call in calls):
         yield from _captured(module, node.body, node)
-
-
-def _captures(module: Module, node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and module.dotted(node.func) in _CAPTURES
 
 
 def capture_calls(module: Module, node: ast.Call) -> Iterator[Seen]:

@@ -87,7 +87,7 @@ def _with_arguments(
 
 def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
     entry = longest_known(name, IMPORTS)
-    lazy = module.in_function(node)
+    lazy = not isinstance(module.scope(node), ast.Module)
     # What AMD has a build of is needed only where it is called.
     if entry and not (lazy and IMPORTS[entry] == "PY025"):
         better = -2 if entry in {"cupy", "cupyx"} else 0  # cupy has a build for ROCm

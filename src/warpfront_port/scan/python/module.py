@@ -140,9 +140,6 @@ class Module:
             (parent for parent, _ in self.ancestors(node) if isinstance(parent, _SCOPES)), self.tree
         )
 
-    def in_function(self, node: ast.AST) -> bool:
-        return not isinstance(self.scope(node), ast.Module)
-
     def is_said(self, node: ast.AST) -> bool:
         """Return true if a text is only printed, logged or raised."""
         calls = (call for call, _ in self.ancestors(node) if isinstance(call, ast.Call))
