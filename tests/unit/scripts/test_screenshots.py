@@ -29,7 +29,11 @@ def test_the_page_says_that_its_states_are_made_up(tool: ModuleType) -> None:
 
 
 @pytest.mark.process
-def test_the_terminal_shows_what_its_commands_print(tool: ModuleType, tmp_path: Path) -> None:
+def test_the_terminal_shows_what_its_commands_print(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the toolchain that a scan may find in this user's cache, or would fetch."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     page = tool.terminal_page(tmp_path / "home")
     assert "$ warpfront port scan app --target gfx942" in page
     assert "gfx942: will not build: " in page

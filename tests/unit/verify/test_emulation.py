@@ -118,15 +118,15 @@ class World:
     fault: str = ""
     facts: dict[str, object] = dataclasses.field(default_factory=lambda: {**FACTS})
 
-    def verify(self, *sessions: str) -> Verification:
+    def verify(self, session: str) -> Verification:
         found = CellVerification(
             image=self.verifiable(),
             claims=claims_for_target("gfx942"),
             plan=CheckPlan(
                 target="gfx942",
-                sessions=sessions or EMULATED_SESSIONS,
+                sessions=(session,),
                 effort=CheckOptions(),
-                options=RunOptions(emulate=str(self.emulator), limit_seconds=77),
+                options=RunOptions(emulate=str(self.emulator)),
             ),
             folders=folders_in(self.folder),
             engine=self.engine,
@@ -198,9 +198,18 @@ def world(tmp_path: Path) -> World:
 
 @pytest.fixture(scope="module")
 def verified(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Verification]:
-    """A world after its verification, for tests that only read it."""
+    """A world after the verification of its image, for tests that only read it."""
     made = a_world(tmp_path_factory.mktemp("verified"))
-    return made, made.verify()
+    plan = CheckPlan(
+        target="gfx942",
+        sessions=SESSIONS,
+        effort=CheckOptions(),
+        options=RunOptions(emulate=str(made.emulator), limit_seconds=77),
+    )
+    tools = Tools(engine=made.engine, folders=folders_in(made.folder), site=Site)
+    (found,) = verify_images([made.verifiable()], plan, tools, Silent())
+    assert isinstance(found, Verification)
+    return made, found
 
 
 def a_world(folder: Path) -> World:
@@ -241,20 +250,23 @@ def outcomes(found: Verification, name: str) -> list[tuple[str, str]]:
     return [(c.outcome.value, c.reason) for c in found.checks if c.name == name]
 
 
-@pytest.mark.parametrize("launcher", ["rocjitsu", "mirage"])
 def test_each_session_runs_below_the_emulator_and_the_whole_is_emulated(
-    world: World, launcher: str
+    verified: tuple[World, Verification],
 ) -> None:
-    (world.emulator / "bin/rocjitsu").rename(world.emulator / "bin" / launcher)
-    found = world.verify()
+    """The session `stack` too, for the smoke of the image."""
+    world, found = verified
     assert outcome_of(found) is Outcome.EMULATED
-    assert found.sessions == EMULATED_SESSIONS
-    dispatched = [reason.split()[0] for _, reason in outcomes(found, "emulation")]
-    assert dispatched == ["0", "1", "1", "1"]
+    assert found.sessions == (*EMULATED_SESSIONS, "stack")
+    of_sessions = {check.session: check for check in found.checks if check.name == "emulation"}
+    assert {name: one.outcome for name, one in of_sessions.items()} == dict.fromkeys(
+        found.sessions, Outcome.EMULATED
+    )
+    dispatched = [one.reason.split()[0] for one in of_sessions.values()]
+    assert dispatched == ["0", "1", "1", "1", "1"]
     assert {outcome for outcome, _ in outcomes(found, "device")} == {"emulated"}
     assert found.environment["emulator"] == {
         "root": str(world.emulator.resolve()),
-        "launcher": launcher,
+        "launcher": "rocjitsu",
         "config": "share/rocjitsu/configs/gfx942_cdna3_kmd.json",
     }
     failure = failure_of([found])
@@ -262,25 +274,13 @@ def test_each_session_runs_below_the_emulator_and_the_whole_is_emulated(
     assert failure.exit_code == 34
 
 
-def test_the_images_smoke_runs_below_the_emulator_too(world: World) -> None:
-    plan = CheckPlan(
-        target="gfx942",
-        sessions=SESSIONS,
-        effort=CheckOptions(),
-        options=RunOptions(emulate=str(world.emulator)),
-    )
-    tools = Tools(engine=world.engine, folders=folders_in(world.folder), site=Site)
-    (found,) = verify_images([world.verifiable()], plan, tools, Silent())
-    assert isinstance(found, Verification)
-    assert found.sessions == (*EMULATED_SESSIONS, "stack")
-    request = world.engine.requests[-1]
-    assert request.command[:4] == (
-        "/emulator/bin/rocjitsu", "--config", "/warpfront/emulator.json", "--",
-    )  # fmt: skip
-    assert request.command[request.command.index("--", 4) - 1] == "stack"
-    of_the_smoke = {check.name: check.outcome for check in found.checks if check.session == "stack"}
-    assert of_the_smoke["emulation"] is Outcome.EMULATED
+def test_a_session_runs_below_the_other_launcher_of_the_emulator(world: World) -> None:
+    (world.emulator / "bin/rocjitsu").rename(world.emulator / "bin/mirage")
+    found = world.verify("numerics")
     assert outcome_of(found) is Outcome.EMULATED
+    assert [reason.split()[0] for _, reason in outcomes(found, "emulation")] == ["1"]
+    emulator: Any = found.environment["emulator"]
+    assert emulator["launcher"] == "mirage"
 
 
 def test_the_labels_of_an_emulated_image_are_compared(world: World) -> None:
@@ -352,9 +352,8 @@ def test_emulated_is_the_word_in_the_ledger_the_page_and_why(
 def test_a_container_gets_no_more_rights_and_a_limit_of_its_own(
     verified: tuple[World, Verification],
 ) -> None:
-    world, _ = verified
-    assert len(world.engine.requests) == len(EMULATED_SESSIONS)
-    for request, session in zip(world.engine.requests, EMULATED_SESSIONS, strict=True):
+    world, found = verified
+    for request, session in zip(world.engine.requests, found.sessions, strict=True):
         writable = [bind.target for bind in request.binds if bind.writable]
         assert writable == ["/results"]
         assert request.time_limit_seconds == 77
