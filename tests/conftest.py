@@ -15,6 +15,7 @@ import fixed_seeds
 import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
+from shared_files import SharedFiles
 from sweeps import Sweeps
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -31,6 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--exhaustive", action="store_true", help="run the sweeps too, and try ten times as much"
+    )
+    parser.addoption(
+        "--share", type=Path, metavar="FOLDER", help="run files that no other pytest of FOLDER took"
     )
 
 
@@ -51,6 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("warpfront")
     if sweeps and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Sweeps())
+    if share := config.getoption("--share"):
+        config.pluginmanager.register(SharedFiles(share))
     # A shell starts what it puts in the background without Ctrl-C, and children inherit that.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)

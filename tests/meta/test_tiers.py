@@ -70,3 +70,20 @@ def test_sweeps_that_are_asked_for_leave_their_outcomes_beside_older_ones(
         "test_it.py::test_swept[True]": {"failed": 1},
         "test_it.py::test_without_its_fixture": {"failed": 1},
     }
+
+
+def test_pytests_that_share_files_run_each_of_them_once(
+    pytester: pytest.Pytester, results: Path, tmp_path: Path
+) -> None:
+    """The file that another takes is the last of its folder, which is torn down all the same."""
+    shared = f"--share={tmp_path}"
+    pytester.mkdir("folder")
+    files = {"folder/test_a": "def test_one(): pass", "folder/test_b": "def test_two(): pass"}
+    pytester.makepyfile(**files)
+    pytester.runpytest_inprocess(shared, "folder/test_b.py").assert_outcomes(passed=1)
+    left = pytester.runpytest_inprocess(shared, "folder", "test_it.py")
+    left.assert_outcomes(passed=2, deselected=3)
+    ended = pytester.runpytest_inprocess(shared)
+    ended.assert_outcomes(deselected=3)
+    assert ended.ret == 0
+    assert not results.exists()
