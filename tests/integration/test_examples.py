@@ -1,4 +1,6 @@
-"""The projects of examples/: built and verified on the CPU, as their README says."""
+"""The projects of examples/: built and verified on the CPU, as their README says. Their torch is
+this repository's own image, by its lock.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from projects import REPOSITORY, Project
+from projects import CPU_CELL, REPOSITORY, Project
+
+from warpfront.images.engine import Engine
 
 pytestmark = [pytest.mark.docker, pytest.mark.network]
 
@@ -23,12 +27,19 @@ pytestmark = [pytest.mark.docker, pytest.mark.network]
         pytest.param("extension", marks=pytest.mark.exhaustive),
     ],
 )
-def test_an_example_is_built_and_verified(name: str, tmp_path: Path) -> None:
+def test_an_example_is_built_and_verified(
+    name: str, tmp_path: Path, engine: Engine, cpu_image: str
+) -> None:
     project = Project(root=tmp_path, environment=dict(os.environ))
     subprocess.run((sys.executable, "-m", "warpfront", "init"), cwd=tmp_path, check=True)
     shutil.copytree(REPOSITORY / "examples" / name, tmp_path, dirs_exist_ok=True)
+    lock = Path("images", "locks", f"pylock.{CPU_CELL}.toml")
+    (tmp_path / lock).parent.mkdir()
+    shutil.copy(REPOSITORY / lock, tmp_path / lock)
+    engine.tag(cpu_image, cpu_image.replace("/warpfront/", f"/{name}/"))
     try:
-        project.invoke("build", "--vendor", "cpu", timeout=900).expect(0)
+        answers = project.invoke("build", "--vendor", "cpu", "--json", timeout=900).expect(0).json
+        assert answers[CPU_CELL]["reused"]
         # The session `stack` alone: the others are about the image of torch, which is others' test.
         project.verify(("load", "stack"), "--vendor", "cpu", "--image", name, timeout=600).expect(0)
         cell = f"cpu-x86_64-py311-torch2130-{name}"
