@@ -12,11 +12,20 @@ from typing import Any
 import docker
 import pytest
 from image_trees import differences, read_allowed, tree_of, unexplained
-from projects import Project, small_torch, unique_image, write_project
+from projects import (
+    CPU_CELL,
+    Project,
+    cell_id,
+    project_on_torch,
+    small_torch,
+    unique_image,
+    write_project,
+)
 from standins import serve_index, stand_in_wheel
 
 from warpfront.images.engine import Engine, embedded
-from warpfront.images.render import COMPILER
+from warpfront.images.render import COMPILER, slim_files
+from warpfront.matrix.slim import removed
 from warpfront.system.process import Command, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.network]
@@ -209,18 +218,44 @@ def is_linked(engine: Engine, image: str, store: Path) -> bool:
 
 # What imports most of torch, and compiles; by the sweep what calls most of it, too.
 THROUGH_TORCH = ("load", "models")
+SLIM = ("tests", "protoc", "headers", "static-libraries")
+# The cell's own torch, and what `slim:` would have left out of it.
+SLIMMED = """\
+FROM {{ from_reference }}
+RUN --network=none --mount=type=bind,target=/context \\
+    {{ python }} /context/slim.py /context/globs.txt && \\
+    PYTHONPATH=/opt/warpfront/lib {{ python }} -m warpfront_guard install \\
+      --policy /opt/warpfront/guard/policy.json
+"""
 
 
+def test_a_real_torch_needs_nothing_of_what_slim_leaves_out(
+    here: dict[str, str], cpu_image: str, client: docker.DockerClient, tmp_path: Path
+) -> None:
+    """In the image of torch that other tests use: it is built with `slim:` by --exhaustive, and of
+    stand-ins above.
+    """
+    assert cpu_image
+    name, root = unique_image(), tmp_path / "project"
+    project_on_torch(root, {name: {"parent": "torch", "template": name, "title": "Slim"}})
+    files = {"Dockerfile.j2": SLIMMED, **slim_files(removed(SLIM, ("x86_64",)))}
+    for path, text in files.items():
+        file = root / "images" / name / Path(path).name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    project = Project(root=root, environment=here)
+    answers = project.invoke("build", "--json", timeout=900).expect(0).json
+    assert answers[CPU_CELL]["reused"]
+    is_without(client, answers[cell_id(name)]["image_id"])
+    project.verify(THROUGH_TORCH, "--quick", "--image", name, timeout=900).expect(0)
+
+
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("options", "sessions"),
     [
         pytest.param((), THROUGH_TORCH, id="built"),
-        pytest.param(
-            ("--layers",),
-            (*THROUGH_TORCH, "opinfo", "attention"),
-            marks=pytest.mark.exhaustive,
-            id="composed",
-        ),
+        pytest.param(("--layers",), (*THROUGH_TORCH, "opinfo", "attention"), id="composed"),
     ],
 )
 def test_an_image_without_what_nothing_in_it_uses_is_verified(
@@ -230,8 +265,7 @@ def test_an_image_without_what_nothing_in_it_uses_is_verified(
     options: tuple[str, ...],
     sessions: tuple[str, ...],
 ) -> None:
-    slim = ["tests", "protoc", "headers", "static-libraries"]
-    image = {"template": "torch", "title": "PyTorch", "packages": ["numpy", "pip"], "slim": slim}
+    image = {"template": "torch", "title": "PyTorch", "packages": ["numpy", "pip"], "slim": [*SLIM]}
     write_project(
         tmp_path / "project",
         rows=[{"vendor": "cpu", "targets": "x86_64", "torch": "2.13.0"}],
@@ -239,13 +273,17 @@ def test_an_image_without_what_nothing_in_it_uses_is_verified(
         indexes={},
     )
     project = Project(root=tmp_path / "project", environment=here)
-    built = built_by(project, *options)
+    is_without(client, built_by(project, *options)["image_id"])
+    project.verify(sessions, "--quick", timeout=900).expect(0)
+
+
+def is_without(client: docker.DockerClient, image: str) -> None:
+    """Fail where files that `SLIM` names are in an image, or torch is not."""
     gone = ("torch/include", "torch/test", "torch/bin/protoc")
     look = f"cd /opt/venv/lib/python3/site-packages; ls -d {' '.join(gone)} torch/nn || true"
-    said = in_image(client, built["image_id"], look)
+    said = in_image(client, image, look)
     assert "torch/nn" in said
     assert not {*gone} & {*said}
-    project.verify(sessions, "--quick", timeout=900).expect(0)
 
 
 def built_by(project: Project, *options: str) -> dict[str, Any]:
