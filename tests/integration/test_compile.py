@@ -50,33 +50,29 @@ def outcomes(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
     return {check["name"]: (check["outcome"], check["reason"]) for check in checks}
 
 
-def seeded(folder: Path, tmp_path: Path, file: str, old: str, new: str) -> Path:
-    """A copy of a tree with one wrong word in one file."""
-    copy = tmp_path / "seeded"
-    shutil.copytree(folder, copy)
-    text = (copy / file).read_text()
+def seeded(source: Path, copy: Path, old: str, new: str) -> None:
+    """A copy of a source with one wrong word."""
+    text = source.read_text()
     assert text.count(old) == 1
-    (copy / file).write_text(text.replace(old, new))
-    return copy
+    copy.write_text(text.replace(old, new))
 
 
 @pytest.mark.parametrize(("compiler", "target"), ON_HIP)
 def test_a_kernel_and_a_library_in_hip_compile_and_a_seeded_error_is_at_its_line(
     own_project: Project, tmp_path: Path, compiler: str, target: str
 ) -> None:
+    repo = tmp_path / "hip"
+    shutil.copytree(SOURCES / "hip", repo)
+    seeded(repo / "src/sum.hip", repo / "src/wrong.hip", "[size_t(", "[size_y(")
     with_it = ("--only", f"compiler-{compiler}", "--target", target)
-    found = compiled(own_project, SOURCES / "hip", *with_it, code=0)
-    assert {outcome for outcome, _ in outcomes(found).values()} == {"passed"}
-    assert set(outcomes(found)) == {"compiler", "axpy.hip", "src/softmax.hip", "src/sum.hip"}
-    assert HIPCC[compiler][1] in found["notes"][0]
-
-    wrong = seeded(SOURCES / "hip", tmp_path, "src/sum.hip", "[size_t(", "[size_y(")
-    (wrong / "src/softmax.hip").unlink()  # seconds of the compiler, and no part in the fault
-    found = compiled(own_project, wrong, *with_it, code=7)
-    assert outcomes(found)["axpy.hip"][0] == "passed"
-    outcome, reason = outcomes(found)["src/sum.hip"]
+    found = compiled(own_project, repo, *with_it, code=7)
+    said = outcomes(found)
+    outcome, reason = said.pop("src/wrong.hip")
     assert outcome == "failed"
-    assert reason.startswith("src/sum.hip:9:21: error: use of undeclared identifier 'size_y'")
+    assert reason.startswith("src/wrong.hip:9:21: error: use of undeclared identifier 'size_y'")
+    assert set(said) == {"compiler", "axpy.hip", "src/softmax.hip", "src/sum.hip"}
+    assert {outcome for outcome, _ in said.values()} == {"passed"}
+    assert HIPCC[compiler][1] in found["notes"][0]
 
 
 @SWEPT  # needs both compilers
@@ -118,18 +114,17 @@ def test_a_compiler_that_does_not_know_a_target_is_no_pass_and_no_failure(
 def test_a_cuda_kernel_compiles_and_seeded_errors_are_at_their_lines(
     own_project: Project, tmp_path: Path, target: str
 ) -> None:
-    found = compiled(own_project, SOURCES / "cuda", "--target", target, code=0)
-    assert outcomes(found)["axpy.cu"][0] == "passed"
-    assert "release 13.0" in found["notes"][0]
-
+    repo = tmp_path / "cuda"
+    shutil.copytree(SOURCES / "cuda", repo)
     # Of the language, and of PTX, which only ptxas reads.
-    wrong = seeded(SOURCES / "cuda", tmp_path, "axpy.cu", "a * x[i]", "b * x[i]")
-    found = compiled(own_project, wrong, "--target", target, code=7)
-    assert outcomes(found)["axpy.cu"][1] == 'axpy.cu:3: error: identifier "b" is undefined'
-    shutil.rmtree(wrong)
-    wrong = seeded(SOURCES / "cuda", tmp_path, "axpy.cu", "%%laneid;", "%%laneidx;")
-    found = compiled(own_project, wrong, "--target", target, code=7)
-    assert outcomes(found)["axpy.cu"][1].startswith("axpy.cu:8:5: error: ")
+    seeded(repo / "axpy.cu", repo / "language.cu", "a * x[i]", "b * x[i]")
+    seeded(repo / "axpy.cu", repo / "ptx.cu", "%%laneid;", "%%laneidx;")
+    found = compiled(own_project, repo, "--target", target, code=7)
+    said = outcomes(found)
+    assert said["axpy.cu"][0] == "passed"
+    assert "release 13.0" in found["notes"][0]
+    assert said["language.cu"][1] == 'language.cu:3: error: identifier "b" is undefined'
+    assert said["ptx.cu"][1].startswith("ptx.cu:8:5: error: ")
 
 
 def test_cuda_is_hipified_in_a_copy_and_what_that_leaves_is_named(
@@ -169,7 +164,9 @@ def test_an_extension_is_built_against_the_cell_s_own_torch_and_imported(
     output = found["verification"]["checks"][1]["details"]["output"]
     assert "imported twice" in output
 
-    wrong = seeded(SOURCES / folder, tmp_path, "csrc/twice.cpp", "x + x", "x + y")
+    wrong = tmp_path / "seeded"
+    shutil.copytree(SOURCES / folder, wrong)
+    seeded(SOURCES / folder / "csrc/twice.cpp", wrong / "csrc/twice.cpp", "x + x", "x + y")
     found = compiled(own_project, wrong, *arguments, code=7)
     lines = (wrong / "csrc/twice.cpp").read_text().partition("x + y")[0].split("\n")
     place = f"csrc/twice.cpp:{len(lines)}:{len(lines[-1]) + 5}: error: 'y' was not"
