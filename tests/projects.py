@@ -12,6 +12,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ import yaml
 from fixed_seeds import run_options
 from standins import stand_in_wheel
 from warm_start import Forked, fork_invoke
+
+from warpfront.images.engine import embedded
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TORCH = "2.13.0"
@@ -49,6 +52,10 @@ SITE_VARIABLES = (
     "https_proxy",
     "all_proxy",
 )
+
+
+# Runs an engine with its data in a folder, and with the base of small projects.
+EngineWithBase = Callable[[Path], AbstractContextManager[embedded.EnginePlace]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import docker
 import pytest
+from adversary.images import build
+from adversary.stacks import STACKS, Stack
 from filelock import FileLock
 from projects import (
     CPU_CELL,
     REPOSITORY,
     SITE_VARIABLES,
     UNIQUE_IMAGES,
+    EngineWithBase,
     Project,
     copy_project,
     small_torch,
@@ -22,7 +27,10 @@ from projects import (
 from standins import Index, serve_index
 
 from warpfront.images.engine import Engine, connect, embedded
+from warpfront.images.engine.bases import resolve_base
 from warpfront.images.labels import CELL
+from warpfront.matrix.cell import BaseSource
+from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import cache_folder, environment, run
 from warpfront.wheels.site import read_site
 from warpfront.wheels.store.sdists import install_toolbox
@@ -30,7 +38,6 @@ from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 # What is fetched once per machine and says nothing of the project under test.
 SHARED = ("bases", "packages", "toolbox")
-CPU_IMAGE = "localhost/warpfront/torch:2.13.0-cpu-py3.11"
 
 
 # A file stays with one worker, and the longest come first: by their number of tests, as xdist would
@@ -114,15 +121,24 @@ def here(engine: Engine) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def cpu_image(here: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The CPU image of this repository, built or found built; by one worker, for all."""
+def guarded(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Stack]:
+    """Give the guarded image of a kind, built or found built; by one worker, for all."""
     everybodys = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         everybodys = everybodys.parent
-    with FileLock(everybodys / "cpu-image.lock"):
-        own = Project(root=REPOSITORY, environment=here)
-        own.invoke("build", "--locked", "--only", CPU_CELL, timeout=1200).expect(0)
-    return CPU_IMAGE
+
+    def built(kind: str) -> Stack:
+        with FileLock(everybodys / f"guarded-{kind}.lock"):
+            build(STACKS[kind], tmp_path_factory.mktemp(kind), engine.name)
+        return STACKS[kind]
+
+    return functools.cache(built)
+
+
+@pytest.fixture(scope="session")
+def cpu_image(guarded: Callable[[str], Stack]) -> str:
+    """The CPU image of this repository."""
+    return guarded("cpu").reference
 
 
 @pytest.fixture
@@ -175,19 +191,50 @@ def state() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(scope="session")
+def engine_with_base(engine: Engine) -> EngineWithBase:
+    """Run an engine with its data in a folder, and the base of small projects as everybody's engine
+    has it: an import would pack it again, for more than half of its processor time.
+    """
+    (cell,) = (one for one in open_workspace(REPOSITORY).matrix.cells if one.id == CPU_CELL)
+    base = resolve_base(cell.base, engine, cache=cache_folder(), on_line=print)
+
+    @contextmanager
+    def started(state: Path) -> Iterator[embedded.EnginePlace]:
+        with running(state) as place:
+            if base.source is BaseSource.BOOTSTRAP:
+                copy_image(base.reference, engine.name, place.host)
+            yield place
+
+    return started
+
+
+def copy_image(reference: str, host: str, other: str) -> None:
+    with (
+        closing(docker.DockerClient(base_url=host)) as ours,
+        closing(docker.DockerClient(base_url=other)) as theirs,
+    ):
+        theirs.images.load(b"".join(ours.images.get(reference).save(named=True)))
+
+
 @pytest.fixture
-def own_engine(state: Path) -> Iterator[embedded.EnginePlace]:
+def own_engine(state: Path, engine_with_base: EngineWithBase) -> Iterator[embedded.EnginePlace]:
     """An engine that a test may kill; no other test meets it."""
-    yield from running(state)
+    with engine_with_base(state) as place:
+        yield place
 
 
 @pytest.fixture
 def another_engine() -> Iterator[embedded.EnginePlace]:
-    """One that has never met the first."""
-    with tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder:
-        yield from running(Path(folder))
+    """One that has never met the first, nor a base."""
+    with (
+        tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder,
+        running(Path(folder)) as place,
+    ):
+        yield place
 
 
+@contextmanager
 def running(state: Path) -> Iterator[embedded.EnginePlace]:
     embedded.start(cache_folder(), state, print)
     try:

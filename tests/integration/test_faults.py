@@ -18,6 +18,7 @@ from pathlib import Path
 import docker
 import pytest
 from projects import (
+    EngineWithBase,
     Project,
     cell_id,
     half_written,
@@ -266,19 +267,16 @@ def small_disk(state: Path, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_fails_its_cell_alone_and_gives_the_space_back(
-    project: Make, small_disk: Path
+    project: Make, small_disk: Path, engine_with_base: EngineWithBase
 ) -> None:
     big, small = unique_image(), unique_image()
     made = project({big: BIG}, small)
-    embedded.start(cache_folder(), small_disk, print)
-    try:
-        made.environment["DOCKER_HOST"] = embedded.EnginePlace(state=small_disk).host
+    with engine_with_base(small_disk) as place:
+        made.environment["DOCKER_HOST"] = place.host
         made.invoke("build", "--image", small).expect(0)
         before = shutil.disk_usage(small_disk).free
         ended = made.invoke("build", "--json").expect(6)
         wait_until(lambda: shutil.disk_usage(small_disk).free > before - 100_000_000)
-    finally:
-        embedded.stop(cache_folder(), small_disk, print)
     assert ended.json[cell_id(big)]["reason"] == "the disk is full"
     assert ended.json[cell_id(big)]["kind"] == "infrastructure"
     assert "warpfront clean" in ended.json[cell_id(big)]["hint"]

@@ -16,7 +16,7 @@ import docker
 import pytest
 import yaml
 from grpc_door import Door, grpc_door
-from projects import Project, cell_id, reference, small_project, unique_image
+from projects import EngineWithBase, Project, cell_id, reference, small_project, unique_image
 from standins import Index
 
 from warpfront.images.engine import Engine, embedded
@@ -59,18 +59,16 @@ class Node:
 
 
 @pytest.fixture(scope="module")
-def nodes(engine: Engine) -> Iterator[Mapping[str, Node]]:
+def nodes(engine: Engine, engine_with_base: EngineWithBase) -> Iterator[Mapping[str, Node]]:
     """One that may be killed, and everybody's, which has its base."""
     if os.geteuid():
         pytest.skip("the embedded engine needs root")
-    with tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder:
-        state = Path(folder)
-        one = Node(name="one", host=embedded.EnginePlace(state=state).host, state=state)
-        one.start()
-        try:
-            yield {"one": one, "two": Node(name="two", host=engine.name)}
-        finally:
-            embedded.stop(cache_folder(), state, print)
+    with (
+        tempfile.TemporaryDirectory(prefix="warpfront-test-") as folder,
+        engine_with_base(Path(folder)) as place,
+    ):
+        one = Node(name="one", host=place.host, state=place.state)
+        yield {"one": one, "two": Node(name="two", host=engine.name)}
 
 
 def a_project(
