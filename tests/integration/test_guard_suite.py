@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import functools
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import docker
 import pytest
 from adversary.__main__ import record
 from adversary.cases import Part, read_cases, read_parts
-from adversary.images import build
 from adversary.runner import Arena, arena, fetch_tools
-from adversary.stacks import STACKS
+from adversary.stacks import Stack
 from adversary.suite import (
     STAND_INS,
     always_held,
@@ -33,7 +30,6 @@ from adversary.suite import (
     representatives,
 )
 
-from warpfront.images.engine import Engine
 from warpfront.system.process import cache_folder
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(1800)]
@@ -82,10 +78,10 @@ def exhaustive(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="module")
 def opened(
-    cpu_image: str, client: docker.DockerClient, engine: Engine, *, exhaustive: bool
+    guarded: Callable[[str], Stack], client: docker.DockerClient, *, exhaustive: bool
 ) -> Iterator[Callable[[str], Arena]]:
-    """Give the guarded image of a kind, built or reused, with what is offered against it; each
-    is made once, whatever the order of the tests.
+    """Give the guarded image of a kind with what is offered against it; each is made once, in any
+    order of the tests.
     """
     tools = fetch_tools(cache_folder() / "adversary", managers=exhaustive)
     pips = ("pip-old", "pip") if exhaustive else ("pip",)
@@ -93,11 +89,7 @@ def opened(
 
         @functools.cache
         def one(kind: str) -> Arena:
-            stack = STACKS[kind]
-            if stack.reference != cpu_image:
-                with tempfile.TemporaryDirectory() as folder:
-                    build(stack, Path(folder), engine.name)
-            return arenas.enter_context(arena(client, stack, tools, pips))
+            return arenas.enter_context(arena(client, guarded(kind), tools, pips))
 
         yield one
 
