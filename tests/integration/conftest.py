@@ -43,31 +43,34 @@ SHARED = ("bases", "packages", "toolbox")
 # A file stays with one worker, and the longest come first: by their number of tests, as xdist would
 # have them, one that builds an image in each of few would run alone at the end. A worker is given
 # its next file when two tests are left, so what is short has to come last. Of the first four one
-# builds the CPU image, and none waits for it. Measured by `--durations=0`.
+# builds the CPU image, and none waits for it. Measured in seconds of the processor.
 LONGEST = (
     "cpu_path",
     "compile",
-    "examples",
     "faults",
+    "workflows",
     "publishing",
     "guard_suite",
-    "composed",
-    "workflows",
+    "image_files",
+    "spreading",
     "layers",
     "rocm_path",
-    "spreading",
-    "devices",
-    "guard_adopt",
-    "image_files",
-    "page",
+    "examples",
+    "composed",
     "reproducible",
-    "stacks",
-    "expressions",
-    "ci_page",
-    "audit",
+    "toolchain",
+    "devices",
     "secrets",
     "rocm_lock",
+    "expressions",
+    "stacks",
     "attestations",
+    "page",
+    "ci_page",
+    "guard_adopt",
+    "screenshots",
+    "package_index",
+    "audit",
 )
 LONGEST_FIRST = tuple(f"test_{name}.py" for name in LONGEST)
 
