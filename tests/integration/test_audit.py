@@ -46,9 +46,9 @@ def pip_audit() -> Path:
     root = cache_folder() / "packages" / f"pip-audit-{VERSION}"
     with exclusive(root.parent, print, name=".pip-audit.lock"):
         if not (root / "bin" / "pip-audit").is_file():
-            subprocess.run((sys.executable, "-m", "venv", str(root)), check=True)
-            pip = (str(root / "bin" / "pip"), "install", "--quiet", f"pip-audit=={VERSION}")
-            subprocess.run(pip, check=True)
+            subprocess.run((sys.executable, "-m", "venv", "--without-pip", str(root)), check=True)
+            pip = (sys.executable, "-m", "pip", "--python", str(root), "install", "--quiet")
+            subprocess.run((*pip, f"pip-audit=={VERSION}"), check=True)
     return root / "bin"
 
 
