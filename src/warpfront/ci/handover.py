@@ -55,8 +55,8 @@ def _manifest(folder: Path) -> tuple[str, Mapping[str, object]]:
     fields = read_json(folder / MANIFEST)
     fields = fields if isinstance(fields, dict) else {}
     name, files = fields.get("name"), fields.get("files")
-    is_ours = fields.get("schema") == SCHEMA and isinstance(files, dict)
-    if not isinstance(name, str) or not is_ours:
+    is_ours = fields.get("schema") == SCHEMA
+    if not isinstance(name, str) or not isinstance(files, dict) or not is_ours:
         raise HandoverError(f"{folder}: no manifest of this version", hint=_AGAIN)
     return name, files
 

@@ -715,8 +715,8 @@ def chosen_build(
     builds = tree.cmake_builds(sources) if modules and not flags else []
     native = set(job.get("native") or ())
     if not builds:
-        reached = reached_units(units, flags)
-        return Configured(flags, []), reached, native.difference(reached)
+        listed = reached_units(units, flags)
+        return Configured(flags, []), listed, native.difference(listed)
     if not job.get("runs_builds", True):
         reason = "this kernel cannot confine CMake (Linux 6.7 can)"
         return Configured({}, [], reason), [], native

@@ -70,8 +70,8 @@ def _last(name: str) -> str:
 def _always_called(node: ast.AST) -> Iterator[str]:
     """Yield the names in the calls that a function, or the use of a class, makes at once."""
     for child in ast.iter_child_nodes(node):
-        of_class = isinstance(node, ast.ClassDef) and isinstance(child, _FUNCTIONS)
-        if of_class and child.name not in _USED:
+        is_method = isinstance(node, ast.ClassDef) and isinstance(child, _FUNCTIONS)
+        if is_method and getattr(child, "name", "") not in _USED:
             continue
         if isinstance(child, ast.Call):
             yield from (name.id for name in ast.walk(child.func) if isinstance(name, ast.Name))

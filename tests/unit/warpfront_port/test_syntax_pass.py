@@ -462,7 +462,10 @@ def test_each_folder_with_a_build_of_its_own_is_configured(
     tree = syntax_job.Tree(tmp_path)
     units = sorted(path for path in tree.texts if path.endswith(".cu"))
     assert tree.cmake_builds(units) == ["a", "c", "d", "b/deep"]
-    flags = {"a": {"a/k.cu": ["-DA"]}, "b/deep": {"b/deep/k.cu": []}}
+    flags: dict[str, dict[str, list[str]]] = {
+        "a": {"a/k.cu": ["-DA"]},
+        "b/deep": {"b/deep/k.cu": []},
+    }
 
     def configure(_compiler: object, _tree: object, _modules: str, _: Path, build: str) -> object:
         return syntax_job.Configured(flags.get(build, {}), [], f"{build} failed" * (build == "c"))

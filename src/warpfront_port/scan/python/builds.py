@@ -85,8 +85,11 @@ def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, 
         if module is None:
             continue
         for node in (*module.of(ast.Import), *module.of(ast.ImportFrom)):
-            used = extensions_used.intersection(_WORD.findall(module.source_of(node)))
-            used = {name for name in used if str(module.path.with_name(f"{name}.py")) not in texts}
+            used = {
+                name
+                for name in extensions_used.intersection(_WORD.findall(module.source_of(node)))
+                if str(module.path.with_name(f"{name}.py")) not in texts
+            }
             for build in outside if used else ():
                 if not used.isdisjoint(names[build]):
                     way = _goes_on_without(module, node)
