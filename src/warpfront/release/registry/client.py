@@ -29,6 +29,7 @@ from warpfront.release.registry.contract import (
     Blob,
     Descriptor,
     ImageIndex,
+    Registry,
     RegistryManifest,
     body_of,
     bytes_blob,
@@ -59,7 +60,7 @@ _NO_MANIFEST = digest_of_bytes(b"no manifest has these bytes")
 _NOT_MOUNTED = frozenset({202, 400, 403, 404, 405})
 
 
-class HttpRegistry:
+class HttpRegistry(Registry):
     """`contract.Registry` over HTTP. Threads may share one."""
 
     def __init__(self, exchange: Exchange) -> None:
@@ -97,8 +98,7 @@ class HttpRegistry:
             return None
         digest, length = answer.headers.get(_DIGEST_HEADER, ""), _length(answer)
         if not digest or not length:  # not every registry sends it for HEAD
-            manifest = self.manifest(repository, reference)
-            return manifest.descriptor if manifest is not None else None
+            return super().head(repository, reference)
         if not is_digest(digest) or (is_digest(reference) and digest != reference):
             raise self._wrong(step, f"it names {digest:.80}")
         media_type = _media_type(answer)

@@ -168,6 +168,8 @@ class Registry(Protocol):
 
     def head(self, repository: str, reference: str) -> Descriptor | None:
         """Return the registry's descriptor of a tag or digest, unchecked against bytes."""
+        manifest = self.manifest(repository, reference)
+        return manifest.descriptor if manifest is not None else None
 
     def put_manifest(
         self, repository: str, reference: str, body: bytes, media_type: str
@@ -202,6 +204,11 @@ class Registry(Protocol):
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
         """Attach several; a process killed meanwhile leaves any of them."""
+        for artifact in artifacts:
+            for content in (artifact.payload, EMPTY_BODY):
+                self.put_blob(repository, bytes_blob(content))
+            body = body_of(subject, artifact)
+            self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """Return every tag of a repository; none where there is no such repository."""

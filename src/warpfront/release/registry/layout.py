@@ -19,20 +19,17 @@ from typing import BinaryIO
 
 from warpfront.errors import RegistryError, StoreError
 from warpfront.release.registry.contract import (
-    EMPTY_BODY,
     IMAGE_INDEX,
-    IMAGE_MANIFEST,
     INDEX_TYPES,
     MANIFEST_LIMIT_BYTES,
     MANIFEST_TYPES,
-    Artifact,
     Blob,
     Descriptor,
     Document,
     ImageIndex,
     ImageManifest,
+    Registry,
     RegistryManifest,
-    body_of,
     bytes_blob,
     digest_of_bytes,
     index_body,
@@ -53,7 +50,7 @@ _STEP = "image layout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutRegistry:
+class LayoutRegistry(Registry):
     """`contract.Registry` over a folder, which need not exist before the first put. `checked`
     means that its owner has checked each blob against its digest.
     """
@@ -79,10 +76,6 @@ class LayoutRegistry:
             return read_manifest(body, media_type)
         except ValueError as error:
             raise self._wrong(f"{digest}: {error}") from None
-
-    def head(self, repository: str, reference: str) -> Descriptor | None:
-        manifest = self.manifest(repository, reference)
-        return manifest.descriptor if manifest is not None else None
 
     def put_manifest(
         self, repository: str, reference: str, body: bytes, media_type: str
@@ -142,15 +135,6 @@ class LayoutRegistry:
             if manifest and subject and subject.digest == digest:
                 descriptors.append(referrer_of(manifest))
         return tuple(descriptors)
-
-    def attach_all(
-        self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
-    ) -> None:
-        for artifact in artifacts:
-            for content in (artifact.payload, EMPTY_BODY):
-                self.put_blob(repository, bytes_blob(content))
-            body = body_of(subject, artifact)
-            self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
 
     def tags(self, repository: str) -> tuple[str, ...]:
         return tuple(sorted({entry.annotations[NAME] for entry in self.listed() if _name(entry)}))
