@@ -25,8 +25,8 @@ from warpfront.release.evidence import (
     attached_evidence,
     demanded_channel,
 )
-from warpfront.release.ledger import NOT_PUBLIC, Publication
-from warpfront.release.publication import RegistryImage, held_image
+from warpfront.release.ledger import CANDIDATE_PREFIX, NOT_PUBLIC, Publication
+from warpfront.release.publication import RegistryImage, heads_of, held_image
 from warpfront.release.publish_context import (
     Published,
     connected,
@@ -158,9 +158,8 @@ def export_image(cell: Cell, carried: CarriedImages, folder: Path) -> str | Bloc
     sent_bytes += copy_attached(source, target, image_place.digest)
     manifest = source.registry.manifest(source.repository, image_place.digest)
     assert manifest is not None
-    for tag in source.registry.tags(source.repository):
-        on = source.registry.head(source.repository, tag)
-        if on is not None and on.digest == image_place.digest and not tag.startswith("candidate-"):
+    for tag, head in heads_of(source.registry, source.repository).items():
+        if head.digest == image_place.digest and not tag.startswith(CANDIDATE_PREFIX):
             media_type = manifest.descriptor.media_type
             layout.put_manifest(source.repository, tag, manifest.body, media_type)
     return f"{folder / cell.image}: {image_place.digest}, {sent_bytes} bytes written"

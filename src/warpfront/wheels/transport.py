@@ -131,12 +131,13 @@ class Transport:
         """Pass the body to `take` as it comes, and return why not all of it came."""
         count = 0
         try:
-            for piece in received(answer, self._piece_seconds):
-                take(piece)
-                count += len(piece)
-                if count > limit_bytes or self.is_over(until):
-                    reason = "its bytes come too slowly, or without end"
-                    return NoAnswer(url=url, reason=reason, lasting=True)
+            with answer:  # also where `take` raises
+                for piece in received(answer, self._piece_seconds):
+                    take(piece)
+                    count += len(piece)
+                    if count > limit_bytes or self.is_over(until):
+                        reason = "its bytes come too slowly, or without end"
+                        return NoAnswer(url=url, reason=reason, lasting=True)
         except RequestException as error:
             return no_answer(url, error)
         return None
