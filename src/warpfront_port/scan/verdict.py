@@ -162,15 +162,13 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
 
     The product is what the root's build reaches, without tests and examples. A manifest, image or
     script of a folder sets up some machine and decides nothing. A build of a folder decides where
-    CUDA sources of the product lie below it. A conda environment decides only where the root
-    installs nothing by itself. A package that no module imports decides nothing.
+    CUDA sources of the product lie below it. A package that no module imports decides nothing.
     """
     path = PurePosixPath(finding.path)
-    conda = path.suffix in {".yml", ".yaml"} and project.product.installs
     image = path.name.startswith("Dockerfile") and project.product.installs
     inside = len(path.parts) > 1
     script = inside and kind_of(path) == "shell"
-    packaging = script or (_is_packaging(rule.id) and (inside or conda or image))
+    packaging = script or (_is_packaging(rule.id) and (inside or image))
     product = project.product.has(finding.path) and not project.product.is_aside(finding.path)
     if finding.severity is not Severity.ERROR or packaging or not product:
         return Consequence.CHECK
