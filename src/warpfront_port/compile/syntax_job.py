@@ -353,6 +353,7 @@ def configure(
         "WARPFRONT_TARGETS": ";".join(sorted(set(_TARGET.findall(tree.builds)))),
         "WARPFRONT_HIP": compiler.hip, "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
         "FETCHCONTENT_FULLY_DISCONNECTED": "ON",
+        "CMAKE_PREFIX_PATH": str(Path(compiler.path).parents[1] / "usr"),
     }  # fmt: skip
     c_compiler = Path(compiler.path).with_name(Path(compiler.path).name.replace("++", ""))
     if c_compiler.is_file():
@@ -379,20 +380,39 @@ def configure_for_hip(first: Configured, root: Path, folder: Path) -> Configured
     return _configured(first.argv, {**first.values, **choices}, root, folder / "hip", first.build)
 
 
+def _configure_at(argv: Sequence[str], values: Mapping[str, str], source: Path, build: Path) -> str:
+    """Run CMake until it writes the commands of a build, with less of the project each time; return
+    its first error. A command that an absent package would bring does nothing.
+    """
+    errors: list[str] = []
+    for without, all_found in (("^$", "OFF"), (_ASIDE, "OFF"), (_ASIDE, "ON")):
+        commands: list[str] = []
+        while len(commands) < _MOST_BUILDS:
+            definitions = {
+                **values, "WARPFRONT_WITHOUT": without, "WARPFRONT_FOUND": all_found,
+                "WARPFRONT_COMMANDS": ";".join(commands),
+            }  # fmt: skip
+            options = [f"-D{name}={value}" for name, value in definitions.items()]
+            code, output = _run([*argv, "-S", str(source), "-B", str(build), *options], 180)
+            unknown = re.search(r'Unknown CMake command "(\w+)"', output)
+            if unknown is None or unknown[1] in commands:
+                break
+            commands.append(unknown[1])
+        error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", output)
+        errors.append(error[1].strip() if error else f"exit {code}")
+        if (build / "compile_commands.json").is_file():
+            break
+    return errors[0]
+
+
 def _configured(
     argv: Sequence[str], values: Mapping[str, str], root: Path, folder: Path, name: str
 ) -> Configured:
     build, copy = folder / "build" / name, folder / "tree"
     if not copy.is_dir():  # a configure step may write into the tree
         shutil.copytree(root, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-    commands, text, code = build / "compile_commands.json", "", 0
-    for without, all_found in (("^$", "OFF"), (_ASIDE, "OFF"), (_ASIDE, "ON")):
-        definitions = {**values, "WARPFRONT_WITHOUT": without, "WARPFRONT_FOUND": all_found}
-        options = [f"-D{name}={value}" for name, value in definitions.items()]
-        code, output = _run([*argv, "-S", str(copy / name), "-B", str(build), *options], 180)
-        text = text or output
-        if commands.is_file():
-            break
+    commands = build / "compile_commands.json"
+    first_error = _configure_at(argv, values, copy / name, build)
     written = (
         path for path in copy.rglob("*.[hH]*") if not (root / path.relative_to(copy)).exists()
     )
@@ -405,8 +425,7 @@ def _configured(
         Configured, folders=sorted(folders), argv=argv, values=values, cache=cached, build=name
     )
     if not commands.is_file():
-        error = re.search(r"CMake Error[^\n]*\n(?:\s*\n)?\s*([^\n]+)", text)
-        return configured({}, reason=f"cmake: {error[1].strip() if error else f'exit {code}'}")
+        return configured({}, reason=f"cmake: {first_error}")
     entries = {Path(e["file"]): e["command"] for e in json.loads(commands.read_text("utf-8"))}
     flags = {
         path.relative_to(copy).as_posix(): shlex.split(command.replace(str(copy), str(root)))

@@ -55,8 +55,7 @@ _OF_WHEELS = re.compile(
     r"|ninja-[\d.]+\.data/scripts/ninja"
 )
 _OF_PACKAGES = tuple(
-    f"./usr/{folder}/"
-    for folder in f"include lib/gcc lib/linux lib/llvm-22 share/doc share/hip {_MPI}".split()
+    f"./usr/{folder}/" for folder in f"include lib/gcc lib/linux lib/llvm-22 share {_MPI}".split()
 )
 # The head of a file in a zip archive (PKWARE's APPNOTE, 4.3.7), and of a member of an ar archive.
 _ZIP_HEAD, _ZIP_SIGNATURE, _DEFLATED = struct.Struct("<IHHHHHIIIHH"), 0x04034B50, 8

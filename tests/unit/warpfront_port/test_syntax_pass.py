@@ -552,11 +552,11 @@ def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path:
         "target_compile_definitions(p PRIVATE V=${NotHere_VERSION} C=${NotHere_core_FOUND}\n"
         "  O=${Neither_FOUND} H=$<BOOL:${HEADERS}>)\n"
         "target_include_directories(p PRIVATE ${NotHere_INCLUDE_DIRS} inc)\n"
-        "target_link_libraries(p PRIVATE NotHere::core)\n"
+        "target_link_libraries(p PRIVATE NotHere::core)\nnot_here_embed(p k.cu)\n"
     )
     compiler = syntax_job.Compiler(str(shutil.which("c++")), "")
     configured = syntax_job.configure(compiler, syntax_job.Tree(root), str(MODULES), tmp_path)
-    assert configured.reason == "NotHere, gtest: absent here, taken as empty"
+    assert configured.reason == "NotHere, gtest, not_here_embed: absent here, taken as empty"
     options = syntax_job.unit_options(configured.flags["k.cu"])
     assert {"-DV=1.2", "-DC=TRUE", "-DO=0", "-DH=0", f"{root}/inc"} <= {*options}
     assert str(tmp_path / "default" / "tree" / "inc") in configured.folders

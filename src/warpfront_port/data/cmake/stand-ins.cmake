@@ -92,3 +92,8 @@ foreach(command find_library find_path find_file find_program)
       set(\${variable} \"\${\${variable}}\" PARENT_SCOPE)
     endfunction()")
 endforeach()
+# And so a command that an absent package would bring.
+foreach(command IN LISTS WARPFRONT_COMMANDS)
+  file(APPEND "${CMAKE_BINARY_DIR}/absent" "${command}\n")
+  cmake_language(EVAL CODE "function(${command})\nendfunction()")
+endforeach()
