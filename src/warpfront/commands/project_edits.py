@@ -19,12 +19,7 @@ from warpfront.system.packaged import packaged_text
 from warpfront.system.store import read_text
 from warpfront.wheels.project_folders import IMAGES_FOLDER
 
-IMAGE_TEMPLATE = """\
-# {{ cell.id }}: {{ cell.title | words }}
-FROM {{ from_reference }}
-{% include "_shared/wheels.j2" %}
-{% include "_shared/environment.j2" %}
-"""
+IMAGE_TEMPLATE = packaged_text("in_images", "new.Dockerfile.j2")
 _REQUIREMENTS = "# One requirement a line. torch is the row's: name no torch here.\n"
 
 

@@ -52,6 +52,7 @@ from warpfront.images.engine.streams import STALL_SECONDS, LineSplitter, Transfe
 from warpfront.matrix.devices import HostDevices
 from warpfront.system import process
 from warpfront.system.digests import digest_of, frozen
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
 from warpfront.system.registry_errors import causes_of
@@ -572,8 +573,8 @@ def _engine_error(host: str, error: Exception) -> EngineError:
             hint="`systemctl start docker`, or `warpfront engine start` for the embedded one",
         )
     if any(isinstance(cause, docker.errors.APIError) for cause in causes):
-        words = _api_words(error)
-        hints = (hint for begin, hint in _API_HINTS.items() if begin in words.lower())
+        words, rows = _api_words(error), packaged_toml("daemon-errors.toml")["engine"]
+        hints = (row["hint"] for row in rows if row["words"] in words.lower())
         return EngineError(f"{host}: {words}", hint=next(hints, ""))
     timeouts = (TimeoutError, requests.Timeout, urllib3.exceptions.TimeoutError)
     if any(isinstance(cause, timeouts) for cause in causes):
@@ -590,16 +591,6 @@ def _words(causes: tuple[BaseException, ...]) -> str:
 
 def _api_words(error: Exception) -> str:
     return str(getattr(error, "explanation", None) or error).strip()
-
-
-_API_HINTS = {
-    "cdi device": "`docker info` lists the CDI devices; the vendor's toolkit writes their "
-    "specification",
-    "could not select device driver": "install the NVIDIA container toolkit, or its CDI "
-    "specification",
-    "no space left": "free some space: `docker system df`, `warpfront clean`",
-    "no such image": "warpfront build",
-}
 
 
 # What a container of an image runs with: https://github.com/opencontainers/image-spec, config.md.

@@ -21,7 +21,7 @@ LONGEST_LINE = 16_384
 STALL_SECONDS = 90
 _WAITING = re.compile(r"Waiting|Preparing|Retrying in|Unavailable")
 _MOVING = ("Pushing", "Downloading", "Pushed")
-_ERRORS = packaged_toml("registry-errors.toml")["error"]
+_ERRORS = packaged_toml("daemon-errors.toml")["registry"]
 
 
 @dataclass(kw_only=True)
