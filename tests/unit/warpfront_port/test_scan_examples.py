@@ -121,6 +121,17 @@ def test_an_arm_of_cmake_that_is_never_entered_is_no_finding() -> None:
     assert build_findings("CMakeLists.txt", option) == [("BL207", "error")]
 
 
+def test_an_option_that_a_generator_expression_gives_to_cuda_alone_reaches_no_hip() -> None:
+    alone = "$<$<COMPILE_LANGUAGE:CUDA>:-O3 --use_fast_math>"
+    for words, reached in (
+        (alone, False),
+        (f"{alone} --use_fast_math", True),
+        ("$<$<CONFIG:Release>:--use_fast_math>", True),
+    ):
+        text = f"target_compile_options(a PRIVATE {words})\n"
+        assert build_findings("CMakeLists.txt", text) == [("BL201", "error")] * reached, words
+
+
 def test_an_arm_for_cuda_is_to_check_where_the_build_names_nothing_of_amd() -> None:
     arm = "option(FAST_CUDA x OFF)\nif(FAST_CUDA)\n  target_sources(a PRIVATE a.cu)\nendif()\n"
     assert build_findings("CMakeLists.txt", arm) == [("BL205", "note")]
