@@ -132,6 +132,22 @@ def test_an_option_that_a_generator_expression_gives_to_cuda_alone_reaches_no_hi
         assert build_findings("CMakeLists.txt", text) == [("BL201", "error")] * reached, words
 
 
+@pytest.mark.parametrize("between", ["=", " "])
+def test_a_variable_of_an_image_is_set_in_either_form(between: str) -> None:
+    text = f"FROM debian\nENV PYTORCH_CUDA_ALLOC_CONF{between}max_split_size_mb:64\n"
+    assert [rule for rule, _ in build_findings("Dockerfile", text)] == ["PY010"]
+
+
+def test_a_variable_of_kubernetes_is_a_name_beside_its_value() -> None:
+    text = "env:\n- name: PYTORCH_CUDA_ALLOC_CONF\n  value: max_split_size_mb:64\n"
+    assert [rule for rule, _ in build_findings("pod.yaml", text)] == ["PY010"]
+
+
+def test_a_copy_to_where_python_finds_a_package_patches_it() -> None:
+    told = "python -c 'import a; print(a.__file__)' | xargs dirname | xargs -I {} cp -R own/* {}"
+    assert [rule for rule, _ in build_findings("Dockerfile", f"RUN {told}\n")] == ["PY060"]
+
+
 def test_an_arm_for_cuda_is_to_check_where_the_build_names_nothing_of_amd() -> None:
     arm = "option(FAST_CUDA x OFF)\nif(FAST_CUDA)\n  target_sources(a PRIVATE a.cu)\nendif()\n"
     assert build_findings("CMakeLists.txt", arm) == [("BL205", "note")]

@@ -56,7 +56,10 @@ def seen(text: str, *, path: str = "module.py", rule: str = "PY014") -> Match:
         ("def f():\n    if torch.version.hip:\n        return None\n    import pynvml\n",
          {"nvidia", "other"}),
         ("def f():\n    if torch.version.hip:\n        x = 1\n    import pynvml\n", EVERYONE),
+        (("def f():\n    if debug:\n        return\n    elif torch.version.hip:\n        return\n"
+         "    import pynvml\n"), {"nvidia", "other"}),
         ("while not torch.version.hip:\n    import pynvml\n", {"nvidia", "other"}),
+        ("x = [__import__('pynvml') for d in y if not torch.version.hip]\n", {"nvidia", "other"}),
         ("if torch.version.hip:\n    pass\nelif debug:\n    import pynvml\n", {"nvidia", "other"}),
         ("def _nvidia_only():\n    import pynvml\nif torch.version.cuda:\n    _nvidia_only()\n",
          {"nvidia"}),

@@ -95,3 +95,12 @@ def test_a_name_in_small_letters_is_made_of_what_the_name_is_made_of() -> None:
     )
     found = rule_matches(SourceText(path=PurePosixPath("m.py"), text=text), Context())
     assert "PY052" in {match.rule for match in found}
+
+
+def test_the_value_of_a_member_of_an_enumeration_is_followed() -> None:
+    text = (
+        "import enum, torch\nclass How(enum.Enum):\n    FAST = 'reduce-overhead'\n"
+        "f = torch.compile(model, mode=How.FAST.value)\n"
+    )
+    found = rule_matches(SourceText(path=PurePosixPath("m.py"), text=text), Context())
+    assert "PY001" in {match.rule for match in found}
