@@ -84,6 +84,8 @@ _BEFORE_CUDACC = ("thrust/detail/config.h", "hipcub/config.hpp", "rocprim/config
 # offered that chooses HIP.
 _CACHED = re.compile(r"^(?!CMAKE_)(\w+)(?::|-)(BOOL|STRING|STRINGS:INTERNAL)=(.*)$", re.MULTILINE)
 _TARGET = re.compile(r"\b[A-Za-z]\w*::[A-Za-z][\w.+-]*")
+_OF_HIP = re.compile(r"#[ \t]*include[ \t]*[<\"]hip/")
+_OWN_TARGET = re.compile(r"add_(?:library|executable)\s*\(\s*([A-Za-z]\w*::[A-Za-z][\w.+-]*)")
 _VENDOR = re.compile(r"(?:^|_)(HIP|ROCM|CUDA)(?:_|$)")
 _CHOICE = re.compile(r"(?:\w+_)?(?:CUDA|cuda)")
 _OFFERED = re.compile(r"(?i)(?:\A|;)((?:\w+_)?(?:hip|rocm))(?=;|\Z)")
@@ -252,8 +254,15 @@ class Tree:
         return {
             path
             for path, text in self.texts.items()
-            if path.endswith(".hip")
-            or (Path(path).suffix in _SOURCES and re.search(r"#[ \t]*include[ \t]*[<\"]hip/", text))
+            if path.endswith(".hip") or (Path(path).suffix in _SOURCES and _OF_HIP.search(text))
+        }
+
+    def reading_hip(self, sources: Iterable[str]) -> set[str]:
+        """Return the sources that read HIP's headers, themselves or through the tree's own."""
+        return {
+            source
+            for source in sources
+            if any(_OF_HIP.search(self.texts.get(path, "")) for path in self.read_by(source))
         }
 
     def witnesses(self, claims: Iterable[str], units: Iterable[str]) -> list[str]:
@@ -342,6 +351,7 @@ def configure(
         text = path.read_text("utf-8").replace("CUDA", "HIP").replace("cuda", "hip")
         text = text.replace("EXTENSIONS cu", "EXTENSIONS hip")
         path.with_name(path.name.replace("CUDA", "HIP")).write_text(text, "utf-8")
+    targets = {*_TARGET.findall(tree.builds)} - {*_OWN_TARGET.findall(tree.builds)}
     argv = [cmake, *(["-G", "Ninja"] if shutil.which("ninja") else [])]
     values = {
         "CMAKE_MODULE_PATH": str(stand_ins), "CMAKE_EXPORT_COMPILE_COMMANDS": "ON",
@@ -350,7 +360,7 @@ def configure(
         "CMAKE_CXX_COMPILER": compiler.path, "CMAKE_C_COMPILER_WORKS": "1",
         "CMAKE_CXX_COMPILER_WORKS": "1", "CMAKE_TRY_COMPILE_TARGET_TYPE": "STATIC_LIBRARY",
         "CMAKE_CUDA_ARCHITECTURES": "80", "CMAKE_HIP_ARCHITECTURES": "gfx942",
-        "WARPFRONT_TARGETS": ";".join(sorted(set(_TARGET.findall(tree.builds)))),
+        "WARPFRONT_TARGETS": ";".join(sorted(targets)),
         "WARPFRONT_HIP": compiler.hip, "CMAKE_POLICY_VERSION_MINIMUM": "3.5",
         "FETCHCONTENT_FULLY_DISCONNECTED": "ON",
         "CMAKE_PREFIX_PATH": str(Path(compiler.path).parents[1] / "usr"),
@@ -747,7 +757,10 @@ def chosen_build(
         compiled = set(reached_units(below.intersection(units), chosen.flags))
         if job.get("builds_hip") and chosen.cache:
             for_hip = configure_for_hip(chosen, tree.root, folder)
-            if hips := below & for_hip.flags.keys():
+            hips = below & for_hip.flags.keys()
+            if not hips and not compiled:  # the default may be the build for AMD
+                for_hip, hips = chosen, tree.reading_hip(chosen.flags)
+            if hips:
                 chosen, compiled, of_hip = for_hip, hips, of_hip | hips
         joined.append(chosen)
         reached |= compiled

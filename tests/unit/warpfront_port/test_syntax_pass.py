@@ -212,11 +212,13 @@ if(P_HIP)
   enable_language(HIP)
   find_package(rocthrust REQUIRED)
   get_property(headers TARGET roc::rocthrust PROPERTY INTERFACE_INCLUDE_DIRECTORIES)
+  find_package(hip REQUIRED)
+  add_library(hip::own INTERFACE IMPORTED)
   add_library(p k.cu own.cpp)
   set_source_files_properties(k.cu PROPERTIES LANGUAGE HIP)
   target_compile_features(p PUBLIC hip_std_17 c_std_11)
   target_compile_definitions(p PRIVATE BACKEND=${P_BACKEND} GPU=${P_GPU})
-  target_compile_definitions(p PRIVATE GRAPHS=$<BOOL:${P_HIP_GRAPHS}>)
+  target_compile_definitions(p PRIVATE OF=${HIP_PLATFORM} GRAPHS=$<BOOL:${P_HIP_GRAPHS}>)
   target_link_libraries(p hip::device)
 elseif(P_BACKEND STREQUAL P_CUDA)
   enable_language(CUDA)
@@ -240,7 +242,7 @@ def test_the_build_for_hip_is_the_one_that_is_configured(tmp_path: Path) -> None
     for_hip = syntax_job.configure_for_hip(default, root, tmp_path)
     assert (for_hip.reason, sorted(for_hip.flags)) == ("", ["k.cu", "own.cpp"])
     options = syntax_job.unit_options(for_hip.flags["k.cu"])
-    assert {"-DBACKEND=P_HIP", "-DGPU=ROCM", "-DGRAPHS=0"} <= set(options)
+    assert {"-DBACKEND=P_HIP", "-DGPU=ROCM", "-DGRAPHS=0", "-DOF=amd"} <= set(options)
 
 
 def test_a_source_is_a_part_of_another_one_whose_passes_compiled_it(
@@ -479,6 +481,28 @@ def test_each_folder_with_a_build_of_its_own_is_configured(
     assert configured.reason == "c failed; no build of CMake that was configured has c/k.cu"
     (tmp_path / "CMakeLists.txt").write_text("")
     assert tree.cmake_builds(units) == [""]
+
+
+def test_a_default_build_for_amd_leaves_out_what_is_cudas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in {
+        "lib.h": "#include <hip/hip_runtime.h>\n", "amd/lib.cpp": '#include "lib.h"\n',
+        "nvidia/lib.cpp": "#include <curand.h>\n", "plain.cpp": "", "CMakeLists.txt": "",
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    default = syntax_job.Configured(
+        {"amd/lib.cpp": [], "plain.cpp": []}, [], cache=[("P_HIP", "BOOL", "ON")]
+    )
+    monkeypatch.setattr(syntax_job, "configure", lambda *_: default)
+    failed = syntax_job.Configured({}, [], "cmake: no")
+    monkeypatch.setattr(syntax_job, "configure_for_hip", lambda *_: failed)
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    job = {"units": ["nvidia/lib.cpp"], "modules": "m", "builds_hip": True}
+    tree = syntax_job.Tree(tmp_path)
+    configured, reached, native = syntax_job.chosen_build(compiler, tree, job, tmp_path)
+    assert (configured.reason, reached, native) == ("", ["amd/lib.cpp"], {"amd/lib.cpp"})
 
 
 def test_what_a_configured_build_leaves_out_decides_nothing(tmp_path: Path) -> None:

@@ -28,6 +28,10 @@ function(warpfront_found name)
   if("${name}" MATCHES "^([Hh][Ii][Pp]|[Rr][Oo][Cc]|rccl|miopen)") # the compiler has their headers
     set(${name}_VERSION ${WARPFRONT_HIP} PARENT_SCOPE)
     set(_warpfront_spaces "^(hip|roc)::")
+    # what hip-config.cmake says of itself
+    set(HIP_COMPILER clang PARENT_SCOPE)
+    set(HIP_PLATFORM amd PARENT_SCOPE)
+    set(HIP_RUNTIME rocclr PARENT_SCOPE)
   else()
     set(_warpfront_spaces "^${name}::|::${name}")
     file(APPEND "${CMAKE_BINARY_DIR}/absent" "${name}\n")
