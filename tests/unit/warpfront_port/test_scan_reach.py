@@ -298,3 +298,20 @@ def test_an_import_behind_an_option_that_is_off_is_not_reached(function: str, re
         "a/trt/engine.py": "import tensorrt\n",
     }
     assert ("a/trt/engine.py" in read_project(texts).product.modules) == bool(reached)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("build.sh", "hipcc -O3 --offload-arch=gfx1100 k.hip -o k\n"),
+        ("Makefile", "all:\n\thipcc --offload-arch=gfx1100:xnack- k.hip -o k\n"),
+    ],
+)
+def test_a_build_for_other_devices_of_amd_fails_when_a_kernel_starts(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    kernel = {"k.hip": f"#include <hip/hip_runtime.h>\n{KERNEL}"}
+    assert "will fail at run time: 1" in line(tmp_path, {**kernel, name: text})
+    both = text.replace("--offload", "--offload-arch=gfx942 --offload")
+    assert "runs as it is" in line(tmp_path, {name: both})
+    assert "runs as it is" in line(tmp_path, {name: text.replace("gfx1100", "$(ARCH)")})

@@ -34,6 +34,7 @@ _WITH_VALUE = frozenset(
 _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
 _OPTION = re.compile(r"-{0,2}\+{0,2}[A-Za-z_][\w.-]*")
+_OFFLOADED = re.compile(r"--(?:offload-arch|amdgpu-target)=gfx\w+")
 _BESIDE_PACKAGE = re.compile(r"\b\w+\.__file__[^\n]{0,200}\bcp\s+-\w+")
 
 
@@ -101,6 +102,8 @@ def word_rule_matches(word: Word, *, nvccs: bool = False) -> Iterator[Match]:
         for rule, flag in compiler_flag(word.text):
             if nvccs or flag != "--threads":  # many a program has an option of this name
                 yield word.match(rule, flag)
+    if _OFFLOADED.match(word.text):  # for this device and no other
+        yield word.match("BL203", shift=1)
     if "://" in word.text and CUDA_INDEX.search(word.text):
         yield word.match("DP314", word.text[:80])
 
