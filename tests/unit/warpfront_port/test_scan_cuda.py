@@ -348,6 +348,9 @@ def test_an_arm_for_a_macro_of_cuda_is_noted_where_the_tree_tests_its_twin() -> 
     twins = headers.twin_macros(["#if defined(WITH_HIP)\n#endif\n", "#ifdef WITH_CUDA\n#endif\n"])
     assert twins == {"WITH_CUDA": "WITH_HIP"}
     assert headers.twin_macros(["#ifdef WITH_CUDA\n#endif\n", "int WITH_HIP;\n"]) == {}
+    own = "#ifdef MY_USE_CUDA\n#endif\n"  # nothing is for HIP
+    assert headers.twin_macros([own, "int MY_HIP;\n"]) == {"MY_USE_CUDA": "MY_USE_HIP"}
+    assert headers.twin_macros([own, "#ifdef MY_HIP\n#endif\n"]) == {}
     context = Context(twin_macros=twins)
     (found,) = seen("#ifdef WITH_CUDA\nint a;\n#else\nint b;\n#endif\n", context=context)
     assert (found.rule, found.excerpt) == ("CU124", "WITH_CUDA without WITH_HIP")

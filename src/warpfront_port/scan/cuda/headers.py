@@ -109,10 +109,15 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
 
 
 def twin_macros(texts: Iterable[str]) -> Mapping[str, str]:
-    """Return the macros of CUDA's that conditions test, with their twins of HIP's, tested too."""
+    """Return the macros of CUDA's that conditions test, with their twins of HIP's, tested too. A
+    project that tests none for HIP lacks the twin of each macro of its own.
+    """
     tested = {
         name for text in texts for line in _TESTS.finditer(text) for name in _NAME.findall(line[1])
     }
+    if not any(map(AMD_NAME.search, tested)):
+        own = (name for name in tested if _CUDA_NAME.search(name) and not is_named(name))
+        return {name: name.replace("CUDA", "HIP") for name in own}
     twins = ((name, name.replace("CUDA", other)) for name in tested for other in ("HIP", "ROCM"))
     return {name: twin for name, twin in twins if twin != name and twin in tested}
 
