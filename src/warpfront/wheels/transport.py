@@ -131,7 +131,7 @@ class Transport:
         """Pass the body to `take` as it comes, and return why not all of it came."""
         count = 0
         try:
-            with answer:  # also where `take` raises
+            with contextlib.closing(answer):  # also where `take` raises
                 for piece in received(answer, self._piece_seconds):
                     take(piece)
                     count += len(piece)
