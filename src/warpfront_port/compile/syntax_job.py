@@ -35,6 +35,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -395,6 +396,7 @@ def _configure_at(argv: Sequence[str], values: Mapping[str, str], source: Path, 
     its first error. A command that an absent package would bring does nothing.
     """
     errors: list[str] = []
+    code, output = 0, ""
     for without, all_found in (("^$", "OFF"), (_ASIDE, "OFF"), (_ASIDE, "ON")):
         commands: list[str] = []
         while len(commands) < _MOST_BUILDS:
@@ -506,7 +508,7 @@ def write_shims(
             f"#if __has_include(<{header}>)\n#include <{header}>\n#endif"
             for header in _BEFORE_CUDACC
         )
-        lines += ["#ifdef __cplusplus", *includes, "#define __CUDACC__ 1", "#endif"]
+        lines += ["#ifdef __HIP__", *includes, "#define __CUDACC__ 1", "#endif"]
     lines += [
         f"#define {cuda} {hip}"
         for cuda, hip in sorted(used.items())
@@ -562,10 +564,10 @@ def arguments(compiler: Compiler, job: Mapping[str, Any], standard: str) -> list
     ]  # fmt: skip
 
 
-def in_c(words: Iterable[str]) -> list[str]:
-    """Return the options of a pass over a source in C, which HIP's headers take for the host."""
-    of_cpp = ("--offload-arch=", "-std=c++")
-    return ["c" if word == "hip" else word for word in words if not word.startswith(of_cpp)]
+def on_host(words: Iterable[str], language: str) -> list[str]:
+    """Return the options of a pass over a source in C or C++, which HIP's headers take too."""
+    of_others = ("--offload-arch=", *(["-std=c++"] if language == "c" else []))
+    return [language if word == "hip" else word for word in words if not word.startswith(of_others)]
 
 
 def emulation(compiler: Compiler, torch: str, forced: Path) -> list[str]:
@@ -609,15 +611,16 @@ def passes(
     read: Mapping[str, list[str]],
     *,
     claims: Mapping[str, str],
+    sides: Iterable[str] = _SIDES,
 ) -> dict[str, object]:
-    """Return what the device and host pass answer about one unit.
+    """Return what the passes of these sides answer about one unit: of device and host.
 
     `lines` are those that a pass compiled, by file: of `claims`, which are texts by path.
     """
     outputs: list[str] = []
     codes: list[int] = []
     lines: dict[str, set[int]] = {}
-    for side in _SIDES:
+    for side in sides:
         code, text = _run([*argv, *read.get(side, ()), side, str(root / unit)], seconds)
         if code and ".pch" in text:  # options of the unit that do not fit
             code, text = _run([*argv, side, str(root / unit)], seconds)
@@ -776,6 +779,48 @@ def chosen_build(
     return configured, sorted(reached | unreached) if reached else [], of_hip or native - reached
 
 
+@dataclass(frozen=True)
+class _Passes:
+    """The passes of one job. `argv` are the options of HIP's own sources, and of CUDA's."""
+
+    job: Mapping[str, Any]
+    tree: Tree
+    argv: tuple[Sequence[str], Sequence[str]]
+    shared: Sequence[str]
+    overlay: Sequence[str]
+    read: Mapping[str, list[str]]
+    configured: Configured
+    native: AbstractSet[str]
+    of_torch: AbstractSet[str]
+    claims: AbstractSet[str]
+    state: str
+    scratch: str
+
+    def of(self, unit: str) -> dict[str, object]:
+        """Return the result of a source, in its language."""
+        definitions = self.job.get("definitions", ())
+        options = unit_options((*self.configured.flags.get(unit, ()), *definitions))
+        words = [*self.argv[unit not in self.native], *self.shared, *options]
+        is_torchs = unit in self.of_torch
+        words += self.overlay if is_torchs else ()
+        if unit.endswith(".c"):
+            return self._stored(unit, on_host(words, "c"), {}, _SIDES[1:])
+        result = self._stored(unit, words, self.read if is_torchs else {}, _SIDES)
+        if is_torchs and not unit.endswith((".cu", ".hip")) and result["codes"] != [0, 0]:
+            # torch gives it to the host's compiler, also on ROCm
+            result = self._stored(unit, on_host(words, "c++"), {}, _SIDES[1:])
+        return result
+
+    def _stored(
+        self, unit: str, words: Sequence[str], read: Mapping[str, list[str]], sides: Sequence[str]
+    ) -> dict[str, object]:
+        tree, seconds = self.tree, float(self.job["seconds"])
+        claims = {path: tree.texts[path] for path in sorted(self.claims & tree.read_by(unit))}
+        decided = f"{self.state}\0{unit}\0{words}\0{[*claims]}".replace(self.scratch, "")
+        run = partial(passes, [*words], tree.root, unit, seconds, read, claims=claims, sides=sides)
+        return {**_stored(self.job, decided, run), "is_native": unit in self.native}
+
+
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's),
     `build_words` (those of the diagnostics that build files have, too), and `stops` (where the
@@ -785,7 +830,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     compiler = find_compiler(job["target"], job.get("toolchain") or "")
     if compiler is None:
         return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
-    root, tree = Path(job["root"]), Tree(Path(job["root"]))
+    tree = Tree(Path(job["root"]))
     names = dict(job["names"])
     units = list(job["units"])
     of_torch = tree.of_torch(units)
@@ -794,7 +839,9 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         names.pop("CUDA_VERSION", None)  # its twin is a macro of torch's builds
     headers = {**job["headers"], **_HEADERS}
     with tempfile.TemporaryDirectory(prefix="warpfront-syntax-") as scratch:
-        folder, standard = Path(scratch), tree.standard(20 if job["torch"] else 17)
+        # torch's own builds have C++ 20
+        is_torchs = job["torch"] and not (job.get("modules") and tree.cmake_builds(units))
+        folder, standard = Path(scratch), tree.standard(20 if is_torchs else 17)
         fixed = _folder_of_torch(compiler, job, standard, names) or folder
         forced = write_shims(fixed, tree, names, headers, str(job["torch"]))
         plain = arguments(compiler, job, standard)
@@ -812,17 +859,10 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         overlay = launches_overlay(tree, of_torch & {*units}, str(job["torch"]), folder)
         state = _state_of(compiler, tree, [*argv, *shared], scratch, forced)
 
-        def passed(unit: str) -> dict[str, object]:
-            options = unit_options((*configured.flags.get(unit, ()), *job.get("definitions", ())))
-            claimed = {path: tree.texts[path] for path in sorted(claims & tree.read_by(unit))}
-            words = [*(plain if unit in native else argv), *shared, *options]
-            words = in_c(words) if unit.endswith(".c") else words
-            words += overlay * (unit in of_torch)
-            decided = f"{state}\0{unit}\0{words}\0{[*claimed]}".replace(scratch, "")
-            seconds, extra = float(job["seconds"]), read if unit in of_torch else {}
-            run = partial(passes, words, root, unit, seconds, extra, claims=claimed)
-            return {**_stored(job, decided, run), "is_native": unit in native}
-
+        passed = _Passes(
+            job, tree, (plain, argv), [*shared], overlay, read, configured, native, of_torch,
+            claims, state, scratch,
+        ).of  # fmt: skip
         results = _in_threads(passed, [*units, *witnesses], int(job["jobs"]))
         included = _as_parts(passed, results[: len(units)], sorted(parts), int(job["jobs"]))
     unreached = "" if reached or not configured.flags else "its build has none of these sources"

@@ -319,6 +319,44 @@ def test_a_stored_result_is_that_of_this_place_and_of_all_that_is_included(
     assert error_at(tmp_path / "other") == ["U f();"]
 
 
+def test_a_source_is_read_in_the_language_that_its_build_gives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch gives a .cpp of an extension to the host's compiler: it need not be HIP's language."""
+    extension = "#include <torch/extension.h>\n"
+    for name in ("of_host.cpp", "of_none.cpp", "kernel.cu", "plain.c"):
+        (tmp_path / name).write_text("" if name == "plain.c" else extension)
+    compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4")
+    monkeypatch.setattr(syntax_job, "find_compiler", lambda *_: compiler)
+    seen: dict[str, list[str]] = {}
+
+    def passed(argv: list[str], _root: Path, unit: str, *_: object, **more: object) -> object:
+        language = argv[argv.index("-x") + 1]
+        offload = any(word.startswith("--offload-arch") for word in argv)
+        seen.setdefault(unit, []).append(language)
+        assert offload == (language == "hip") == (len(more["sides"]) == 2)  # type: ignore[arg-type]
+        refused = (unit, language) in {("of_host.cpp", "hip"), ("kernel.cu", "hip")}
+        codes = [int(refused or unit == "of_none.cpp")] * len(more["sides"])  # type: ignore[arg-type]
+        output = f"{tmp_path}/{unit}:1:1: error: {language}\n" * any(codes)
+        return {"unit": unit, "codes": codes, "output": output, "lines": {}}
+
+    monkeypatch.setattr(syntax_job, "passes", passed)
+    job = {
+        "target": "gfx942", "root": str(tmp_path), "names": {}, "headers": {}, "torch": "",
+        "units": ["kernel.cu", "of_host.cpp", "of_none.cpp", "plain.c"], "cache": "",
+        "python": "/usr/include", "jobs": 1, "seconds": 1,
+    }  # fmt: skip
+    monkeypatch.setattr(syntax_job, "torch_headers", lambda: "")
+    result = read_results(syntax_job.run_job(job), str(tmp_path))
+    assert seen == {
+        "kernel.cu": ["hip"], "of_host.cpp": ["hip", "c++"], "of_none.cpp": ["hip", "c++"],
+        "plain.c": ["c"],
+    }  # fmt: skip
+    assert [(f.path, f.message) for f in result.findings] == [
+        ("kernel.cu", "hip"), ("of_none.cpp", "c++"),
+    ]  # fmt: skip
+
+
 def test_a_hip_source_that_the_compiler_could_not_take_is_not_determined(tmp_path: Path) -> None:
     build = "if(H)\n enable_language(HIP)\n add_library(p hip/k.hip)\n"
     build = f"project(p)\n{build}else()\n enable_language(CUDA)\n add_library(p k.cpp)\nendif()\n"
