@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import sysconfig
 import tempfile
 from dataclasses import dataclass, replace
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 
@@ -18,8 +20,10 @@ from warpfront.images.engine import Bind, RunRequest, connect
 from warpfront.images.tools import Tools
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
+from warpfront.system.foreign import remove_tree
 from warpfront.system.process import Command, cache_folder, environment, run, stream
 from warpfront.system.progress import Watch
+from warpfront.system.provenance import now
 from warpfront.system.sizes import counted
 from warpfront.system.store import read_text, write_json
 from warpfront.wheels.site import read_site
@@ -41,6 +45,7 @@ from warpfront_port.scan.hipify_names import hipify_names
 MODULES = Path(str(resources.files("warpfront_port").joinpath("data", "cmake")))
 PLACES = ("auto", "host", "fetched", "matrix", "none")
 _SECONDS = 180.0
+_KEPT_SECONDS = 30 * 24 * 3600
 _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
     "/warpfront/job", "/results", "/cache", "/src", "/torch-include", "/python-include",
 )  # fmt: skip
@@ -117,6 +122,18 @@ def _document(
     return _in_image(place, units, scan, request, workspace=workspace, watch=watch)
 
 
+def _stored_passes(cache: Path) -> Path:
+    """Return the folder of stored passes, without those of more than a month ago."""
+    folder = cache / "syntax"
+    folder.mkdir(parents=True, exist_ok=True)
+    oldest = datetime.fromisoformat(now()).timestamp() - _KEPT_SECONDS
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another scan was first
+            if path.stat().st_mtime < oldest:
+                remove_tree(path)
+    return folder
+
+
 def _serves(compiler: str, release: str) -> bool:
     """Return true if a compiler's HIP is not older than a release of ROCm: `rocm7`."""
     major = re.search(r"HIP (\d+)", compiler)
@@ -127,7 +144,7 @@ def _here(
     units: list[str], scan: Scan, request: SyntaxRequest, toolchain: str, watch: Watch
 ) -> dict[str, object]:
     """Run the passes on this machine, by its own toolchain or by the fetched one in a folder."""
-    root, cache = str(request.root.resolve()), str(cache_folder() / "syntax")
+    root, cache = str(request.root.resolve()), str(_stored_passes(cache_folder()))
     with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
         job, results = Path(folder) / "job.json", Path(folder) / "results.json"
         document = _job(units, scan, request, root, cache)
@@ -191,8 +208,7 @@ def _in_image(
     watch: Watch,
 ) -> dict[str, object]:
     """Run the passes in an image, without network, the tree read-only."""
-    cache = workspace.folders.cache / "syntax"
-    cache.mkdir(parents=True, exist_ok=True)
+    cache = _stored_passes(workspace.folders.cache)
     torch, python = syntax_job.torch_headers(), sysconfig.get_paths()["include"]
     with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as name:
         folder = Path(name).resolve()

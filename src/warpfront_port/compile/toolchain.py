@@ -100,6 +100,8 @@ def fetched_toolchain(cache: Path, site: Site, watch: Watch) -> Path:
             _write(aside / "bin" / name, _ARCHIVER.format(name=name).encode(), executable=True)
         for program in (*aside.glob("cmake/data/bin/cmake"), *aside.glob("*/scripts/ninja")):
             (aside / "bin" / program.name).symlink_to(Path("..") / program.relative_to(aside))
+    for older in set(cache.glob("toolchain-*")) - {folder}:
+        remove_tree(older)
     return folder
 
 

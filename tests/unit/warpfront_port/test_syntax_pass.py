@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -355,6 +357,16 @@ def test_a_source_is_read_in_the_language_that_its_build_gives_it(
     assert [(f.path, f.message) for f in result.findings] == [
         ("kernel.cu", "hip"), ("of_none.cpp", "c++"),
     ]  # fmt: skip
+
+
+def test_stored_passes_are_kept_for_a_month(tmp_path: Path) -> None:
+    folder = syntax_passes._stored_passes(tmp_path)
+    for name, days in {"old.json": 31, "new.json": 29, "torch-old/torch.pch": 31}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("{}")
+        for path in {folder / name, (folder / name).parent} - {folder}:
+            os.utime(path, (time.time() - days * 86400,) * 2)
+    assert [path.name for path in syntax_passes._stored_passes(tmp_path).iterdir()] == ["new.json"]
 
 
 def test_a_hip_source_that_the_compiler_could_not_take_is_not_determined(tmp_path: Path) -> None:

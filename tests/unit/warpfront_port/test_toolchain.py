@@ -131,8 +131,11 @@ def fetch(tmp_path: Path) -> tuple[Path, list[str]]:
 
 @pytest.mark.usefixtures("offered")
 def test_a_toolchain_is_fetched_once_and_has_headers_and_programs(tmp_path: Path) -> None:
+    older = tmp_path / "cache" / "toolchain-0"
+    (older / "bin").mkdir(parents=True)
     folder, names = fetch(tmp_path)
     assert len(names) == 4
+    assert not older.exists()  # an earlier release of this program fetched it
     files = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert files == {
         "bin/ar", "bin/clang", "bin/clang++", "bin/ranlib", "torch/include/torch/extension.h",
