@@ -703,7 +703,8 @@ def _folder_of_torch(
         return None
     path = Path(job["torch"]) / "torch" / "headeronly" / "version.h"
     version = (path.read_text("utf-8"), path.stat().st_mtime_ns) if path.is_file() else ()
-    decided = [SCHEMA, compiler, job["target"], job["torch"], standard, version, sorted(names)]
+    program = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()  # it writes headers
+    decided = [program, compiler, job["target"], job["torch"], standard, version, sorted(names)]
     folder = Path(job["cache"]) / f"torch-{hashlib.sha256(repr(decided).encode()).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -888,7 +889,8 @@ def _stored(
     with contextlib.suppress(OSError, ValueError):  # none is stored, or it is broken
         return dict(json.loads(path.read_text()))
     result = make()
-    if 124 not in result["codes"]:  # type: ignore[operator]
+    # One that took too long, or that a signal ended, is no answer.
+    if all(0 <= code < 124 for code in result["codes"]):  # type: ignore[attr-defined]
         with contextlib.suppress(OSError):  # a full disk stores nothing
             path.parent.mkdir(parents=True, exist_ok=True)
             whole = path.with_suffix(f".{os.getpid()}")

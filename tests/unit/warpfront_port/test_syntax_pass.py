@@ -359,6 +359,33 @@ def test_a_source_is_read_in_the_language_that_its_build_gives_it(
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("code", "is_stored"), [(0, True), (1, True), (124, False), (-2, False)])
+def test_a_pass_that_a_signal_or_the_clock_ended_is_made_again(
+    tmp_path: Path, code: int, *, is_stored: bool
+) -> None:
+    made: list[int] = []
+
+    def make() -> dict[str, object]:
+        made.append(code)
+        return {"codes": [0, code]}
+
+    for _ in range(2):
+        syntax_job._stored({"cache": str(tmp_path)}, "k.cu", make)
+    assert len(made) == (1 if is_stored else 2)
+
+
+def test_what_projects_of_one_torch_share_is_that_of_this_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    job = {"torch": str(tmp_path), "cache": str(tmp_path / "cache"), "target": "gfx942"}
+    folders = {syntax_job._folder_of_torch(compiler, job, "-std=c++20", {}) for _ in range(2)}
+    (tmp_path / "later.py").write_text("an edit of what it writes\n")
+    monkeypatch.setattr(syntax_job, "__file__", str(tmp_path / "later.py"))
+    folders.add(syntax_job._folder_of_torch(compiler, job, "-std=c++20", {}))
+    assert len(folders) == 2
+
+
 def test_stored_passes_are_kept_for_a_month(tmp_path: Path) -> None:
     folder = syntax_passes._stored_passes(tmp_path)
     for name, days in {"old.json": 31, "new.json": 29, "torch-old/torch.pch": 31}.items():
