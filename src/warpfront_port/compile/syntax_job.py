@@ -512,7 +512,7 @@ def write_shims(
     lines += [
         f"#define {cuda} {hip}"
         for cuda, hip in sorted(used.items())
-        if cuda != hip and _NAME.match(hip)
+        if cuda not in (hip, "__CUDACC__") and _NAME.match(hip)
     ]
     forced.write_text("\n".join(lines) + "\n")
     return forced

@@ -130,6 +130,17 @@ def test_shims_map_headers_and_the_names_that_sources_use(tmp_path: Path) -> Non
     assert tree.standard(17) == "-std=c++20"
 
 
+def test_only_hip_s_own_language_has_the_compiler_s_macro(tmp_path: Path) -> None:
+    """torch's headers take `__CUDACC__` for a device's compiler, and a .cpp has the host's."""
+    (tmp_path / "k.cpp").write_text("#ifdef __CUDACC__\n#endif\n")
+    tree, names = syntax_job.Tree(tmp_path), {"__CUDACC__": "__HIPCC__", "cudaFree": "hipFree"}
+    text = syntax_job.write_shims(tmp_path / "out", tree, names, {}, "/torch").read_text()
+    (defined,) = (n for n, line in enumerate(text.splitlines()) if "define __CUDACC__" in line)
+    assert text.splitlines()[defined + 1] == "#endif"
+    assert text.count("#ifdef __HIP__") == 1
+    assert "#define cudaFree hipFree" in text
+
+
 def test_a_header_that_no_environment_has_is_an_error_of_its_own(tmp_path: Path) -> None:
     source, torch, out = tmp_path / "src", tmp_path / "torch", tmp_path / "out"
     (torch / "ATen" / "cuda").mkdir(parents=True)
