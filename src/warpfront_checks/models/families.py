@@ -227,17 +227,6 @@ class ConvolutionBlock(nn.Module):
         return self.last(self.add(y, self.short(x)))
 
 
-class ResNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-        self.block1, self.block2 = ConvolutionBlock(16, 16, 1), ConvolutionBlock(16, 32, 2)
-        self.pool, self.head = Mean(2, 3), nn.Linear(32, CLASSES)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.pool(self.block2(self.block1(self.stem(x)))))
-
-
 class ProjectedAttention(nn.Module):
     """Projections around `Attend`. Keys have no bias: its gradient is zero but for rounding."""
 
@@ -311,39 +300,6 @@ class TransformerBlock(nn.Module):
 Blocks = list[TransformerBlock]
 
 
-class Language(nn.Module):
-    """Token numbers to logits: GPT-, BERT- and Llama-shaped by what it is given."""
-
-    def __init__(self, blocks: Blocks, norm: MakeNorm, *, positions: bool) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(VOCABULARY, WIDTH)
-        self.positions = Positions(LENGTH, WIDTH) if positions else nn.Identity()
-        self.blocks, self.norm = nn.ModuleList(blocks), norm(WIDTH)
-        self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.positions(self.embed(tokens))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-
-class Vision(nn.Module):
-    """ViT-shaped: patches, learned positions, two blocks, mean."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.patches, self.sequence = nn.Conv2d(3, WIDTH, 5, 5), Sequence()
-        self.positions = Positions(25, WIDTH)
-        self.blocks = nn.Sequential(*_twice(ProjectedAttention, lambda: FeedForward(nn.GELU())))
-        self.norm, self.pool = nn.LayerNorm(WIDTH), Mean(1)
-        self.head = nn.Linear(WIDTH, CLASSES)
-
-    def forward(self, image: Tensor) -> Tensor:
-        x = self.blocks(self.positions(self.sequence(self.patches(image))))
-        return self.head(self.pool(self.norm(x)))
-
-
 class Translation(nn.Module):
     """Encoder and decoder: T5-shaped from tokens, Whisper-shaped from a spectrogram."""
 
@@ -388,15 +344,55 @@ def _twice(attention: Callable[[], nn.Module], feed: Callable[[], nn.Module]) ->
     return [TransformerBlock(attention(), feed(), nn.LayerNorm) for _ in range(2)]
 
 
+def _stacked(**layers: nn.Module) -> nn.Sequential:
+    """Return layers that run in their order, by name."""
+    return nn.Sequential(OrderedDict(layers))
+
+
 def _mlp() -> nn.Module:
     wide, narrow, head = nn.Linear(WIDTH, 129), nn.Linear(129, 65), nn.Linear(65, CLASSES)
-    layered = nn.Sequential(wide, nn.GELU(), narrow, nn.SiLU(), head)
-    return Model(nn.Sequential(OrderedDict(layers=layered)))
+    return Model(_stacked(layers=nn.Sequential(wide, nn.GELU(), narrow, nn.SiLU(), head)))
+
+
+def _resnet() -> nn.Module:
+    layers = _stacked(
+        stem=nn.Conv2d(3, 16, 3, 1, 1, bias=False),
+        block1=ConvolutionBlock(16, 16, 1),
+        block2=ConvolutionBlock(16, 32, 2),
+        pool=Mean(2, 3),
+        head=nn.Linear(32, CLASSES),
+    )
+    return Model(layers)
+
+
+def _vit() -> nn.Module:
+    layers = _stacked(
+        patches=nn.Conv2d(3, WIDTH, 5, 5),
+        sequence=Sequence(),
+        positions=Positions(25, WIDTH),
+        blocks=nn.Sequential(*_twice(ProjectedAttention, lambda: FeedForward(nn.GELU()))),
+        norm=nn.LayerNorm(WIDTH),
+        pool=Mean(1),
+        head=nn.Linear(WIDTH, CLASSES),
+    )
+    return Model(layers)
+
+
+def _language(blocks: Blocks, norm: MakeNorm, *, positions: bool) -> nn.Module:
+    """Return token numbers to logits: GPT-, BERT- and Llama-shaped by what it is given."""
+    layers = _stacked(
+        embed=nn.Embedding(VOCABULARY, WIDTH),
+        positions=Positions(LENGTH, WIDTH) if positions else nn.Identity(),
+        blocks=nn.Sequential(*blocks),
+        norm=norm(WIDTH),
+        head=nn.Linear(WIDTH, VOCABULARY, bias=False),
+    )
+    return Model(layers)
 
 
 def _text(attention: Callable[[], nn.Module], activation: nn.Module) -> nn.Module:
     blocks = _twice(attention, lambda: FeedForward(activation))
-    return Model(Language(blocks, nn.LayerNorm, positions=True))
+    return _language(blocks, nn.LayerNorm, positions=True)
 
 
 def _t5() -> nn.Module:
@@ -416,7 +412,7 @@ def _llama(make_feed: Callable[[], nn.Module], count: int) -> nn.Module:
         TransformerBlock(ProjectedAttention(causal=True, rotary=True, bias=False), feed, norm)
         for feed in (make_feed() for _ in range(count))
     ]
-    return Model(Language(blocks, norm, positions=False))
+    return _language(blocks, norm, positions=False)
 
 
 def _whisper() -> nn.Module:
@@ -452,8 +448,8 @@ def _tokens(*lengths: int) -> MakeInputs:
 
 FAMILIES = (
     Family("mlp", _mlp, _drawn((0, 67, WIDTH), (CLASSES, 67))),
-    Family("resnet", lambda: Model(ResNet()), _drawn((0, 3, 3, 17, 17), (CLASSES, 3))),
-    Family("vit", lambda: Model(Vision()), _drawn((0, 3, 3, 25, 25), (CLASSES, 3))),
+    Family("resnet", _resnet, _drawn((0, 3, 3, 17, 17), (CLASSES, 3))),
+    Family("vit", _vit, _drawn((0, 3, 3, 25, 25), (CLASSES, 3))),
     Family("bert", lambda: _text(ProjectedAttention, nn.GELU()), _tokens(LENGTH, LENGTH)),
     Family(
         "gpt",
