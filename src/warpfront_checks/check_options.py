@@ -83,10 +83,20 @@ def option_values(parsed: argparse.Namespace, options: Iterable[RunOption]) -> d
     return {option.attribute: getattr(parsed, option.attribute) for option in options}
 
 
+def read_options(values: Mapping[str, object], options: Iterable[RunOption]) -> dict[str, Any]:
+    """Return the values that texts and flags stand for, by attribute. Raise `ValueError`."""
+    given = {option: values[option.attribute] for option in options}
+    return {
+        option.attribute: bool(value) if option.default is False else option.read(str(value))
+        for option, value in given.items()
+    }
+
+
 def command_line(values: Mapping[str, object]) -> tuple[str, ...]:
     """Return the options of a command line that stand for these values; none for empty ones."""
-    words = {name: "" if value is True else f"={value}" for name, value in values.items()}
-    return tuple(f"--{name}{words[name]}" for name, value in values.items() if value)
+    texts = {k: ",".join(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    words = {name: "" if text is True else f"={text}" for name, text in texts.items()}
+    return tuple(f"--{name}{words[name]}" for name, text in texts.items() if text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,6 +75,7 @@ def test_a_few_cases_of_tiny_become_a_record(tmp_path: Path) -> None:
     assert "unavailable" in text
 
 
+@pytest.mark.process
 def test_a_device_that_is_not_here_is_not_timed_as_the_cpu(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from warpfront_checks.check_options import (
     option_values,
     read_names,
     read_number,
+    read_options,
 )
 from warpfront_checks.documents import packaged
 
@@ -131,9 +132,7 @@ class Library:
 
     def arguments(self) -> tuple[str, ...]:
         """Return the options of a command line."""
-        values = {option.name: getattr(self, option.attribute) for option in LIBRARY_OPTIONS}
-        texts = {k: ",".join(v) if isinstance(v, tuple) else str(v) for k, v in values.items()}
-        return command_line({**texts, "limit-seconds": f"{self.limit_seconds:g}"})
+        return command_line({each.name: vars(self)[each.attribute] for each in LIBRARY_OPTIONS})
 
 
 def parsed_library(options: argparse.Namespace) -> Library:
@@ -143,8 +142,7 @@ def parsed_library(options: argparse.Namespace) -> Library:
 
 def read_library(**values: str) -> Library:
     """Return options by their names. Raise `ValueError` with the fault of one of them."""
-    read = {option.attribute: option.read(values[option.attribute]) for option in LIBRARY_OPTIONS}
-    return Library(**read)  # type: ignore[arg-type]
+    return Library(**read_options(values, LIBRARY_OPTIONS))
 
 
 def _read_architectures(text: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,49 +15,41 @@ from warpfront_checks.check_options import (
     option_values,
     read_names,
     read_number,
+    read_options,
 )
 
 SCHEMA = 1
 
 
-@dataclass(frozen=True)
-class BenchEffort:
+@dataclass(frozen=True, kw_only=True)
+class BenchEffort(Budget):
     """The cases to time, and their budget. No suite named is every suite."""
 
     preset: str = "default"
     cases: str = ""
     dtypes: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
-    budget: Budget = field(default_factory=Budget)
     cold: bool = False
     tf32: bool = False
     reference: bool = False
 
     def arguments(self) -> tuple[str, ...]:
         """Return these values as options of a command line."""
-        rest = ("suites", "budget")
-        values = {name: value for name, value in vars(self).items() if name not in rest}
-        values |= {"dtypes": ",".join(self.dtypes), **vars(self.budget)}
-        return command_line({**values, **dict.fromkeys(self.suites, True)})
+        return command_line({**vars(self), "suites": (), **dict.fromkeys(self.suites, True)})
 
     def document(self) -> dict[str, object]:
         """Return these values as the settings of a record."""
-        values = {name: value for name, value in vars(self).items() if name != "budget"}
         dtypes = list(self.dtypes or PRESETS[self.preset].dtypes)
-        return {**values, "dtypes": dtypes, "suites": list(self.suites), **vars(self.budget)}
+        return {**vars(self), "dtypes": dtypes, "suites": list(self.suites)}
 
 
 def read_bench_effort(**values: object) -> BenchEffort:
     """Read the options by their names. Raise `ValueError` with the fault of one of them."""
-    read: dict[str, Any] = {}
-    for name, option in {option.name: option for option in BENCH_OPTIONS}.items():
-        value = values[name]
-        read[name] = bool(value) if option.default is False else option.read(str(value))
+    read: dict[str, Any] = read_options(values, BENCH_OPTIONS)
     chosen = tuple(name for name in SUITES if read.pop(name))
-    suites = () if read.pop("all") else chosen
-    budget = Budget(**{name: read.pop(name) for name in ("seconds", "iterations", "warmup")})
-    seconds = budget.seconds or PRESETS[read["preset"]].seconds
-    return BenchEffort(suites=suites, budget=replace(budget, seconds=seconds), **read)
+    read["suites"] = () if read.pop("all") else chosen
+    read["seconds"] = read["seconds"] or PRESETS[read["preset"]].seconds
+    return BenchEffort(**read)
 
 
 def parsed_bench_effort(options: argparse.Namespace) -> BenchEffort:

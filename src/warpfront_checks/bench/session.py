@@ -20,7 +20,7 @@ from warpfront_checks.bench.state import here, noisy, read_state
 from warpfront_checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
 from warpfront_checks.bench.work import STEPS, WARM_STEPS, training_step, work_of
 from warpfront_checks.check_options import add_options
-from warpfront_checks.claimed_device import judge_device
+from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.hardware.processor import read_processor
@@ -61,7 +61,11 @@ def main(arguments: list[str]) -> int:
 
 def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     """Write `bench.json`. Raise `NoDeviceError`."""
-    device = _claimed(claims)
+    facts = read_facts(torch)
+    doubtful = judge_device(claims, facts, read_hardware(Machine()))
+    if doubtful is not None and not computes(doubtful):
+        raise NoDeviceError(doubtful.reason)
+    device = None if claims.device == "cpu" else next(iter(facts.devices), None)
     require_full_precision(products="tf32" if effort.tf32 else "ieee")
     bench = TorchBench(claims.device, device, cold=effort.cold, tf32=effort.tf32)
     is_cuda = claims.device == "cuda"
@@ -69,7 +73,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     before = read_state(*where)
     preset = PRESETS[effort.preset]
     cases = chosen(cases_of(preset, effort.dtypes), effort.suites, effort.cases)
-    results = time_cases(cases, bench, effort.budget, _say)
+    results = time_cases(cases, bench, effort, _say)
     if effort.reference:
         from torch.utils.benchmark import Timer  # noqa: PLC0415 - on request
 
@@ -77,14 +81,12 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
         for result, case in zip(results, cases, strict=True):
             if result["outcome"] == TIMED:
                 timer = Timer("work()", globals={"work": bench.make(case)}, num_threads=threads)
-                measured = timer.blocked_autorange(min_run_time=effort.budget.seconds)
+                measured = timer.blocked_autorange(min_run_time=effort.seconds)
                 result["torch_benchmark_seconds"] = float(measured.median)
     training = _train(bench, effort)
     after = read_state(*where)
     messages = [f"noisy: {reason}" for reason in noisy(before, after)]
-    if claims.device != "cpu":
-        doubtful = judge_device(claims, read_facts(torch), read_hardware(Machine()))
-        messages += [f"{doubtful.outcome}: {doubtful.reason}"] if doubtful else []
+    messages += [f"{doubtful.outcome}: {doubtful.reason}"] if doubtful else []
     if device is not None and device.memory_bytes < MEMORY_FLOOR_BYTES:
         memory = f"{device.memory_bytes / 2**30:.1f} GiB"
         floor = f"{MEMORY_FLOOR_BYTES / 1e9:g} GB"
@@ -152,20 +154,6 @@ class TorchBench:
             for event in profile.key_averages()
             if ("CPU" not in str(getattr(event, "device_type", "CPU"))) == on_device
         }
-
-
-def _claimed(claims: Claims) -> Device | None:
-    """Return the first device that torch sees, if it is of the claimed kind; none for the CPU."""
-    if claims.device == "cpu":
-        return None
-    facts = read_facts(torch)
-    first = next(iter(facts.devices), None)
-    if first is None:
-        raise NoDeviceError(facts.obstacle or f"torch is a {facts.build} build and sees no device")
-    if first.arch != claims.target:
-        kind = first.arch or "of no known kind"
-        raise NoDeviceError(f"the device is {kind}, not {claims.target}")
-    return first
 
 
 def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:

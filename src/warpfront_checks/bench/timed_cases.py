@@ -47,37 +47,18 @@ def gemm_flops(m: int, k: int, n: int, batch: int = 1) -> int:
     return 2 * batch * m * k * n
 
 
-@dataclass(frozen=True)
-class Convolution:
-    """`n` pictures of `cin` channels and `size` x `size` pixels, kernels of `kernel` x `kernel`."""
+ConvolutionSizes = tuple[int, int, int, int, int, int]
 
-    n: int
-    cin: int
-    size: int
-    cout: int
-    kernel: int
-    stride: int = 1
-    groups: int = 1
 
-    @property
-    def padding(self) -> int:
-        return self.kernel // 2
-
-    @property
-    def out(self) -> int:
-        return (self.size + 2 * self.padding - self.kernel) // self.stride + 1
-
-    @property
-    def flops(self) -> int:
-        per_output = (self.cin // self.groups) * self.kernel**2
-        return 2 * self.n * self.cout * self.out**2 * per_output
-
-    @property
-    def elements(self) -> int:
-        """Input, weights and output, each passed over once."""
-        weights = self.cout * (self.cin // self.groups) * self.kernel**2
-        pictures = self.cin * self.size**2 + self.cout * self.out**2
-        return self.n * pictures + weights
+def convolution_work(shape: ConvolutionSizes) -> tuple[int, int]:
+    """Return the FLOPs of a forward pass, and the elements of input, weights and output, each
+    passed over once. `shape` is the number of pictures, their channels, their height, which is
+    their width, the output's channels, the kernel's height, and the stride.
+    """
+    n, cin, size, cout, kernel, stride = shape
+    out = (size + 2 * (kernel // 2) - kernel) // stride + 1
+    weights = cout * cin * kernel**2
+    return 2 * n * out**2 * weights, n * (cin * size**2 + cout * out**2) + weights
 
 
 def attention_flops(batch: int, sequence: int, hidden: int) -> int:
@@ -144,12 +125,11 @@ class TimedCase:
 class Preset:
     """The amount of timing: the shapes of each suite, and `seconds`, the budget of a case."""
 
-    name: str
     dtypes: tuple[str, ...]
     seconds: float
     products: tuple[tuple[int, int, int], ...]
     batches: tuple[tuple[int, int, int, int], ...]
-    convolutions: tuple[Convolution, ...]
+    convolutions: tuple[ConvolutionSizes, ...]
     elements: tuple[int, ...]
     softmax: tuple[tuple[int, ...], ...]
     reductions: tuple[tuple[int, int], ...]
@@ -165,9 +145,8 @@ def _presets() -> dict[str, Preset]:
     """Return the presets of presets.json; one that is `like` another has its fields."""
     document, presets = packaged("bench/presets.json"), {}
     for name, row in document.items():
-        fields = {**document.get(row.get("like", ""), {}), **row, "name": name}
+        fields = {**document.get(row.get("like", ""), {}), **row}
         fields.pop("like", None)
-        fields["convolutions"] = tuple(Convolution(*sizes) for sizes in fields["convolutions"])
         fields["decoder"] = Decoder(**fields["decoder"])
         presets[name] = Preset(**{key: _frozen(value) for key, value in fields.items()})
     return presets
@@ -209,12 +188,11 @@ def _typed(preset: Preset, dtype: str) -> Iterator[TimedCase]:
     for batch, m, k, n in preset.batches:
         flops, moved = gemm_flops(m, k, n, batch), batch * (m * k + k * n + m * n) * item
         yield TimedCase("matmul", "bmm", (batch, m, k, n), dtype, flops=flops, bytes=moved)
-    for convolution in preset.convolutions:
-        sizes = tuple(vars(convolution).values())[:6]
-        moved = convolution.elements * item
-        yield TimedCase("conv", "conv2d", sizes, dtype, flops=convolution.flops, bytes=moved)
-        both = (1 + BACKWARD) * convolution.flops
-        yield TimedCase("conv", "conv2d", sizes, dtype, BOTH, flops=both)
+    for shape in preset.convolutions:
+        flops, elements = convolution_work(shape)
+        yield TimedCase("conv", "conv2d", shape, dtype, flops=flops, bytes=elements * item)
+        both = (1 + BACKWARD) * flops
+        yield TimedCase("conv", "conv2d", shape, dtype, BOTH, flops=both)
     # What memory bounds, with the bytes that are read and written.
     for suite, op, sizes, elements in _moved(preset):
         yield TimedCase(suite, op, sizes, dtype, bytes=elements * item)

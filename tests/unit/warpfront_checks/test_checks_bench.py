@@ -29,7 +29,6 @@ from warpfront_checks.bench.timed_cases import (
     SEED,
     SUITES,
     TINY,
-    Convolution,
     Decoder,
     Preset,
     TimedCase,
@@ -177,8 +176,9 @@ def test_a_copy_has_no_peak() -> None:
         (timed_cases.gemm_flops(8192, 8192, 8192), 1_099_511_627_776),
         (timed_cases.gemm_flops(128, 128, 128, batch=64), 268_435_456),
         # 32 pictures, 64 channels of 112 x 112 out, 3 x 7 x 7 in: 2*32*64*12544*147
-        (Convolution(32, 3, 224, 64, 7, stride=2).flops, 7_552_892_928),
-        (Convolution(1, 4, 8, 4, 3, groups=2).flops, 2 * 4 * 64 * 2 * 9),
+        (timed_cases.convolution_work((32, 3, 224, 64, 7, 2))[0], 7_552_892_928),
+        # 2 pictures of 3 x 8 x 8 to 5 x 8 x 8, by 5 x 3 kernels of 3 x 3
+        (timed_cases.convolution_work((2, 3, 8, 5, 3, 1))[1], 2 * (3 + 5) * 64 + 5 * 3 * 9),
         (timed_cases.attention_flops(8, 512, 512), 4_294_967_296),
         (timed_cases.mlp_flops(64, (784, 256, 10)), 2 * 64 * (784 * 256 + 256 * 10)),
     ],
@@ -237,7 +237,7 @@ def test_options_come_back_from_a_command_line_as_they_were() -> None:
         "cold": True,
     }
     effort = asking.read_bench_effort(**{**defaults, **said})
-    assert (effort.suites, effort.budget.iterations) == (("conv",), 200)
+    assert (effort.suites, effort.iterations) == (("conv",), 200)
     parser = argparse.ArgumentParser()
     add_options(parser, asking.BENCH_OPTIONS)
     assert asking.parsed_bench_effort(parser.parse_args(effort.arguments())) == effort
