@@ -10,8 +10,6 @@ import argparse
 import importlib
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,69 +24,18 @@ _MEMORY_SLACK = 0.1
 _DEVICE_TYPES = {"cuda": "cuda", "rocm": "cuda", "hpu": "hpu", "xpu": "xpu", "cpu": "cpu"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Detection:
-    """The machine (`hardware`) and torch's view of it (`facts`, None without torch; `no_torch`
-    is the reason). `dtypes` are the probes on the device, `disagreements` the differences of
-    the two views. `reality` is the outcome of the check `device` with its reason ("" where
-    torch sees no device).
+def detect(reader: Machine, *, with_torch: bool = True) -> dict[str, Any]:
+    """Return the machine and torch's view of it, as JSON values. torch is imported in the pass, so
+    that its absence is an answer.
     """
-
-    hardware: Hardware
-    facts: TorchFacts | None
-    no_torch: str
-    environment: Mapping[str, object]
-    dtypes: Mapping[str, str]
-    disagreements: tuple[str, ...]
-    reality: str = ""
-
-    def document(self) -> dict[str, Any]:
-        return {
-            "schema": 1,
-            "answer": self.answer(),
-            "hardware": self.hardware.document(),
-            "torch": dict(self.environment) if self.facts else {"missing": self.no_torch},
-            "dtypes": dict(self.dtypes),
-            "disagreements": list(self.disagreements),
-        }
-
-    def answer(self) -> dict[str, object]:
-        """Return the facts that a porting engineer needs first, each from its best source."""
-        device = next(iter(self.hardware.accelerators), None)
-        devices = self.facts.devices if self.facts else ()
-        vendor = device.vendor if device else "cpu"
-        visibility = self.hardware.visibility.get(vendor)
-        first = devices[0] if devices else None
-        return {
-            "vendor": vendor,
-            "arch": (first.arch if first else "") or (device.arch if device else "cpu"),
-            "name": (device.name if device else "") or (first.name if first else ""),
-            "devices": len(self.hardware.accelerators),
-            "devices_torch_sees": len(devices) if self.facts else None,
-            "device_check": self.reality or None,
-            "torch_build": self.facts.build if self.facts else None,
-            "memory_bytes": device.memory_bytes if device else self.hardware.processor.memory_bytes,
-            "cores": (device.cores or (first.cores if first else None))
-            if device
-            else self.hardware.processor.threads,
-            "wave": (first.wave if first else 0) or (device.wave if device else None),
-            "drivers": dict(self.hardware.drivers),
-            "toolkits": dict(self.hardware.toolkits),
-            "visibility": visibility.winner or "nothing set" if visibility else "",
-            "problems": list(self.hardware.problems + self.disagreements),
-        }
-
-
-def detect(reader: Machine, *, with_torch: bool = True) -> Detection:
-    """Read everything in one pass. torch is imported in it, so that its absence is an answer."""
     hardware = read_hardware(reader)
-    facts, environment, missing, reality = None, {}, "not asked", ""
+    facts, reality, environment = None, "", dict[str, object](missing="not asked")
     dtypes: dict[str, str] = {}
     if with_torch:
         try:
             torch: Any = importlib.import_module("torch")
         except (ImportError, OSError) as error:
-            missing = f"{type(error).__name__}: {error}"
+            environment = {"missing": f"{type(error).__name__}: {error}"}
         else:
             facts, environment = read_facts(torch), environment_of(torch)
             device = _DEVICE_TYPES[facts.build] if facts.devices else "cpu"
@@ -101,15 +48,46 @@ def detect(reader: Machine, *, with_torch: bool = True) -> Detection:
         claims = Claims(cell="here", target=facts.devices[0].arch, image=False, **named)
         finding = judge_device(claims, facts, hardware)
         reality = f"{finding.outcome}: {finding.reason}" if finding else PASSED
-    return Detection(
-        hardware=hardware,
-        facts=facts,
-        no_torch=missing,
-        environment=environment,
-        dtypes=dtypes,
-        disagreements=disagreements(hardware, facts) if facts else (),
-        reality=reality,
-    )
+    differences = disagreements(hardware, facts) if facts else ()
+    return {
+        "schema": 1,
+        "answer": _answer(hardware, facts, reality, differences),
+        "hardware": hardware.document(),
+        "torch": environment,
+        "dtypes": dtypes,
+        "disagreements": list(differences),
+    }
+
+
+def _answer(
+    hardware: Hardware, facts: TorchFacts | None, reality: str, differences: tuple[str, ...]
+) -> dict[str, object]:
+    """Return the facts that a porting engineer needs first, each from its best source. `reality`
+    is the outcome of the check `device` with its reason ("" where torch sees no device).
+    """
+    device = next(iter(hardware.accelerators), None)
+    devices = facts.devices if facts else ()
+    vendor = device.vendor if device else "cpu"
+    visibility = hardware.visibility.get(vendor)
+    first = devices[0] if devices else None
+    return {
+        "vendor": vendor,
+        "arch": (first.arch if first else "") or (device.arch if device else "cpu"),
+        "name": (device.name if device else "") or (first.name if first else ""),
+        "devices": len(hardware.accelerators),
+        "devices_torch_sees": len(devices) if facts else None,
+        "device_check": reality or None,
+        "torch_build": facts.build if facts else None,
+        "memory_bytes": (device or hardware.processor).memory_bytes,
+        "cores": (device.cores or (first.cores if first else None))
+        if device
+        else hardware.processor.threads,
+        "wave": (first.wave if first else 0) or (device.wave if device else None),
+        "drivers": dict(hardware.drivers),
+        "toolkits": dict(hardware.toolkits),
+        "visibility": visibility.winner or "nothing set" if visibility else "",
+        "problems": list(hardware.problems + differences),
+    }
 
 
 def disagreements(hardware: Hardware, facts: TorchFacts) -> tuple[str, ...]:
@@ -154,15 +132,15 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"error: {error}\n  hint: --record FOLDER makes a recording\n")
         return 2
     recording = Recording(reader)
-    detection = detect(recording, with_torch=not (options.no_torch or options.recorded))
+    document = detect(recording, with_torch=not (options.no_torch or options.recorded))
     if options.record:
         recording.save(options.record, options.source)
     if options.json:
-        sys.stdout.write(json.dumps(detection.document(), indent=1, sort_keys=True) + "\n")
+        sys.stdout.write(json.dumps(document, indent=1, sort_keys=True) + "\n")
     else:
-        rows = [(name, _shown(value)) for name, value in detection.answer().items()]
-        rows += [(f"probe {name}", dtype) for name, dtype in detection.dtypes.items()]
-        rows += [(record.source, record.said) for record in detection.hardware.evidence]
+        rows = [(name, _shown(value)) for name, value in document["answer"].items()]
+        rows += [(f"probe {name}", dtype) for name, dtype in document["dtypes"].items()]
+        rows += [(each["source"], each["said"]) for each in document["hardware"]["evidence"]]
         sys.stdout.write("".join(f"{name:<24} {value}\n" for name, value in rows))
     return 0
 

@@ -281,7 +281,7 @@ def test_torch_and_the_machine_are_held_against_each_other() -> None:
 
 
 def test_the_one_answer_names_vendor_arch_and_what_won() -> None:
-    answer = detect(Recorded(RECORDINGS / "mi250x-x8"), with_torch=False).answer()
+    answer = detect(Recorded(RECORDINGS / "mi250x-x8"), with_torch=False)["answer"]
     assert answer["vendor"] == "amd"
     assert answer["arch"] == "gfx90a"
     assert answer["devices"] == 8
