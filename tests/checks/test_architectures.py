@@ -29,6 +29,7 @@ from warpfront_checks.architectures.roster import (  # noqa: E402
 )
 from warpfront_checks.architectures.small_models import NotBuiltError  # noqa: E402
 from warpfront_checks.architectures.watched import PreserveFloat64  # noqa: E402
+from warpfront_checks.cases.bounds import Verdict  # noqa: E402
 from warpfront_checks.children import HUNG, Returned  # noqa: E402
 from warpfront_checks.models import modes  # noqa: E402
 from warpfront_checks.models.judging import judge_ends  # noqa: E402
@@ -38,6 +39,7 @@ from warpfront_checks.models.passes import (  # noqa: E402
     run_plainly,
 )
 from warpfront_checks.results import (  # noqa: E402
+    PASSED,
     CheckFinding,
     Checks,
     Recorder,
@@ -143,14 +145,15 @@ def test_a_written_file_takes_an_odd_way_to_generate_for_right_and_a_wrong_one_n
 
 def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -> None:
     own = tried("plain")
-    found = runs.judge_pass(own, "cpu")[0]
-    assert found["fault"] == ""
+    finding = runs.judge_pass(own, "cpu")
+    assert finding.outcome == PASSED, finding.reason
+    found: Any = finding.details
     # One layer of each kind that its configuration has, each with its parts, and head and tokens.
     assert found["layers"] == 2 + 2 * 5
     assert found["unused"] == ["never_used.weight", "never_used.bias"]
     assert own.built.parameters < 100_000
     assert found["left_out"] == {}
-    assert runs.judge_pass(own, "cpu", torch.bfloat16)[0]["fault"] == ""
+    assert runs.judge_pass(own, "cpu", torch.bfloat16).outcome == PASSED
     assert runs.train(own, "cpu").outcome == "passed"
 
 
@@ -160,11 +163,18 @@ def test_a_parameter_that_others_use_is_judged_by_the_whole_and_not_by_its_layer
     own = tried("lending")
     assert own.layers.is_lent("body.embed", "weight")
     assert not own.layers.is_lent("body.layers.0.up", "weight")
-    document, rows = runs.judge_pass(own, "cpu")
-    assert document["fault"] == ""
+    rows: list[Verdict] = []
+
+    def judge_whole(*arguments: Any) -> list[Verdict]:
+        rows[:] = judge_ends(*arguments)
+        return rows
+
+    monkeypatch.setattr(runs, "judge_ends", judge_whole)
+    finding = runs.judge_pass(own, "cpu")
+    assert finding.outcome == PASSED, finding.reason
     assert "gradient of body.embed.weight" in {row.name for row in rows}
     monkeypatch.setattr(type(own.layers), "is_lent", lambda *_: False)
-    found = runs.judge_pass(own, "cpu")[0]
+    found = runs.judge_pass(own, "cpu").details
     assert found["first_over"] == "embed", "as if all of it came back through the layer"
 
 
@@ -186,9 +196,9 @@ def test_a_wrong_kernel_under_the_dispatcher_is_named_by_its_layer(
     )
     own = tried("plain")
     with seeding.seeded(fault, "cpu"):
-        found = runs.judge_pass(own, "cpu")[0]
-    assert found["first_over"] == layer
-    assert found["fault"].startswith(f"{layer} (")
+        finding = runs.judge_pass(own, "cpu")
+    assert finding.details["first_over"] == layer
+    assert finding.reason.startswith(f"{layer} (")
 
 
 def test_what_was_cast_to_float32_in_the_middle_stays_float64() -> None:

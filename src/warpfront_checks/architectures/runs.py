@@ -68,7 +68,7 @@ def _of_rows(rows: list[Verdict], **details: Any) -> CheckFinding:
     if first is None:
         return passed(**details)
     fault = first.fault_by().replace("body.", "")
-    return failed(fault, first_over=first.layer, **details)
+    return failed(fault, first_over=first.layer.removeprefix("body."), **details)
 
 
 def train(fed_model: FedModel, device: str) -> CheckFinding:
@@ -243,7 +243,6 @@ class FedModel:
     built: Built
     specimen: Specimen
     layers: Layers
-    fed: Mapping[str, tuple[int, ...]]
 
 
 def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> FedModel:
@@ -275,7 +274,6 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
                         model=model, inputs=inputs, precision=precision, wide=float64_region
                     ),
                     layers=observed_layers(model, inputs),
-                    fed={name: tuple(value.shape) for name, value in feed.items()},
                 )
             except Exception as error:  # noqa: BLE001 - any refusal; the next inputs are tried
                 refusals[first_line(error)] = None
@@ -285,9 +283,9 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
 
 def judge_pass(
     fed_model: FedModel, device: str, dtype: torch.dtype = torch.float32
-) -> tuple[dict[str, Any], list[Verdict]]:
-    """Forward and backward: every layer from its own inputs, then from end to end. Return the part
-    of a results file for the pass, and its rows. `left_out` has why a layer was not judged.
+) -> CheckFinding:
+    """Forward and backward: every layer from its own inputs, then from end to end. `left_out` has
+    why a layer was not judged.
     """
     specimen, observed = fed_model.specimen, fed_model.layers
     unclear: set[str] = set()
@@ -325,30 +323,23 @@ def judge_pass(
             whole = f"not computed in float64: {first_line(error)}"
         else:
             rows += judge_ends(passed, specimen)
-    counts = {"layers": count, "tensors": len(rows), "whole_left_out": whole}
-    unused = [
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.requires_grad and name not in passed.gradients
-    ]
-    return {**_document(fed_model, rows, unused, left_out), **counts}, rows
-
-
-def _document(
-    fed_model: FedModel, rows: list[Verdict], unused: list[str], left_out: Mapping[str, str]
-) -> dict[str, Any]:
-    first = first_over(rows)
-    return {
-        "manner": fed_model.built.manner,
-        "model": fed_model.built.architecture.model,
-        "parameters": fed_model.built.parameters,
-        "fed": {name: list(shape) for name, shape in fed_model.fed.items()},
-        "largest_share": float(f"{max((row.used for row in rows), default=0.0):.3g}"),
-        "fault": first.fault_by().replace("body.", "") if first else "",
-        "first_over": first.layer.removeprefix("body.") if first else "",
-        "unused": [name.removeprefix("body.") for name in unused],
-        "left_out": {k.removeprefix("body."): v for k, v in left_out.items()},
-    }
+    parameters = [name for name, each in model.named_parameters() if each.requires_grad]
+    unused = [name for name in parameters if name not in passed.gradients]
+    finding = _of_rows(
+        rows,
+        manner=fed_model.built.manner,
+        model=fed_model.built.architecture.model,
+        parameters=fed_model.built.parameters,
+        fed={name: list(x.shape) for name, x in zip(model.names, inputs, strict=True)},
+        unused=[name.removeprefix("body.") for name in unused],
+        left_out={name.removeprefix("body."): why for name, why in left_out.items()},
+        layers=count,
+        tensors=len(rows),
+        whole_left_out=whole,
+    )
+    if whole and not count:
+        return unavailable(f"nothing could be judged: {whole}", **finding.details)
+    return finding
 
 
 # Nothing is fetched, and a library's progress bars are for people.
@@ -388,11 +379,7 @@ def _mode(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
     start = time.monotonic()
     try:
         if mode in DTYPES:
-            document, _ = judge_pass(fed_model, device, DTYPES[mode])
-            finding = judged([document["fault"]] if document["fault"] else [], **document)
-            if not document["layers"] and document["whole_left_out"]:
-                reason = f"nothing could be judged: {document['whole_left_out']}"
-                finding = unavailable(reason, **document)
+            finding = judge_pass(fed_model, device, DTYPES[mode])
         else:
             finding = USES[mode](fed_model, device)
     except Exception as error:  # noqa: BLE001 - what a model raises in one mode is that mode's result

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-VOCABULARY, POSITIONS, WINDOW, IMAGE, PATCH, BANDS = 128, 96, 8, 32, 8, 16
+VOCABULARY, POSITIONS, WINDOW, IMAGE, PATCH, BANDS, LAYERS = 128, 96, 8, 32, 8, 16, 2
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,6 @@ class Manner:
     name: str
     heads: int = 4
     head: int = 8
-    layers: int = 2
     of_each_kind: int = 1
     exact: bool = False
     filled: bool = False
@@ -138,17 +137,11 @@ def small_values(
 _NOT_ASKED = ("transformers_version", "model_type", "dtype", "torch_dtype", "architectures")
 
 
-@dataclass
 class _Shrinking:
     """A configuration's values and their relations."""
 
-    raw: Mapping[str, Any]
-    manner: Manner
-    tokens: dict[int, int]
-    depth: int = 0
-    layers: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, raw: Mapping[str, Any], manner: Manner, tokens: dict[int, int]) -> None:
+        self.raw, self.manner, self.tokens = raw, manner, tokens
         depths = [self.raw[n] for n in _DEPTHS if _is_size(self.raw.get(n))]
         depths += [
             max((v for k, v in self.raw.items() if _is_size(v) and _DEPTH.search(k)), default=0)
@@ -210,7 +203,7 @@ class _Shrinking:
 
     def _size(self, name: str, value: int) -> Any:
         if _DEPTH.search(name) and not _NO_DEPTH.search(name):
-            small = len(self.layers) if value == self.depth else min(value, self.manner.layers)
+            small = len(self.layers) if value == self.depth else min(value, LAYERS)
             return _SAME if value in self._lengths else small
         if _SOME_LAYERS.search(name):
             shared = _SHARED.search(name) and self.depth
@@ -256,7 +249,7 @@ def chosen_layers(settings: Mapping[str, Any], depth: int, manner: Manner) -> li
     # Lists of the kinds of layers in turn, shorter than the depth.
     patterns = [v for k, v in lists.items() if re.search("type|pattern|block", k)]
     turns = [len(v) for v in patterns if all(isinstance(item, str) for item in v)]
-    least = max([manner.layers, *(count for count in turns if 1 < count <= _MOST_KINDS)])
+    least = max([LAYERS, *(count for count in turns if 1 < count <= _MOST_KINDS)])
     remaining = [layer for layer in range(depth) if layer not in chosen]
     return sorted([*chosen, *remaining[: max(0, least - len(chosen))]])
 
