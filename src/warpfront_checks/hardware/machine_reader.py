@@ -37,6 +37,8 @@ class ProgramOutput:
 class Machine:
     """This machine. Nothing here changes it or raises for what is missing."""
 
+    root = Path("/")
+
     @cached_property
     def environment(self) -> Mapping[str, str]:
         return dict(os.environ)
@@ -44,16 +46,19 @@ class Machine:
     def text(self, path: str) -> str | None:
         """Return a file's text, or None where it cannot be read."""
         try:
-            return Path(path).read_text(encoding="utf-8", errors="replace")
+            return self._place(path).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the names in a folder, sorted; none where there is no such folder."""
         try:
-            return tuple(sorted(entry.name for entry in Path(path).iterdir()))
+            return tuple(sorted(entry.name for entry in self._place(path).iterdir()))
         except OSError:
             return ()
+
+    def _place(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
 
     def access(self, path: str) -> bool | None:
         """Return whether this process may read and write a device node, None without one: by

@@ -14,13 +14,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from warpfront_checks.hardware.machine_reader import Machine, ProgramOutput
 
 SCHEMA = 1
-_Stored = str | bool | ProgramOutput
-_Answer = TypeVar("_Answer", str | None, bool | None, ProgramOutput)
 _VARIABLE = re.compile(
     r"(CUDA|NVIDIA|HIP|ROCR|HSA|GPU_DEVICE|HABANA)_?[A-Z_]*VISIBLE|GPU_DEVICE_ORDINAL"
     r"|PT_HPU_(LAZY_MODE|GPU_MIGRATION)"
@@ -50,24 +48,18 @@ class Recorded(Machine):
             raise RecordingError(f"{folder / 'recording.json'}: {error}") from error
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise RecordingError(f"{folder / 'recording.json'}: not of schema {SCHEMA}")
-        self._folder = folder
+        self._folder, self.root = folder, folder / "files"
         self.source = str(document["source"])
         self.stand_in = bool(document["stand_in"])
         self.environment = document["environment"]
         self._nodes: Mapping[str, bool] = document["nodes"]
         self._programs: Mapping[str, Mapping[str, Any]] = document["programs"]
 
-    def text(self, path: str) -> str | None:
-        place = self._place(path)
-        return place.read_text(encoding="utf-8") if place.is_file() else None
-
     def names(self, path: str) -> tuple[str, ...]:
-        place = self._place(path)
-        files = {entry.name for entry in place.iterdir()} if place.is_dir() else set()
         prefix = f"{path.rstrip('/')}/"
         below = (node.removeprefix(prefix) for node in self._nodes if node.startswith(prefix))
         nodes = {name.split("/")[0] for name in below}
-        return tuple(sorted(files | nodes))
+        return tuple(sorted(nodes.union(super().names(path))))
 
     def access(self, path: str) -> bool | None:
         return self._nodes.get(path)
@@ -83,10 +75,6 @@ class Recorded(Machine):
             complaint=recorded.get("complaint", ""),
         )
 
-    def _place(self, path: str) -> Path:
-        return self._folder / "files" / path.lstrip("/")
-
-
 @dataclass(frozen=True, kw_only=True)
 class ProbeRecord:
     """A source of detection and the beginning of its answer."""
@@ -100,25 +88,22 @@ class Recording(Machine):
 
     def __init__(self, machine: Machine) -> None:
         self._machine, self.environment = machine, machine.environment
-        self._answers: dict[str, _Stored] = {}
+        self._texts: dict[str, str] = {}
+        self._nodes: dict[str, bool] = {}
+        self._programs: dict[str, ProgramOutput] = {}
+        # The beginning of each answer, in the order of the questions.
+        self._said: dict[str, str] = {}
         self._listed: dict[str, None] = {}
 
     @property
     def evidence(self) -> tuple[ProbeRecord, ...]:
-        texts = {}
-        for source, answer in self._answers.items():
-            if isinstance(answer, bool):
-                text = "can be opened" if answer else "may not be opened by this user"
-            elif isinstance(answer, str):
-                text = _beginning(answer)
-            else:
-                text = f"exit {answer.status}: {_beginning(answer.output or answer.complaint)}"
-                text = answer.complaint if answer.status is None else text
-            texts[source] = text
-        return tuple(ProbeRecord(source=source, said=text) for source, text in texts.items())
+        return tuple(ProbeRecord(source=source, said=text) for source, text in self._said.items())
 
     def text(self, path: str) -> str | None:
-        return self._stored(path, self._machine.text(path))
+        text = self._machine.text(path)
+        if text is not None:
+            self._texts[path], self._said[path] = text, _beginning(text)
+        return text
 
     def names(self, path: str) -> tuple[str, ...]:
         names = self._machine.names(path)
@@ -127,38 +112,39 @@ class Recording(Machine):
         return names
 
     def access(self, path: str) -> bool | None:
-        return self._stored(path, self._machine.access(path))
+        allowed = self._machine.access(path)
+        if allowed is not None:
+            self._nodes[path] = allowed
+            self._said[path] = "can be opened" if allowed else "may not be opened by this user"
+        return allowed
 
     def run(self, argv: tuple[str, ...]) -> ProgramOutput:
-        return self._stored(" ".join(argv), self._machine.run(argv))
-
-    def _stored(self, source: str, answer: _Answer) -> _Answer:
-        if answer is not None:
-            self._answers[source] = answer
+        line, answer = " ".join(argv), self._machine.run(argv)
+        ended = f"exit {answer.status}: {_beginning(answer.output or answer.complaint)}"
+        self._programs[line] = answer
+        self._said[line] = answer.complaint if answer.status is None else ended
         return answer
 
     def save(self, folder: Path, source: str) -> None:
         """Write all answers so far. Only variables that decide about devices are written."""
+        nodes = {node: self._machine.access(node) for node in self._listed} | self._nodes
+        for path, answer in self._texts.items():
+            lines: dict[tuple[str, int], str] = {}
+            for place, text in enumerate(answer.splitlines(keepends=True)):
+                # Of a file that is not listed, every line.
+                match = _KEPT[path].match(text) if path in _KEPT else None
+                name = match[1] if match else ""
+                if match or path not in _KEPT:
+                    lines.setdefault((name, place * (name in {"", "processor"})), text)
+            _write(folder / "files" / path.lstrip("/"), _blanked("".join(lines.values())))
         programs: dict[str, dict[str, object]] = {}
-        nodes = {node: self._machine.access(node) for node in self._listed}
-        for number, (line, answer) in enumerate(self._answers.items()):
-            if isinstance(answer, bool):
-                nodes[line] = answer
-            elif isinstance(answer, str):
-                lines: dict[tuple[str, int], str] = {}
-                for place, text in enumerate(answer.splitlines(keepends=True)):
-                    # Of a file that is not listed, every line.
-                    match = _KEPT[line].match(text) if line in _KEPT else None
-                    name = match[1] if match else ""
-                    if match or line not in _KEPT:
-                        lines.setdefault((name, place * (name in {"", "processor"})), text)
-                _write(folder / "files" / line.lstrip("/"), _blanked("".join(lines.values())))
-            elif answer.status is not None or answer.complaint != "not found":
-                programs[line] = {"status": answer.status, "complaint": _blanked(answer.complaint)}
-                if answer.output:
+        for number, (line, ended) in enumerate(self._programs.items()):
+            if ended.status is not None or ended.complaint != "not found":
+                programs[line] = {"status": ended.status, "complaint": _blanked(ended.complaint)}
+                if ended.output:
                     name = f"{number:02}-{line.split()[0]}.txt"
                     programs[line]["output"] = name
-                    _write(folder / "output" / name, _blanked(answer.output))
+                    _write(folder / "output" / name, _blanked(ended.output))
         document = {
             "schema": SCHEMA,
             "source": source,
