@@ -22,7 +22,8 @@ from warpfront_checks.check_options import (
     OPTIONS_KEY,
     CheckOptions,
     add_options,
-    parsed_effort,
+    parsed,
+    read_effort,
 )
 from warpfront_checks.children import open_nursery
 from warpfront_checks.claimed_device import find_device
@@ -65,7 +66,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"error: {text}\n".replace("\nhint", "\n  hint"))
         return 2
     options.results.mkdir(parents=True, exist_ok=True)
-    effort = parsed_effort(options)
+    effort = parsed(options, EFFORT_OPTIONS, read_effort)
     # Read when torch is loaded. Threads that wait for work by spinning take the cores of the other
     # sessions: 150 processor seconds of a quick verification with other work, 43 without.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from warpfront_checks.documents import packaged
 
 STRICT = "strict"
 # The run whose seeds are 0, 1, 2 ...: bounds were set on them, and faults are seeded with them.
 DEVELOPMENT = "0"
+_Read = TypeVar("_Read")
 OPTIONS_KEY = "check_options"
 """The key of the options in the environment of a result."""
 
@@ -78,9 +79,11 @@ def add_options(parser: argparse.ArgumentParser, options: Iterable[RunOption]) -
         parser.add_argument(f"--{option.name}", help=option.help, **kind)
 
 
-def option_values(parsed: argparse.Namespace, options: Iterable[RunOption]) -> dict[str, Any]:
-    """Return the values of these options in a command line, by attribute."""
-    return {option.attribute: getattr(parsed, option.attribute) for option in options}
+def parsed(
+    options: argparse.Namespace, table: Iterable[RunOption], read: Callable[..., _Read]
+) -> _Read:
+    """Return what `read` makes of the options of a table in a command line that has them."""
+    return read(**{option.attribute: getattr(options, option.attribute) for option in table})
 
 
 def read_options(values: Mapping[str, object], options: Iterable[RunOption]) -> dict[str, Any]:
@@ -161,11 +164,6 @@ def drawn_seeds(run: str, count: int) -> tuple[int, ...]:
         return tuple(range(count))
     texts = (f"{run} {place}".encode() for place in range(count))
     return tuple(2**16 + int(sha256(text).hexdigest()[:7], 16) for text in texts)
-
-
-def parsed_effort(options: argparse.Namespace) -> CheckOptions:
-    """Return the effort of a command line that has `EFFORT_OPTIONS`."""
-    return read_effort(**option_values(options, EFFORT_OPTIONS))
 
 
 def read_names(option: str, allowed: Iterable[str], text: str) -> tuple[str, ...]:

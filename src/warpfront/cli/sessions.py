@@ -20,15 +20,16 @@ from typing import NoReturn
 import nox
 import nox.command
 
-from warpfront_checks.architectures.roster import LIBRARY_OPTIONS, Library, parsed_library
-from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, parsed_bench_effort
+from warpfront_checks.architectures.roster import LIBRARY_OPTIONS, Library, read_library
+from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort
 from warpfront_checks.check_options import (
     CHECK_SESSIONS,
     EFFORT_OPTIONS,
     SESSIONS,
     CheckOptions,
     add_options,
-    parsed_effort,
+    parsed,
+    read_effort,
 )
 from warpfront_checks.claims import Claims, ClaimsError
 from warpfront_checks.guard.visible import visible, visible_json, visible_output
@@ -80,7 +81,7 @@ def _verify(session: nox.Session) -> None:
             _stop(session, str(error))
     stale = (*(f"{name}.json" for name in CHECK_SESSIONS), "verify.json", "junit.xml")
     folder, claims = _folder_here(session, target, target, stale)
-    started, effort = time.monotonic(), parsed_effort(options)
+    started, effort = time.monotonic(), parsed(options, EFFORT_OPTIONS, read_effort)
     endings = _run_together(session, names, claims, folder, effort)
     outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
     document = visible_json((folder / "verify.json").read_text(encoding="utf-8"))
@@ -118,7 +119,7 @@ def _models(session: nox.Session) -> None:
         parser.add_argument(f"--{name}", default="")
     add_options(parser, LIBRARY_OPTIONS)
     options = parser.read()
-    library = parsed_library(options)
+    library = parsed(options, LIBRARY_OPTIONS, read_library)
     if options.claims and options.results:
         claims, folder = Path(options.claims).resolve(), Path(options.results).resolve()
         _check_or_stop(session, "architectures", claims, folder, library)
@@ -163,7 +164,7 @@ def _bench(session: nox.Session) -> None:
         parser.add_argument(f"--{name}", type=Path, help=argparse.SUPPRESS)
     add_options(parser, BENCH_OPTIONS)
     options = parser.read()
-    effort = parsed_bench_effort(options)
+    effort = parsed(options, BENCH_OPTIONS, read_bench_effort)
     if options.claims and options.results:
         claims, results = options.claims.resolve(), options.results.resolve()
         _check_or_stop(session, "bench", claims, results, effort)
@@ -271,7 +272,7 @@ def _check_inside(session: nox.Session, name: str) -> None:
     add_options(parser, EFFORT_OPTIONS)
     options = parser.read()
     claims, results = options.claims.resolve(), options.results.resolve()
-    together, effort = options.together.split(","), parsed_effort(options)
+    together, effort = options.together.split(","), parsed(options, EFFORT_OPTIONS, read_effort)
     if name == together[0] and len(together) > 1 and not _endings(results):
         # The first of them starts all; the others tell how theirs ended.
         _run_checks(session, together, claims, results, effort)

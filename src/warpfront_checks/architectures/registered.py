@@ -26,11 +26,11 @@ from warpfront_checks.architectures.roster import (
     architectures,
     chosen,
     library_version,
-    parsed_library,
+    read_library,
 )
 from warpfront_checks.architectures.runs import QUIET
 from warpfront_checks.architectures.small_models import exceptions
-from warpfront_checks.check_options import USUAL, CheckOptions, add_options
+from warpfront_checks.check_options import USUAL, CheckOptions, add_options, parsed
 from warpfront_checks.children import Begun, begin_beside
 from warpfront_checks.claimed_device import find_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     os.environ.update(QUIET)
     try:
-        library = parsed_library(options)
+        library = parsed(options, LIBRARY_OPTIONS, read_library)
         claims = read_claims(options.claims)
         options.results.mkdir(parents=True, exist_ok=True)
         recorder = Recorder(session="models", target=claims.target, folder=options.results)

@@ -4,7 +4,6 @@ for runs of them. Needs no torch.
 
 from __future__ import annotations
 
-import argparse
 import ast
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,6 @@ from typing import Any
 from warpfront_checks.check_options import (
     RunOption,
     command_line,
-    option_values,
     read_names,
     read_number,
     read_options,
@@ -133,11 +131,6 @@ class Library:
     def arguments(self) -> tuple[str, ...]:
         """Return the options of a command line."""
         return command_line({each.name: vars(self)[each.attribute] for each in LIBRARY_OPTIONS})
-
-
-def parsed_library(options: argparse.Namespace) -> Library:
-    """Return the options of a command line that has `LIBRARY_OPTIONS`."""
-    return read_library(**option_values(options, LIBRARY_OPTIONS))
 
 
 def read_library(**values: str) -> Library:

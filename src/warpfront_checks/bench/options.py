@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,7 +11,6 @@ from warpfront_checks.bench.timed_cases import ITEM_BYTES, PRESETS, SUITES
 from warpfront_checks.check_options import (
     RunOption,
     command_line,
-    option_values,
     read_names,
     read_number,
     read_options,
@@ -50,11 +48,6 @@ def read_bench_effort(**values: object) -> BenchEffort:
     read["suites"] = () if read.pop("all") else chosen
     read["seconds"] = read["seconds"] or PRESETS[read["preset"]].seconds
     return BenchEffort(**read)
-
-
-def parsed_bench_effort(options: argparse.Namespace) -> BenchEffort:
-    """Return the effort of a command line that has `BENCH_OPTIONS`."""
-    return read_bench_effort(**option_values(options, BENCH_OPTIONS))
 
 
 def _read_count(name: str, text: str) -> int:

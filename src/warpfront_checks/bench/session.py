@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from warpfront_checks.bench.options import BENCH_OPTIONS, SCHEMA, BenchEffort, parsed_bench_effort
+from warpfront_checks.bench.options import BENCH_OPTIONS, SCHEMA, BenchEffort, read_bench_effort
 from warpfront_checks.bench.rounds import TIMED, Clock, Peak, Work, peak_of, time_cases
 from warpfront_checks.bench.state import here, noisy, read_state
 from warpfront_checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
 from warpfront_checks.bench.work import STEPS, WARM_STEPS, training_step, work_of
-from warpfront_checks.check_options import add_options
+from warpfront_checks.check_options import add_options, parsed
 from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.hardware import Machine, read_hardware
@@ -50,7 +50,10 @@ def main(arguments: list[str]) -> int:
     # torch 2.13's profiler else prints two lines for each operation.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     try:
-        effort, claims = parsed_bench_effort(options), read_claims(options.claims)
+        effort, claims = (
+            parsed(options, BENCH_OPTIONS, read_bench_effort),
+            read_claims(options.claims),
+        )
         options.results.mkdir(parents=True, exist_ok=True)
         record_bench(claims, effort, options.results)
     except (ClaimsError, NoDeviceError) as error:

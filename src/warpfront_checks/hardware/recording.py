@@ -75,6 +75,7 @@ class Recorded(Machine):
             complaint=recorded.get("complaint", ""),
         )
 
+
 @dataclass(frozen=True, kw_only=True)
 class ProbeRecord:
     """A source of detection and the beginning of its answer."""

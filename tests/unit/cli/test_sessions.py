@@ -12,7 +12,6 @@ from warpfront.cli.tasks import namespace
 from warpfront_checks.architectures.roster import (
     LIBRARY_OPTIONS,
     Library,
-    parsed_library,
     read_library,
 )
 from warpfront_checks.check_options import (
@@ -22,8 +21,9 @@ from warpfront_checks.check_options import (
     CheckOptions,
     add_options,
     drawn_seeds,
-    parsed_effort,
+    parsed,
     profile_names,
+    read_effort,
 )
 
 
@@ -54,7 +54,7 @@ def test_what_is_asked_of_a_library_is_the_same_at_every_door() -> None:
         limit_seconds=600.0,
         workers=2,
     )
-    assert parsed_library(made.parse_args(asked.arguments())) == asked
+    assert parsed(made.parse_args(asked.arguments()), LIBRARY_OPTIONS, read_library) == asked
     plain = dict.fromkeys((option.attribute for option in LIBRARY_OPTIONS), "")
     assert read_library(**plain) == Library(library="transformers")
     for wrong, says in (
@@ -83,16 +83,18 @@ def parser() -> argparse.ArgumentParser:
     ids=lambda effort: " ".join(effort.arguments()),
 )
 def test_what_one_door_hands_on_the_next_reads_the_same(effort: CheckOptions) -> None:
-    assert parsed_effort(parser().parse_args(effort.arguments())) == effort
+    assert parsed(parser().parse_args(effort.arguments()), EFFORT_OPTIONS, read_effort) == effort
 
 
 def test_a_run_draws_seeds_of_its_own_and_the_same_by_its_id() -> None:
-    fresh = [parsed_effort(parser().parse_args(["--seeds", "3"])) for _ in range(2)]
+    fresh = [
+        parsed(parser().parse_args(["--seeds", "3"]), EFFORT_OPTIONS, read_effort) for _ in range(2)
+    ]
     assert fresh[0].run != fresh[1].run
     assert not set(fresh[0].seeds) & set(fresh[1].seeds)
     assert min(fresh[0].seeds) >= 2**16, "no seed that a bound was set on"
     again = parser().parse_args(["--seeds", "3", "--run", fresh[0].run])
-    assert parsed_effort(again) == fresh[0]
+    assert parsed(again, EFFORT_OPTIONS, read_effort) == fresh[0]
 
 
 @pytest.mark.parametrize(

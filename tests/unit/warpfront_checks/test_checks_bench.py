@@ -35,7 +35,7 @@ from warpfront_checks.bench.timed_cases import (
     cases_of,
     chosen,
 )
-from warpfront_checks.check_options import add_options
+from warpfront_checks.check_options import add_options, parsed
 from warpfront_checks.hardware.machine_reader import Machine, ProgramOutput
 from warpfront_checks.hardware.nvml import read_nvml_state
 
@@ -240,7 +240,12 @@ def test_options_come_back_from_a_command_line_as_they_were() -> None:
     assert (effort.suites, effort.iterations) == (("conv",), 200)
     parser = argparse.ArgumentParser()
     add_options(parser, asking.BENCH_OPTIONS)
-    assert asking.parsed_bench_effort(parser.parse_args(effort.arguments())) == effort
+    assert (
+        parsed(
+            parser.parse_args(effort.arguments()), asking.BENCH_OPTIONS, asking.read_bench_effort
+        )
+        == effort
+    )
     assert asking.read_bench_effort(**{**defaults, "all": True, "conv": True}).suites == ()
 
 

@@ -10,11 +10,10 @@ import pytest
 from warpfront_checks.architectures.roster import (
     LIBRARY_OPTIONS,
     Library,
-    parsed_library,
     read_library,
 )
 from warpfront_checks.architectures.shrinking import MANNERS, VOCABULARY, small_values
-from warpfront_checks.check_options import add_options
+from warpfront_checks.check_options import add_options, parsed
 
 BY_NAME = {manner.name: manner for manner in MANNERS}
 NAMED, EXACT = BY_NAME["sizes by name"], BY_NAME["in proportion"]
@@ -154,11 +153,13 @@ def test_what_is_asked_of_a_library_is_read_and_said_again() -> None:
     parser = argparse.ArgumentParser()
     add_options(parser, LIBRARY_OPTIONS)
     words = ["--library", "transformers", "--architectures", "llama, t5", "--modes", "all"]
-    asked = parsed_library(parser.parse_args(words))
+    asked = parsed(parser.parse_args(words), LIBRARY_OPTIONS, read_library)
     assert asked.architectures == ("llama", "t5")
     assert "compiled" in asked.modes
-    assert parsed_library(parser.parse_args(asked.arguments())) == asked
-    assert parsed_library(parser.parse_args([])) == Library(library="transformers")
+    assert parsed(parser.parse_args(asked.arguments()), LIBRARY_OPTIONS, read_library) == asked
+    assert parsed(parser.parse_args([]), LIBRARY_OPTIONS, read_library) == Library(
+        library="transformers"
+    )
     with pytest.raises(SystemExit):
         parser.parse_args(["--kinds", "moon"])
     plain = dict.fromkeys((option.attribute for option in LIBRARY_OPTIONS), "")
