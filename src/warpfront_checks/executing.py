@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+
+_Result = TypeVar("_Result")
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
@@ -41,6 +43,29 @@ def differentiated(
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     output = function(*leaves)
     return (output.detach(), *torch.autograd.grad(output, leaves, cotangent))
+
+
+ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
+# Before torch 2.6 the last has CUDA's name.
+_DEVICE_TIMES = ("self_device_time_total", "self_cuda_time_total")
+
+
+def profiled(work: Callable[[], _Result], device: str) -> tuple[dict[str, float], _Result]:
+    """Return the microseconds of each kernel of a profiled device, else of each operator of torch,
+    and what the work returned.
+    """
+    activity, on_device = torch.profiler.ProfilerActivity, device in ACTIVITIES
+    more = [getattr(activity, ACTIVITIES[device])] if on_device else []
+    with torch.profiler.profile(activities=[activity.CPU, *more]) as profile:
+        result = work()
+        if device != "cpu":
+            getattr(torch, device).synchronize()
+    times = _DEVICE_TIMES if on_device else ("self_cpu_time_total",)
+    return {
+        str(event.key): max(float(getattr(event, name, 0)) for name in times)
+        for event in profile.key_averages()
+        if ("CPU" not in str(getattr(event, "device_type", "CPU"))) == on_device
+    }, result
 
 
 class DispatchMode(TorchDispatchMode):  # type: ignore[misc]

@@ -10,7 +10,6 @@ import re
 import statistics
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -23,7 +22,7 @@ from torch.nn import functional
 from warpfront_checks.cases.bounds import judge
 from warpfront_checks.cases.measured import Limits
 from warpfront_checks.documents import packaged
-from warpfront_checks.executing import differentiated
+from warpfront_checks.executing import ACTIVITIES, differentiated, profiled
 from warpfront_checks.precision import DTYPES
 
 MASKS = ("none", "causal", "mask")
@@ -129,7 +128,6 @@ FUSED = re.compile(r"flash|fmha|efficient_attention|cudnn_attention|attn_fwd|cut
 
 
 COMPUTED, REFUSED, WRONG, ANOTHER = "computed", "refused", "wrong", "another kernel"
-_ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 _FATAL = re.compile(r"(CUDA|HIP) error|illegal memory|device-side assert|unspecified launch")
 _SHOWN = 3
 _WARM = 2
@@ -154,7 +152,8 @@ def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
             for _ in range(_WARM + item["repetitions"]):
                 start = time.perf_counter()
                 case_inputs.run(compute, case_inputs.device, case_inputs.dtype)
-                _settle(case_inputs.device)
+                if case_inputs.device != "cpu":
+                    getattr(torch, case_inputs.device).synchronize()
                 durations.append(time.perf_counter() - start)
             seconds = statistics.median(durations[_WARM:])
             return {"outcome": COMPUTED, "seconds": seconds}
@@ -196,7 +195,8 @@ class _CaseInputs:
 def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Tier) -> dict[str, Any]:
     """Judge a case's tensors by float64 and by the CPU's own in their dtype."""
     device, dtype = case_inputs.device, case_inputs.dtype
-    names, outputs = _profiled(lambda: case_inputs.run(compute, device, dtype), device)
+    spent, outputs = profiled(lambda: case_inputs.run(compute, device, dtype), device)
+    names = sorted(spent, key=spent.__getitem__, reverse=True)
     document: dict[str, Any] = {"outcome": COMPUTED, "reason": "", "share": 0.0}
     document["kernels"] = names[:_SHOWN]
     exact, cpu = (case_inputs.run(plain, "cpu", kind) for kind in (torch.float64, dtype))
@@ -212,7 +212,7 @@ def _judged(compute: Compute, case_inputs: _CaseInputs, tier: Tier) -> dict[str,
         if verdict.fault:
             return {**document, "outcome": WRONG, "reason": f"{name}: {verdict.fault}"}
         document["share"] = max(document["share"], float(f"{verdict.used:.3g}"))
-    pattern = re.compile(tier.kernels if device in _ACTIVITIES else tier.operators)
+    pattern = re.compile(tier.kernels if device in ACTIVITIES else tier.operators)
     fused = tier.name == "sdpa math" and any(map(FUSED.search, names))
     if fused or not any(map(pattern.search, names)):
         reason = f"not its own kernel: {', '.join(names[:_SHOWN])}"
@@ -229,25 +229,3 @@ def plain(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Te
     if mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
     return scores.softmax(-1) @ v
-
-
-def _profiled(
-    work: Callable[[], tuple[Tensor, ...]], device: str
-) -> tuple[list[str], tuple[Tensor, ...]]:
-    """Return names of what ran, slowest first: kernels of a profiled device, else operators."""
-    activity = torch.profiler.ProfilerActivity
-    on_device = device in _ACTIVITIES
-    more = [getattr(activity, _ACTIVITIES[device])] if on_device else []
-    with torch.profiler.profile(activities=[activity.CPU, *more]) as profile:
-        outputs = work()
-        _settle(device)
-    spent: Counter[str] = Counter()
-    for event in profile.events() or ():
-        if ("CPU" not in str(event.device_type)) == on_device:
-            spent[event.name] += event.time_range.elapsed_us()
-    return [name for name, _ in spent.most_common()], outputs
-
-
-def _settle(device: str) -> None:
-    if device != "cpu":
-        getattr(torch, device).synchronize()

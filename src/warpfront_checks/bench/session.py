@@ -22,6 +22,7 @@ from warpfront_checks.bench.work import STEPS, WARM_STEPS, training_step, work_o
 from warpfront_checks.check_options import add_options, parsed
 from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
+from warpfront_checks.executing import profiled
 from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.hardware.processor import read_processor
 from warpfront_checks.precision import precision_settings, require_full_precision
@@ -33,7 +34,6 @@ _TRAINED = ("float32", "bfloat16")
 MEMORY_FLOOR_BYTES = 8 * 10**9
 """The memory that PyFlame's cases are made for."""
 _PRODUCTS = {"float32": "tf32"}
-_CPU_TIMES = ("self_cpu_time_total",)
 
 
 class NoDeviceError(Exception):
@@ -137,26 +137,10 @@ class TorchBench:
         Who waits for a core does so in whatever operation it was: on the CPU the least of
         three times counts.
         """
-        runs = [self._spent_by_name(work) for _ in range(1 if self.device == "cuda" else 3)]
+        runs = [profiled(work, self.device)[0] for _ in range(1 if self.device == "cuda" else 3)]
         spent = {name: min(run.get(name, most) for run in runs) for name, most in runs[0].items()}
         longest = max(spent, key=spent.__getitem__, default="")
         return longest[:_KERNEL_NAME_CHARACTERS] or None
-
-    def _spent_by_name(self, work: Work) -> dict[str, float]:
-        on_device = self.device == "cuda"
-        # Before torch 2.6 the last has CUDA's name.
-        times = ("self_device_time_total", "self_cuda_time_total") if on_device else _CPU_TIMES
-        activity = torch.profiler.ProfilerActivity
-        activities = [activity.CPU, *([activity.CUDA] if on_device else [])]
-        with torch.profiler.profile(activities=activities) as profile:
-            work()
-            if on_device:
-                torch.cuda.synchronize()
-        return {
-            str(event.key): max(float(getattr(event, name, 0)) for name in times)
-            for event in profile.key_averages()
-            if ("CPU" not in str(getattr(event, "device_type", "CPU"))) == on_device
-        }
 
 
 def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:

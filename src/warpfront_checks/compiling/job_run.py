@@ -8,13 +8,13 @@ import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from warpfront_checks.compiling.job import (
     CompileJob,
     CopyError,
-    Hipified,
     JobUnit,
     copy_tree,
     filled,
@@ -51,14 +51,15 @@ for file in files:
 
 @dataclass(kw_only=True)
 class CompileJobRun:
-    """A run of one job. `torch` are the options of this Python's torch, None without one."""
+    """A run of one job. `torch` are the options of this Python's torch, None without one; `known`
+    is why its compiler can compile nothing; `renamed` are files that hipify gave another name.
+    """
 
     job: CompileJob
     results: Path
     torch: tuple[str, ...] | None = None
-    facts: dict[str, object] = field(default_factory=dict)
     known: str = ""
-    hipified: Hipified | None = None
+    renamed: dict[str, str] = field(default_factory=dict)
 
     def record(self, recorder: Recorder) -> None:
         """Sources are compiled some at a time, and recorded in their order."""
@@ -71,22 +72,24 @@ class CompileJobRun:
         completed = self._ran(argv, "torch") if needs_torch else None
         lines = completed.output.splitlines() if completed and completed.returncode == 0 else []
         for line in [line for line in lines if line.startswith("facts=")][:1]:
-            self.facts["torch"] = facts = json.loads(line.removeprefix("facts="))
+            recorder.environment["torch"] = facts = json.loads(line.removeprefix("facts="))
             options = [word for folder in facts.pop("include") for word in ("-isystem", folder)]
             self.torch = (facts["standard"], *self.job.torch_defines, *options)
-        recorder.environment.update(self.facts)
-        recorder.run({COMPILER: self._find_compiler})
-        recorder.environment.update(self.facts)
+        recorder.run({COMPILER: partial(self._find_compiler, recorder.environment)})
+        if self.known:
+            left = [*hipify, *(unit.path for unit in units)]
+            recorder.run(dict.fromkeys(left, partial(unavailable, self.known)))
+            return
         recorder.run(dict.fromkeys(hipify, self._find_hipified))
         with ThreadPoolExecutor(self.job.jobs) as pool:
             futures = [pool.submit(self._find_compiled, i, unit) for i, unit in enumerate(units)]
             pairs = zip(units, futures, strict=True)
             recorder.run({unit.path: future.result for unit, future in pairs})
 
-    def _find_compiler(self) -> CheckFinding:
+    def _find_compiler(self, environment: dict[str, object]) -> CheckFinding:
         """Return the compiler's version, and whether it compiles a line for the target at all."""
         version = self._ran(self.job.version, "version")
-        self.facts["compiler"] = version.output.strip()
+        environment["compiler"] = version.output.strip()
         if version.missing:
             self.known = f"no {self.job.version[0]} in this image"
             return unavailable(self.known)
@@ -102,11 +105,9 @@ class CompileJobRun:
         return unavailable(f"{self.known}: {_first_line(completed)}", **details)
 
     def _find_hipified(self) -> CheckFinding:
-        if self.known:
-            return unavailable(self.known)
         copy_tree(self.job, self.job.copied)
         hipified = hipify_copy(self.job, self.results, torch=self.torch is not None)
-        self.hipified = hipified
+        self.renamed = hipified.renamed
         count = len(self.job.hipified)
         details = {**vars(hipified), "files": count}
         if hipified.said:
@@ -116,8 +117,6 @@ class CompileJobRun:
         return passed(f"{hipified.tool} over {count} files", **details)
 
     def _find_compiled(self, index: int, unit: JobUnit) -> CheckFinding:
-        if self.known:
-            return unavailable(self.known)
         if unit.torch and self.torch is None:
             return unavailable("it needs torch's headers, and this image has no torch")
         if unit.kind == "extension":
@@ -125,8 +124,7 @@ class CompileJobRun:
         if not unit.argv:
             return unavailable(f"{self.job.version[0]} does not compile {unit.kind}s")
         name = f"unit-{index}"
-        renamed = self.hipified.renamed if self.hipified else {}
-        source = self.job.root / renamed.get(unit.path, unit.path)
+        source = self.job.root / self.renamed.get(unit.path, unit.path)
         completed = self._ran(unit.argv, name, source)
         finding = self._judged(completed, name)
         shutil.rmtree(self.job.scratch / name, ignore_errors=True)
