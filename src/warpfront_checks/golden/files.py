@@ -76,9 +76,6 @@ def names_of(inputs: int) -> tuple[str, ...]:
     return ("out", *(f"grad/{n}" for n in range(inputs)))
 
 
-Compute = Callable[[Operation, Inputs, Tensor, str], Tensors]
-
-
 def compute(operation: Operation, inputs: Inputs, cotangent: Tensor, device: str) -> Tensors:
     """Return `out` and `grad/N` of a device, where they are. Tests put faulty ones here."""
     computed = differentiated(operation, [x.to(device) for x in inputs], cotangent.to(device))
@@ -133,12 +130,10 @@ class GoldenError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Golden:
-    """A golden file that agrees with its manifest. `device` is the maker's torch device type."""
+    """A golden file that agrees with its manifest. `maker` is the vendor and arch of its device."""
 
     name: str
-    vendor: str
-    arch: str
-    device: str
+    maker: str
     tensors: Mapping[str, Tensor]
     provenance: Mapping[str, Any]
 
@@ -210,21 +205,22 @@ def read_golden(path: Path) -> Golden:
             raise GoldenError(f"{file}: {field} is missing or not of its type")
     try:
         data = path.read_bytes()
-        digest = hashlib.sha256(data).hexdigest()
-        if digest != manifest["sha256"]:
-            mismatch = f"sha256 is {digest}, its manifest says {manifest['sha256']}"
-            raise GoldenError(f"{path}: wrong hash: {mismatch}")
-        tensors = from_bytes(data)
     except OSError as error:
         raise GoldenError(f"{path}: {error.strerror}") from error
-    except TensorsError as error:
-        raise GoldenError(f"{path}: {error}") from error
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != manifest["sha256"]:
+        mismatch = f"sha256 is {digest}, its manifest says {manifest['sha256']}"
+        raise GoldenError(f"{path}: wrong hash: {mismatch}")
+    try:
+        tensors = from_bytes(data)
+    except GoldenError as error:
+        raise GoldenError(f"{path}: {error}") from None
     listed = manifest["tensors"]
     for name in sorted({*tensors, *listed}):
         if name not in tensors or _hash(tensors[name]) != listed.get(name):
             raise GoldenError(f"{path}: wrong hash: {name} is not what its manifest lists")
-    facts = {field: manifest[field] for field in ("vendor", "arch", "device", "provenance")}
-    return Golden(name=path.stem, tensors=tensors, **facts)
+    maker, provenance = f"{manifest['vendor']} {manifest['arch']}", manifest["provenance"]
+    return Golden(name=path.stem, maker=maker, tensors=tensors, provenance=provenance)
 
 
 def shipped() -> tuple[Path, ...]:
@@ -274,10 +270,6 @@ _LENGTH_BYTES = 8
 _LONGEST_HEADER = 100_000_000
 
 
-class TensorsError(Exception):
-    """A file of another form; the message names the difference."""
-
-
 def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """Return the file's bytes, contiguous and by name: the same tensors are the same bytes."""
     header: dict[str, object] = {"__metadata__": dict(metadata)}
@@ -304,28 +296,28 @@ def raw(tensor: Tensor) -> bytes:
 
 
 def from_bytes(data: bytes) -> dict[str, Tensor]:
-    """Return the tensors in a file. Raise `TensorsError` for whatever the format does not
+    """Return the tensors in a file. Raise `GoldenError` for whatever the format does not
     allow: every byte behind the header belongs to exactly one tensor.
     """
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     if len(data) < _LENGTH_BYTES or length > min(len(data) - _LENGTH_BYTES, _LONGEST_HEADER):
-        raise TensorsError("no safetensors file: it ends within its header")
+        raise GoldenError("no safetensors file: it ends within its header")
     text, body = data[_LENGTH_BYTES : _LENGTH_BYTES + length], data[_LENGTH_BYTES + length :]
     try:
         header = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
-        raise TensorsError(f"no safetensors file: its header is no JSON: {error}") from error
+        raise GoldenError(f"no safetensors file: its header is no JSON: {error}") from error
     if not isinstance(header, dict):
-        raise TensorsError("no safetensors file: its header is no object")
+        raise GoldenError("no safetensors file: its header is no object")
     header.pop("__metadata__", None)
     places = {name: _entry(name, entry) for name, entry in header.items()}
     end = 0
     for name, (_, _, start, stop) in sorted(places.items(), key=lambda item: item[1][2:]):
         if start != end:
-            raise TensorsError(f"{name}: its bytes do not follow the ones before")
+            raise GoldenError(f"{name}: its bytes do not follow the ones before")
         end = stop
     if end != len(body):
-        raise TensorsError(f"the header speaks of {end} bytes, the file has {len(body)}")
+        raise GoldenError(f"the header speaks of {end} bytes, the file has {len(body)}")
     return {
         name: torch.frombuffer(bytearray(body[a:b]), dtype=dtype).reshape(shape)
         if a < b
@@ -337,7 +329,7 @@ def from_bytes(data: bytes) -> dict[str, Tensor]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if len(set(names)) != len(names):
-        raise TensorsError("a name appears twice in the header")
+        raise GoldenError("a name appears twice in the header")
     return dict(pairs)
 
 
@@ -346,10 +338,10 @@ def _entry(name: str, entry: Any) -> tuple[torch.dtype, tuple[int, ...], int, in
         dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
         start, stop = entry["data_offsets"]
     except (KeyError, TypeError, ValueError) as error:
-        raise TensorsError(f"{name}: its entry cannot be read: {error!r}") from error
+        raise GoldenError(f"{name}: its entry cannot be read: {error!r}") from error
     numbers = (*shape, start, stop)
     if not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
-        raise TensorsError(f"{name}: shape {shape} at {start} to {stop} is none")
+        raise GoldenError(f"{name}: shape {shape} at {start} to {stop} is none")
     if stop - start != math.prod(shape) * dtype.itemsize:
-        raise TensorsError(f"{name}: {stop - start} bytes for shape {shape} of {dtype}")
+        raise GoldenError(f"{name}: {stop - start} bytes for shape {shape} of {dtype}")
     return dtype, shape, start, stop

@@ -19,7 +19,6 @@ from warpfront_checks.claims import Claims
 from warpfront_checks.golden.files import (
     BY_NAME,
     CASES,
-    Compute,
     Golden,
     GoldenError,
     Tensors,
@@ -53,33 +52,32 @@ def record_golden(
     _effort: CheckOptions = USUAL,
     *,
     files: Sequence[Path] | None = None,
-    run: Compute = compute,
 ) -> None:
     """Check golden files (ours by default) on the claimed device, a check a case and dtype."""
     paths = shipped() if files is None else tuple(files)
     recorder.plan([f"file {path.stem}" for path in paths] or ["golden files"])
     if not paths:
         recorder.run({"golden files": lambda: failed("there are none")})
-    obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
     for path in paths:
-        recorder.run(_checks(path, claims, obstacles, run))
+        try:
+            checks = _checks(read_golden(path), claims)
+        except GoldenError as error:
+            checks = {f"file {path.stem}": partial(finding_from, error)}
+        recorder.run(checks)
 
 
-def _checks(path: Path, claims: Claims, obstacles: dict[str, str], run: Compute) -> Checks:
-    try:
-        golden = read_golden(path)
-    except GoldenError as error:
-        broken = finding_from(error)
-        return {f"file {path.stem}": lambda: broken}
+def _checks(golden: Golden, claims: Claims) -> Checks:
+    obstacles = {name: probe(dtype, claims.device) for name, dtype in DTYPES.items()}
 
     def check(case: str, dtype: str) -> Find | str:
         obstacle = obstacles.get(dtype, f"{dtype} is not known")
         if obstacle and dtype not in REQUIRED[claims.device]:
             return f"{dtype} is not computed here: {obstacle}"
-        return partial(check_case, golden, case, dtype, claims.device, run)
+        return partial(check_case, golden, case, dtype, claims.device)
 
-    cases = {f"{path.stem}: {case} {dtype}": check(case, dtype) for case, dtype in golden.entries()}
-    return {f"file {path.stem}": partial(complete, golden, claims.device), **cases}
+    name = golden.name
+    cases = {f"{name}: {case} {dtype}": check(case, dtype) for case, dtype in golden.entries()}
+    return {f"file {name}": partial(complete, golden, claims.device), **cases}
 
 
 def complete(golden: Golden, device: str) -> CheckFinding:
@@ -89,7 +87,7 @@ def complete(golden: Golden, device: str) -> CheckFinding:
     missing = [f"{case} in {dtype}" for case, dtype in required if (case, dtype) not in entries]
     faults = [f"{golden.name} has no {missing[0]}", *missing[1:]] if missing else []
     details: dict[str, object] = {
-        "maker": f"{golden.vendor} {golden.arch}",
+        "maker": golden.maker,
         "provenance": dict(golden.provenance),
         "missing": missing,
     }
@@ -134,17 +132,16 @@ def main(arguments: list[str]) -> int:
 def _check_file(path: Path, claims: Claims) -> int:
     try:
         golden = read_golden(path.with_suffix(".safetensors"))
-        findings = {f"file {golden.name}": complete(golden, claims.device)}
-        for case, dtype in golden.entries():
-            obstacle = probe(DTYPES[dtype], claims.device) if dtype in DTYPES else "unknown"
-            if obstacle:
-                sys.stdout.write(f"unavailable: {case} {dtype}: not computed here: {obstacle}\n")
+        findings: dict[str, CheckFinding] = {}
+        for check, find in _checks(golden, claims).items():
+            name = check.removeprefix(f"{golden.name}: ")
+            if isinstance(find, str):
+                sys.stdout.write(f"unavailable: {name}: {find}\n")
                 continue
             try:
-                finding = check_case(golden, case, dtype, claims.device)
+                findings[name] = find()
             except RuntimeError as error:  # out of memory, or a device that breaks down
-                finding = finding_from(error)
-            findings[f"{case} {dtype}"] = finding
+                findings[name] = finding_from(error)
     except GoldenError as error:
         sys.stderr.write(f"error: {error}\n  hint: make it anew with `golden make`\n")
         return 2
@@ -162,9 +159,7 @@ Expected = Mapping[str, tuple[Tensor, Bound]]
 _REFERENCE_SLACK = 1e-11
 
 
-def check_case(
-    golden: Golden, case_name: str, dtype: str, device: str, run: Compute = compute
-) -> CheckFinding:
+def check_case(golden: Golden, case_name: str, dtype: str, device: str) -> CheckFinding:
     """Judge one golden case here. Raise `GoldenError` for an unknown case or missing tensor."""
     case = BY_NAME.get(case_name)
     if case is None:
@@ -175,22 +170,21 @@ def check_case(
     for part in (vectors, stored):
         if missing := sorted({*ours} ^ {*part}):
             raise GoldenError(f"{golden.name}: {missing[0]} is missing or not known")
-    computed = run(case.operation, inputs, cotangent, device)
+    computed = compute(case.operation, inputs, cotangent, device)
     faults = [*_faults_before_numbers(ours, stored, computed, vectors, device)]
     pairs = {} if faults else {n: (computed[n], vectors[n]) for n in ours}
     ways = {name: _ways(*ours[name], *pair) for name, pair in pairs.items()}
     # The two against float64 decide. Apart by more than both bounds while each is within its own
     # cannot be: the sum is the triangle's.
-    maker = f"{golden.vendor} {golden.arch}"
     faults += [
         f"{name}: {source} is off by {three[way].used:.3g} times its bound"
         for name, three in ways.items()
-        for way, source in (("here", "this device"), ("maker", f"the maker ({maker})"))
+        for way, source in (("here", "this device"), ("maker", f"the maker ({golden.maker})"))
         if three[way].fault
     ]
     shares = {n: {w: float(f"{v.used:.4g}") for w, v in three.items()} for n, three in ways.items()}
     details: dict[str, object] = {
-        "maker": maker,
+        "maker": golden.maker,
         "three_ways": shares,
         "profiles": counted(three["here"].profiles for three in ways.values()),
         "faults": faults,
@@ -225,8 +219,8 @@ def _faults_before_numbers(
 
 def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
     """Return shares of bounds: the maker's and ours against float64, and one against the other."""
-    maker = f"{golden.vendor} {golden.arch}"
-    lines = [f"{'':<36}{maker + ' : ref':>20}{'here : ref':>14}{'here : ' + maker:>22}"]
+    columns = (f"{golden.maker} : ref", "here : ref", f"here : {golden.maker}")
+    lines = [f"{'':<36}{columns[0]:>20}{columns[1]:>14}{columns[2]:>22}"]
     for name, finding in findings:
         ways = finding.details.get("three_ways")
         for tensor, shares in (ways if isinstance(ways, dict) else {}).items():
