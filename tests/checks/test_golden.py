@@ -310,6 +310,16 @@ def test_the_door_fails_with_what_is_wrong(made: Path, capsys: pytest.CaptureFix
     assert "failed: gelu float32: gelu in float32: out: the maker" in capsys.readouterr().out
 
 
+def test_the_door_judges_what_a_device_must_compute_whatever_a_probe_says(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(vectors, "probe", lambda *_: "no kernel")
+    assert main(["check", str(made)]) == 0
+    said = capsys.readouterr().out
+    assert "unavailable: gelu bfloat16: bfloat16 is not computed here: no kernel" in said
+    assert "9 of 9 passed on cpu" in said, "the file and its eight cases in float32"
+
+
 def test_every_case_of_the_suite_has_gradients_and_a_bound_above_zero() -> None:
     for case in BY_NAME.values():
         inputs, cotangent = case.make(torch.float32, 0)
