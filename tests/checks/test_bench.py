@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from warpfront_checks.__main__ import main  # noqa: E402
 from warpfront_checks.bench import session  # noqa: E402
+from warpfront_checks.bench.rounds import BLOCKS, Budget, Clock  # noqa: E402
 from warpfront_checks.bench.session import EventClock, clock_of  # noqa: E402
 from warpfront_checks.bench.timed_cases import (  # noqa: E402
     TINY,
@@ -40,6 +42,82 @@ def timed(folder: Path, *options: str, claims: Claims = ON_CPU) -> tuple[int, An
     code = main(["bench", *where, *options])
     path = folder / "bench.json"
     return code, json.loads(path.read_text()) if path.exists() else None
+
+
+class FixedClock(Clock):
+    """Repetitions that take 10 ms."""
+
+    def __init__(self) -> None: ...
+
+    def first(self, work: Callable[[], object]) -> float:
+        work()
+        return 9.0
+
+    def times(self, work: Callable[[], object], repetitions: int) -> list[float]:
+        work()
+        return [0.01] * repetitions
+
+
+class FakeBench:
+    """A device on which a case named in `broken` fails in the block it is given for."""
+
+    def __init__(self, *, broken: dict[str, tuple[int, Exception]] | None = None) -> None:
+        self.clock = FixedClock()
+        self.made: list[str] = []
+        self._broken = broken or {}
+
+    def make(self, case: TimedCase) -> Callable[[], object]:
+        block, error = self._broken.get(case.op, (-1, ValueError()))
+        self.made.append(case.op)
+        if self.made.count(case.op) == block + 1:
+            raise error
+        return lambda: None
+
+    def peak(self, dtype: str) -> dict[str, object] | None:
+        return {"dtype": dtype}
+
+    def memory_from_here(self) -> None: ...
+
+    def memory_peak(self) -> int:
+        return 4096
+
+    def kernel(self, work: Callable[[], object]) -> str:
+        work()
+        return "a_kernel"
+
+
+def a_case(op: str, suite: str = "matmul") -> TimedCase:
+    return TimedCase(suite, op, (8, 8), "float32", flops=1024)
+
+
+def test_a_case_that_fails_ends_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """One in its first block, one in its third, one that makes no sense here."""
+    broken = {
+        "first": (0, RuntimeError("no kernel image\nand more")),
+        "third": (2, RuntimeError("lost")),
+        "nowhere": (0, LookupError("no device")),
+    }
+    cases = [a_case(name) for name in ("first", "third", "nowhere", "well")]
+    bench: Any = FakeBench(broken=broken)
+    found = {one["op"]: one for one in session.time_cases(cases, bench, Budget())}
+    assert {op: one["outcome"] for op, one in found.items()} == {
+        "first": "error",
+        "third": "error",
+        "nowhere": "unavailable",
+        "well": "timed",
+    }
+    assert found["first"]["note"] == "RuntimeError: no kernel image"
+    assert found["third"]["samples_seconds"] == []
+    assert [len(block) for block in found["well"]["samples_seconds"]] == [10] * BLOCKS
+    assert (found["well"]["kernel"], found["well"]["memory_peak_bytes"]) == ("a_kernel", 4096)
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_a_copy_has_no_peak() -> None:
+    """What links it to the device is in no table."""
+    bench: Any = FakeBench()
+    (copy,) = session.time_cases([a_case("h2d_pinned", "memory")], bench, Budget())
+    assert copy["peak"] is None
 
 
 @pytest.mark.process

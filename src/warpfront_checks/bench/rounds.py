@@ -1,5 +1,5 @@
-"""Cases in blocks, in rotated order, on a given device: one that fails ends alone. Each is warmed
-up, and each repetition timed by itself, by a `Clock` that knows the device. No torch.
+"""Blocks of cases in rotated order, and their repetitions: each is warmed up, and each repetition
+timed by itself, by a `Clock` that knows the device. Peaks of devices. No torch.
 """
 
 from __future__ import annotations
@@ -7,113 +7,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import chain
+from dataclasses import dataclass
 from statistics import median
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from warpfront_checks.bench.timed_cases import TimedCase
 from warpfront_checks.documents import packaged
 
-TIMED, UNAVAILABLE, ERROR = "timed", "unavailable", "error"
 Peak = Mapping[str, object]
-
-
-class TimedDevice(Protocol):
-    """A device, as far as timing needs it."""
-
-    clock: Clock
-
-    def make(self, case: TimedCase) -> Work:
-        """Make the work of a case. Raise torch's own errors; `LookupError` if it is impossible."""
-
-    def peak(self, dtype: str) -> Peak | None: ...
-
-    def memory_from_here(self) -> None:
-        """Forget the most memory that was ever used."""
-
-    def memory_peak(self) -> int | None: ...
-
-    def kernel(self, work: Work) -> str | None:
-        """Return the kernel that takes most of one repetition's time."""
-
-
-@dataclass
-class Timing:
-    """A case, while it is timed."""
-
-    case: TimedCase
-    outcome: str = TIMED
-    blocks: list[list[float]] = field(default_factory=list)
-    first_seconds: float | None = None
-    warm_seconds: float = 0.0
-    memory_peak_bytes: int | None = None
-    kernel: str | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def add_block(self, bench: TimedDevice, budget: Budget) -> None:
-        """Time one block more. An error ends this case, and no other."""
-        try:
-            work = bench.make(self.case)
-            if not self.blocks:
-                bench.memory_from_here()
-                self.first_seconds, times, settled = warm_up(bench.clock, work, budget)
-                self.memory_peak_bytes = bench.memory_peak()
-                self.warm_seconds = median(times if budget.warmup else times[-WARM_WINDOW:])
-                if not settled:
-                    self.notes.append(f"not still after {len(times)} repetitions of warming up")
-            else:
-                bench.clock.times(work, RECALLED)
-            count = repetitions_of_a_block(budget, self.warm_seconds)
-            self.blocks.append(bench.clock.times(work, count))
-            if len(self.blocks) == BLOCKS:
-                self.kernel = bench.kernel(work)
-        except LookupError as error:
-            self.outcome = UNAVAILABLE
-            self.notes.append(str(error))
-        except Exception as error:  # noqa: BLE001 - a case that raises is a result; the rest go on
-            self.outcome = ERROR
-            message = str(error).strip().splitlines() or [""]
-            self.notes.append(f"{type(error).__name__}: {message[0]}"[:500])
-
-    def document(self, peak: Peak | None) -> dict[str, Any]:
-        """Return the case for a record. One that failed later has no times: half are none."""
-        case = self.case
-        names = ("id", "suite", "op", "shape", "dtype", "direction", "flops", "bytes")
-        return {
-            **{name: getattr(case, name) for name in names},
-            "outcome": self.outcome,
-            "samples_seconds": self.blocks if self.outcome == TIMED else [],
-            "first_seconds": self.first_seconds,
-            "peak": peak,
-            "memory_peak_bytes": self.memory_peak_bytes,
-            "kernel": self.kernel,
-            "note": "; ".join(filter(None, [case.note, *self.notes])),
-        }
-
-    def line(self) -> str:
-        """Return the line of progress for this case, printed while the rest are timed."""
-        if self.outcome != TIMED:
-            return f"{self.case.id}: {self.outcome}: {self.notes[-1]}"
-        return f"{self.case.id}: {1000 * median(chain.from_iterable(self.blocks)):.4g} ms"
-
-
-def time_cases(
-    cases: Sequence[TimedCase], bench: TimedDevice, budget: Budget, say: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    """Time every case in every block; return documents in the order of the table."""
-    timings = {case.id: Timing(case) for case in cases}
-    for block in range(BLOCKS):
-        for case in rotated(cases, block):
-            timing = timings[case.id]
-            if timing.outcome == TIMED:
-                timing.add_block(bench, budget)
-                if timing.outcome != TIMED or block == BLOCKS - 1:
-                    say(timing.line())
-    return [
-        timing.document(None if timing.case.suite == "memory" else bench.peak(timing.case.dtype))
-        for timing in timings.values()
-    ]
 
 
 def peak_table() -> dict[str, Any]:

@@ -7,7 +7,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,7 +17,19 @@ from typing import Any
 import torch
 
 from warpfront_checks.bench.options import BENCH_OPTIONS, SCHEMA, BenchEffort, read_bench_effort
-from warpfront_checks.bench.rounds import TIMED, Clock, Peak, Work, peak_of, time_cases
+from warpfront_checks.bench.rounds import (
+    BLOCKS,
+    RECALLED,
+    WARM_WINDOW,
+    Budget,
+    Clock,
+    Peak,
+    Work,
+    peak_of,
+    repetitions_of_a_block,
+    rotated,
+    warm_up,
+)
 from warpfront_checks.bench.state import here, noisy, read_state
 from warpfront_checks.bench.timed_cases import PRESETS, TimedCase, cases_of, chosen
 from warpfront_checks.bench.work import STEPS, WARM_STEPS, training_step, work_of
@@ -29,6 +43,7 @@ from warpfront_checks.precision import precision_settings, require_full_precisio
 from warpfront_checks.results import write_json
 from warpfront_checks.torch_devices import Device, environment_of, read_facts
 
+TIMED, UNAVAILABLE, ERROR = "timed", "unavailable", "error"
 _KERNEL_NAME_CHARACTERS = 200
 _TRAINED = ("float32", "bfloat16")
 MEMORY_FLOOR_BYTES = 8 * 10**9
@@ -76,7 +91,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
     before = read_state(*where)
     preset = PRESETS[effort.preset]
     cases = chosen(cases_of(preset, effort.dtypes), effort.suites, effort.cases)
-    results = time_cases(cases, bench, effort, _say)
+    results = time_cases(cases, bench, effort)
     if effort.reference:
         from torch.utils.benchmark import Timer  # noqa: PLC0415 - on request
 
@@ -109,7 +124,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
 
 
 class TorchBench:
-    """A device by torch, as `rounds.Bench` wants it."""
+    """A device by torch: what is timed on it, by which clock, and beside which peak."""
 
     def __init__(self, device: str, found: Device | None, *, cold: bool, tf32: bool) -> None:
         self.device, self._found, self._tf32 = device, found, tf32
@@ -141,6 +156,84 @@ class TorchBench:
         spent = {name: min(run.get(name, most) for run in runs) for name, most in runs[0].items()}
         longest = max(spent, key=spent.__getitem__, default="")
         return longest[:_KERNEL_NAME_CHARACTERS] or None
+
+
+@dataclass
+class Timing:
+    """A case, while it is timed."""
+
+    case: TimedCase
+    outcome: str = TIMED
+    blocks: list[list[float]] = field(default_factory=list)
+    first_seconds: float | None = None
+    warm_seconds: float = 0.0
+    memory_peak_bytes: int | None = None
+    kernel: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def add_block(self, bench: TorchBench, budget: Budget) -> None:
+        """Time one block more. An error ends this case, and no other."""
+        try:
+            work = bench.make(self.case)
+            if not self.blocks:
+                bench.memory_from_here()
+                self.first_seconds, times, settled = warm_up(bench.clock, work, budget)
+                self.memory_peak_bytes = bench.memory_peak()
+                self.warm_seconds = median(times if budget.warmup else times[-WARM_WINDOW:])
+                if not settled:
+                    self.notes.append(f"not still after {len(times)} repetitions of warming up")
+            else:
+                bench.clock.times(work, RECALLED)
+            count = repetitions_of_a_block(budget, self.warm_seconds)
+            self.blocks.append(bench.clock.times(work, count))
+            if len(self.blocks) == BLOCKS:
+                self.kernel = bench.kernel(work)
+        except LookupError as error:
+            self.outcome = UNAVAILABLE
+            self.notes.append(str(error))
+        except Exception as error:  # noqa: BLE001 - a case that raises is a result; the rest go on
+            self.outcome = ERROR
+            message = str(error).strip().splitlines() or [""]
+            self.notes.append(f"{type(error).__name__}: {message[0]}"[:500])
+
+    def document(self, peak: Peak | None) -> dict[str, Any]:
+        """Return the case for a record. One that failed later has no times: half are none."""
+        case = self.case
+        names = ("id", "suite", "op", "shape", "dtype", "direction", "flops", "bytes")
+        return {
+            **{name: getattr(case, name) for name in names},
+            "outcome": self.outcome,
+            "samples_seconds": self.blocks if self.outcome == TIMED else [],
+            "first_seconds": self.first_seconds,
+            "peak": peak,
+            "memory_peak_bytes": self.memory_peak_bytes,
+            "kernel": self.kernel,
+            "note": "; ".join(filter(None, [case.note, *self.notes])),
+        }
+
+    def line(self) -> str:
+        """Return the line of progress for this case, printed while the rest are timed."""
+        if self.outcome != TIMED:
+            return f"{self.case.id}: {self.outcome}: {self.notes[-1]}"
+        return f"{self.case.id}: {1000 * median(chain.from_iterable(self.blocks)):.4g} ms"
+
+
+def time_cases(
+    cases: Sequence[TimedCase], bench: TorchBench, budget: Budget
+) -> list[dict[str, Any]]:
+    """Time every case in every block; return documents in the order of the table."""
+    timings = {case.id: Timing(case) for case in cases}
+    for block in range(BLOCKS):
+        for case in rotated(cases, block):
+            timing = timings[case.id]
+            if timing.outcome == TIMED:
+                timing.add_block(bench, budget)
+                if timing.outcome != TIMED or block == BLOCKS - 1:
+                    _say(timing.line())
+    return [
+        timing.document(None if timing.case.suite == "memory" else bench.peak(timing.case.dtype))
+        for timing in timings.values()
+    ]
 
 
 def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:

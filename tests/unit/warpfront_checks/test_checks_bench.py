@@ -21,7 +21,6 @@ from warpfront_checks.bench.rounds import (
     Clock,
     repetitions_of_a_block,
     rotated,
-    time_cases,
     warm_up,
 )
 from warpfront_checks.bench.timed_cases import (
@@ -31,7 +30,6 @@ from warpfront_checks.bench.timed_cases import (
     TINY,
     Decoder,
     Preset,
-    TimedCase,
     cases_of,
     chosen,
 )
@@ -63,39 +61,7 @@ class FakeClock(Clock):
         ]
 
 
-class FakeBench:
-    """A device on which a case named in `broken` fails in the block it is given for."""
-
-    def __init__(self, *, broken: dict[str, tuple[int, Exception]] | None = None) -> None:
-        self.clock: Clock = FakeClock(0.01)
-        self.made: list[str] = []
-        self._broken = broken or {}
-
-    def make(self, case: TimedCase) -> Callable[[], object]:
-        block, error = self._broken.get(case.op, (-1, ValueError()))
-        self.made.append(case.op)
-        if self.made.count(case.op) == block + 1:
-            raise error
-        return lambda: None
-
-    def peak(self, dtype: str) -> dict[str, object] | None:
-        return {"dtype": dtype}
-
-    def memory_from_here(self) -> None: ...
-
-    def memory_peak(self) -> int:
-        return 4096
-
-    def kernel(self, work: Callable[[], object]) -> str:
-        work()
-        return "a_kernel"
-
-
 def nothing() -> None: ...
-
-
-def a_case(op: str, suite: str = "matmul") -> TimedCase:
-    return TimedCase(suite, op, (8, 8), "float32", flops=1024)
 
 
 def test_warming_up_ends_when_the_median_is_still() -> None:
@@ -137,37 +103,6 @@ def test_every_block_begins_elsewhere_and_holds_every_case() -> None:
     orders = [list(rotated("abcdefghij", block)) for block in range(BLOCKS)]
     assert [order[0] for order in orders] == ["a", "c", "e", "g", "i"]
     assert all(sorted(order) == sorted("abcdefghij") for order in orders)
-
-
-def test_a_case_that_fails_ends_alone() -> None:
-    """One in its first block, one in its third, one that makes no sense here."""
-    broken = {
-        "first": (0, RuntimeError("no kernel image\nand more")),
-        "third": (2, RuntimeError("lost")),
-        "nowhere": (0, LookupError("no device")),
-    }
-    cases = [a_case(name) for name in ("first", "third", "nowhere", "well")]
-    said: list[str] = []
-    found = {
-        one["op"]: one for one in time_cases(cases, FakeBench(broken=broken), Budget(), said.append)
-    }
-    assert {op: one["outcome"] for op, one in found.items()} == {
-        "first": "error",
-        "third": "error",
-        "nowhere": "unavailable",
-        "well": "timed",
-    }
-    assert found["first"]["note"] == "RuntimeError: no kernel image"
-    assert found["third"]["samples_seconds"] == []
-    assert [len(block) for block in found["well"]["samples_seconds"]] == [10] * BLOCKS
-    assert (found["well"]["kernel"], found["well"]["memory_peak_bytes"]) == ("a_kernel", 4096)
-    assert len(said) == 4
-
-
-def test_a_copy_has_no_peak() -> None:
-    """What links it to the device is in no table."""
-    (copy,) = time_cases([a_case("h2d_pinned", "memory")], FakeBench(), Budget(), lambda _: None)
-    assert copy["peak"] is None
 
 
 @pytest.mark.parametrize(
