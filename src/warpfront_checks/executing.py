@@ -50,6 +50,12 @@ ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 _DEVICE_TIMES = ("self_device_time_total", "self_cuda_time_total")
 
 
+def synchronise(device: str) -> None:
+    """Wait until a device has computed all that it was given."""
+    if device != "cpu":
+        getattr(torch, device).synchronize()
+
+
 def profiled(work: Callable[[], _Result], device: str) -> tuple[dict[str, float], _Result]:
     """Return the microseconds of each kernel of a profiled device, else of each operator of torch,
     and what the work returned.
@@ -58,8 +64,7 @@ def profiled(work: Callable[[], _Result], device: str) -> tuple[dict[str, float]
     more = [getattr(activity, ACTIVITIES[device])] if on_device else []
     with torch.profiler.profile(activities=[activity.CPU, *more]) as profile:
         result = work()
-        if device != "cpu":
-            getattr(torch, device).synchronize()
+        synchronise(device)
     times = _DEVICE_TIMES if on_device else ("self_cpu_time_total",)
     return {
         str(event.key): max(float(getattr(event, name, 0)) for name in times)

@@ -27,6 +27,7 @@ from warpfront_checks.architectures.roster import (  # noqa: E402
     architectures,
     chosen,
 )
+from warpfront_checks.architectures.shrinking import MANNERS  # noqa: E402
 from warpfront_checks.architectures.small_models import NotBuiltError  # noqa: E402
 from warpfront_checks.architectures.watched import PreserveFloat64  # noqa: E402
 from warpfront_checks.cases.bounds import Verdict  # noqa: E402
@@ -151,7 +152,7 @@ def test_a_right_model_passes_layer_by_layer_and_what_it_never_uses_is_named() -
     # One layer of each kind that its configuration has, each with its parts, and head and tokens.
     assert found["layers"] == 2 + 2 * 5
     assert found["unused"] == ["never_used.weight", "never_used.bias"]
-    assert own.built.parameters < 100_000
+    assert own.parameters < 100_000
     assert found["left_out"] == {}
     assert runs.judge_pass(own, "cpu", torch.bfloat16).outcome == PASSED
     assert runs.train(own, "cpu").outcome == "passed"
@@ -218,8 +219,9 @@ def test_a_model_that_takes_nothing_says_what_it_asks_for() -> None:
 
 
 def test_what_holds_others_and_has_no_default_is_built_of_its_classs_own_configuration() -> None:
-    built = tried("holding").built
-    assert isinstance(built.config, built.model.config_class)
+    (holding,), _ = chosen(architectures(), ("holding",), ())
+    model, config, _ = small_models.build(holding, MANNERS[0], 0)
+    assert isinstance(config, model.config_class)
 
 
 def test_a_type_that_hangs_is_an_error_of_its_own() -> None:

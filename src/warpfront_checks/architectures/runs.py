@@ -21,7 +21,7 @@ from torch import Tensor
 from warpfront_checks.architectures.feeding import Feed, feeds
 from warpfront_checks.architectures.roster import Architecture
 from warpfront_checks.architectures.shrinking import MANNERS
-from warpfront_checks.architectures.small_models import Built, NotBuiltError, build
+from warpfront_checks.architectures.small_models import NotBuiltError, build
 from warpfront_checks.architectures.watched import (
     Answering,
     Layers,
@@ -154,7 +154,7 @@ def spread(fed_model: FedModel, device: str) -> CheckFinding:
         return unavailable("accelerate is not installed")
     body: Any = fed_model.specimen.model.body
     reference = _answer(fed_model, copy.deepcopy(body).to(device), device)
-    exact, half = reference.double(), 2 * fed_model.built.parameters
+    exact, half = reference.double(), 2 * fed_model.parameters
     several = device == "cuda" and torch.cuda.device_count() > 1
     memory = {"cpu": half} if device == "cpu" else {0: half, 1 if several else "cpu": 8 * half}
     allowed = _OTHER_PLACES * rounding_unit(reference.dtype)
@@ -240,7 +240,9 @@ _REASONS = 3
 class FedModel:
     """An architecture that the CPU can run: model, inputs, and which layers can be judged."""
 
-    built: Built
+    architecture: Architecture
+    manner: str
+    parameters: int
     specimen: Specimen
     layers: Layers
 
@@ -255,21 +257,23 @@ def prepare(architecture: Architecture, seed: int, patience: float = 60.0) -> Fe
     until = time.process_time() + patience
     for manner in MANNERS:
         try:
-            built = build(architecture, manner, seed)
+            body, config, parameters = build(architecture, manner, seed)
         except Exception as error:  # noqa: BLE001 - any refusal; the next manner is tried
             refusals[first_line(error)] = None
             continue
-        for feed in feeds(built.model, built.config, seed):
+        for feed in feeds(body, config, seed):
             if time.process_time() > until:
                 raise NotBuiltError(f"nothing ran in {patience:g} s: {'; '.join(refusals)}")
             try:
-                model, inputs = Answering(built.model, tuple(feed)), tuple(feed.values())
+                model, inputs = Answering(body, tuple(feed)), tuple(feed.values())
                 _, loss = model(*inputs)
                 loss.backward()
                 model.zero_grad(set_to_none=True)
                 precision = Precision(dtype=torch.float32)
                 return FedModel(
-                    built=built,
+                    architecture=architecture,
+                    manner=manner.name,
+                    parameters=parameters,
                     specimen=Specimen(
                         model=model, inputs=inputs, precision=precision, wide=float64_region
                     ),
@@ -327,9 +331,9 @@ def judge_pass(
     unused = [name for name in parameters if name not in passed.gradients]
     finding = _of_rows(
         rows,
-        manner=fed_model.built.manner,
-        model=fed_model.built.architecture.model,
-        parameters=fed_model.built.parameters,
+        manner=fed_model.manner,
+        model=fed_model.architecture.model,
+        parameters=fed_model.parameters,
         fed={name: list(x.shape) for name, x in zip(model.names, inputs, strict=True)},
         unused=[name.removeprefix("body.") for name in unused],
         left_out={name.removeprefix("body."): why for name, why in left_out.items()},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,24 +23,15 @@ class NotBuiltError(Exception):
     """No way of making it small gave a model; the message has each one's reason."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Built:
-    """A small model on the CPU in float32, and the way in which it was made small."""
-
-    architecture: Architecture
-    model: nn.Module
-    config: Any
-    manner: str
-    parameters: int
-
-
 def exceptions() -> Mapping[str, Any]:
     """Return the data file: values by type, exclusions with reasons, and how many have to run."""
     return packaged("architectures/exceptions.json")
 
 
-def build(architecture: Architecture, manner: Manner, seed: int) -> Built:
-    """Return a model made small in a manner. Raise whatever the library refuses the sizes with."""
+def build(architecture: Architecture, manner: Manner, seed: int) -> tuple[nn.Module, Any, int]:
+    """Return a model made small in a manner, on the CPU in float32, with its configuration and the
+    number of its parameters. Raise whatever the library refuses the sizes with.
+    """
     library: Any = importlib.import_module("transformers")
     model_class = getattr(library, architecture.model)
     config = small_config(architecture, model_class, manner)
@@ -58,13 +48,7 @@ def build(architecture: Architecture, manner: Manner, seed: int) -> Built:
                 flat = parameter.is_floating_point() and parameter.numel() > 1
                 if flat and float(parameter.std()) == 0.0:
                     parameter.add_(torch.randn_like(parameter), alpha=_STIRRED)
-    return Built(
-        architecture=architecture,
-        model=model.float().eval(),
-        config=config,
-        manner=manner.name,
-        parameters=parameters,
-    )
+    return model.float().eval(), config, parameters
 
 
 def small_config(architecture: Architecture, model_class: Any, manner: Manner) -> Any:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 import re
 import statistics
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from warpfront_checks.bench.rounds import Clock
 from warpfront_checks.cases.bounds import judge
 from warpfront_checks.cases.measured import Limits
 from warpfront_checks.documents import packaged
-from warpfront_checks.executing import ACTIVITIES, differentiated, profiled
+from warpfront_checks.executing import ACTIVITIES, differentiated, profiled, synchronise
 from warpfront_checks.precision import DTYPES
 
 MASKS = ("none", "causal", "mask")
@@ -148,15 +149,10 @@ def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
         torch._dynamo.reset()  # noqa: SLF001 - the way that torch documents
     try:
         if item["timed"]:
-            durations = []
-            for _ in range(_WARM + item["repetitions"]):
-                start = time.perf_counter()
-                case_inputs.run(compute, case_inputs.device, case_inputs.dtype)
-                if case_inputs.device != "cpu":
-                    getattr(torch, case_inputs.device).synchronize()
-                durations.append(time.perf_counter() - start)
-            seconds = statistics.median(durations[_WARM:])
-            return {"outcome": COMPUTED, "seconds": seconds}
+            work = partial(case_inputs.run, compute, case_inputs.device, case_inputs.dtype)
+            clock = Clock(partial(synchronise, case_inputs.device), None)
+            times = clock.times(work, _WARM + item["repetitions"])
+            return {"outcome": COMPUTED, "seconds": statistics.median(times[_WARM:])}
         return _judged(compute, case_inputs, item["tier"])
     except _REFUSALS as error:
         if _FATAL.search(str(error)):

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median
@@ -36,7 +37,7 @@ from warpfront_checks.bench.work import STEPS, WARM_STEPS, training_step, work_o
 from warpfront_checks.check_options import add_options, parsed
 from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
-from warpfront_checks.executing import profiled
+from warpfront_checks.executing import profiled, synchronise
 from warpfront_checks.hardware import Machine, read_hardware
 from warpfront_checks.hardware.processor import read_processor
 from warpfront_checks.precision import precision_settings, require_full_precision
@@ -317,10 +318,10 @@ def clock_of(device: str, *, cold: bool = False, ahead: bool = True) -> Clock:
         if device == "cuda":
             size = getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0) or size
         spoil = torch.empty(2 * size, dtype=torch.uint8, device=device).zero_
-    module: Any = getattr(torch, device)
     if device in {"cuda", "xpu"}:
+        module: Any = getattr(torch, device)
         return EventClock(module, spoil, _waiting(module) if ahead else None)
-    return Clock(module.synchronize if device != "cpu" else lambda: None, spoil)
+    return Clock(partial(synchronise, device), spoil)
 
 
 class EventClock(Clock):
