@@ -14,10 +14,12 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront_checks.attention import backend_session as tier_session  # noqa: E402
 from warpfront_checks.attention import backends  # noqa: E402
-from warpfront_checks.attention.backend_session import fallback_text  # noqa: E402
-from warpfront_checks.attention.backends import TIERS, Tier  # noqa: E402
+from warpfront_checks.attention.backends import (  # noqa: E402
+    TIERS,
+    Tier,
+    fallback_text,
+)
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.children import CRASHED, DONE, HUNG, Begun, Returned  # noqa: E402
 from warpfront_checks.claims import DEVICES  # noqa: E402
@@ -39,11 +41,11 @@ def fake(name: str) -> Tier:
 
 
 def cases(device: str, effort: CheckOptions = QUICK) -> list[dict[str, Any]]:
-    return list(tier_session.cases_of(FLASH, device, effort))
+    return list(backends.cases_of(FLASH, device, effort))
 
 
 def test_every_device_has_lengths_dtypes_and_a_way_to_compute() -> None:
-    for table in (tier_session.LENGTHS, tier_session.TIMED_LENGTHS, tier_session.DTYPES_OF):
+    for table in (backends.LENGTHS, backends.TIMED_LENGTHS, backends.DTYPES_OF):
         assert set(table) == set(DEVICES)
     for device in DEVICES:
         assert any(not tier.absence(device) for tier in TIERS.values())
@@ -60,17 +62,15 @@ def test_what_takes_long_to_begin_has_several_children_where_there_are_cores(
         told.append(lanes)
         return Begun(())
 
-    monkeypatch.setattr(tier_session, "begin_beside", begin)
-    monkeypatch.setattr(tier_session, "lanes_for", lambda _: cores)
-    monkeypatch.setattr(tier_session, "_find_order", lambda *_: passed())
+    monkeypatch.setattr(backends, "begin_beside", begin)
+    monkeypatch.setattr(backends, "lanes_for", lambda _: cores)
+    monkeypatch.setattr(backends, "_find_order", lambda *_: passed())
     tiers = (TIERS["sdpa cudnn"], FLASH)
     recorder = Recorder(session="attention", target="cuda", folder=tmp_path)
-    tier_session.record_attention(
-        replace(CPU, device="cuda"), recorder, CheckOptions(), tiers=tiers
-    )
+    backends.record_attention(replace(CPU, device="cuda"), recorder, CheckOptions(), tiers=tiers)
     assert told == lanes
     told.clear()
-    tier_session.record_attention(replace(CPU, device="cuda"), recorder, QUICK, tiers=tiers)
+    backends.record_attention(replace(CPU, device="cuda"), recorder, QUICK, tiers=tiers)
     assert set(told) == {1}
 
 
@@ -92,9 +92,9 @@ def found_of(tier: Tier) -> CheckFinding:
     """Every quick case, in this process."""
     returned = (
         Returned(item=item, place=0, outcome=DONE, seconds=0.0, document=backends.do_item(item))
-        for item in tier_session.cases_of(tier, "cpu", QUICK)
+        for item in backends.cases_of(tier, "cpu", QUICK)
     )
-    return tier_session.find_tier(tier, returned, {})
+    return backends.find_tier(tier, returned, {})
 
 
 @pytest.fixture(autouse=True)
@@ -149,12 +149,12 @@ def test_a_case_that_ends_its_process_costs_itself_only(
     wanted = {"dtype": "float32", "width": 128, "backward": False, "grouped": 4}
     items = [
         item
-        for item in tier_session.cases_of(fake(name), "cpu", CheckOptions())
+        for item in backends.cases_of(fake(name), "cpu", CheckOptions())
         if wanted.items() <= item.items()
     ]
-    found: tier_session.Runs = {}
-    returned = tier_session._children("cpu", items, seconds)
-    finding = tier_session.find_tier(fake(name), returned, found)
+    found: backends.Runs = {}
+    returned = backends._children("cpu", items, seconds)
+    finding = backends.find_tier(fake(name), returned, found)
     assert [one["outcome"] for one in found[f"fake {name}"]] == ["computed", how, "computed"]
     assert finding.outcome == "failed"
     assert ("SIGSEGV" in finding.reason) == (how == CRASHED)
@@ -165,14 +165,14 @@ def test_a_case_that_ends_its_process_costs_itself_only(
 def test_the_session_says_which_ways_are_not_here_and_writes_an_example_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = next(tier_session.cases_of(FLASH, "cpu", QUICK))
-    monkeypatch.setattr(tier_session, "cases_of", lambda tier, *_: iter([_for(tier, first)]))
-    monkeypatch.setitem(tier_session.TIMED_LENGTHS, "cpu", 64)
+    first = next(backends.cases_of(FLASH, "cpu", QUICK))
+    monkeypatch.setattr(backends, "cases_of", lambda tier, *_: iter([_for(tier, first)]))
+    monkeypatch.setitem(backends.TIMED_LENGTHS, "cpu", 64)
     recorder = Recorder(session="attention", target="cpu", folder=tmp_path)
-    tier_session.record_attention(CPU, recorder, QUICK)
+    backends.record_attention(CPU, recorder, QUICK)
     assert recorder.finish()
     assert recorder.planned == ("tier sdpa flash", "tier sdpa math", "order")
-    example = runpy.run_path(str(tmp_path / tier_session.EXAMPLE))
+    example = runpy.run_path(str(tmp_path / backends.EXAMPLE))
     q, k, v = torch.randn(3, 2, 4, 9, 8).unbind(0)
     plain = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert torch.allclose(example["attention"](q, k, v, causal=True), plain, atol=1e-5)
@@ -194,7 +194,7 @@ def test_the_example_is_in_the_measured_order_and_ends_with_what_takes_everythin
 
 def test_what_is_expected_is_what_autograd_gives_and_heads_that_are_shared_are_added_up() -> None:
     wanted = {"mask": "causal", "grouped": 2, "backward": True, "dtype": "float32", "width": 64}
-    items = tier_session.cases_of(FLASH, "cpu", CheckOptions())
+    items = backends.cases_of(FLASH, "cpu", CheckOptions())
     inputs = backends._CaseInputs(next(item for item in items if wanted.items() <= item.items()))
     leaves = [x.double().requires_grad_() for x in inputs.tensors]
     output = torch.nn.functional.scaled_dot_product_attention(

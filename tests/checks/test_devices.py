@@ -35,7 +35,7 @@ from warpfront_checks.devices.device_session import (  # noqa: E402
     record_devices,
     use_device,
 )
-from warpfront_checks.golden.files import compute  # noqa: E402
+from warpfront_checks.golden.vectors import compute  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402

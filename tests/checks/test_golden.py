@@ -19,19 +19,23 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 
 from warpfront_checks.golden import vectors  # noqa: E402
-from warpfront_checks.golden.files import (  # noqa: E402  # noqa: E402
+from warpfront_checks.golden.vectors import (  # noqa: E402  # noqa: E402  # noqa: E402
     BY_NAME,
     CASES,
     Golden,
     GoldenError,
+    check_case,
+    complete,
     compute,
     from_bytes,
+    main,
     make_golden,
     read_golden,
+    record_golden,
     shipped,
+    table,
     to_bytes,
 )
-from warpfront_checks.golden.vectors import check_case, complete, main, record_golden, table  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
@@ -62,7 +66,7 @@ def doctored(path: Path, change: Mapping[str, Any]) -> Path:
     data = to_bytes(tensors, {})
     manifest = json.loads(path.with_suffix(".json").read_text())
     manifest["sha256"] = hashlib.sha256(data).hexdigest()
-    from warpfront_checks.golden.files import _hash
+    from warpfront_checks.golden.vectors import _hash
 
     manifest["tensors"] = {name: _hash(tensor) for name, tensor in tensors.items()}
     path.write_bytes(data)

@@ -25,7 +25,7 @@ from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import DONE, Returned, each_in_a_child
 from warpfront_checks.claims import Claims
 from warpfront_checks.detection import disagreements
-from warpfront_checks.golden.files import CASES, compute
+from warpfront_checks.golden.vectors import CASES, compute
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.precision import DTYPES, probe, probe_dtypes
 from warpfront_checks.results import (
