@@ -12,7 +12,6 @@ EXTRAS = {
     "tree_sitter_cuda": "port",
     "tree_sitter_python": "port",
     "installer": "layers",
-    "isal": "layers",
     "zstandard": "layers",
     "matplotlib": "charts",
     "packageurl": "publish",

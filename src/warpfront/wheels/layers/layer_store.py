@@ -49,7 +49,7 @@ from warpfront.wheels.store.wheelhouse import (
 
 _LAYOUT = '{"imageLayoutVersion":"1.0.0"}'
 _ASIDE = ".aside-"
-# Version of the packing rules. isal inflates only, and inflated bytes are always the same.
+# Version of the packing rules.
 _RULES = "2"
 
 # A large wheel has its own layer: it makes an image large, and other images have it too. Small

@@ -11,15 +11,14 @@ import contextlib
 import io
 import posixpath
 import re
-import struct
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 import zstandard
 from installer import install
@@ -29,7 +28,6 @@ from installer.records import Hash, RecordEntry, parse_record_file
 from installer.scripts import Script
 from installer.sources import WheelContentElement, WheelFile
 from installer.utils import SCHEME_NAMES, Scheme, construct_record_file, fix_shebang
-from isal import isal_zlib
 
 from warpfront.errors import WheelError
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON
@@ -46,7 +44,6 @@ SITE_PACKAGES = f"{ENVIRONMENT}/{_SITE}"
 _LINKED, _VERSIONED = re.compile(r"^lib64/"), re.compile(r"^(lib|lib64)/python3\.\d+(?=/)")
 LEVEL = 2
 _CHUNK_BYTES = 1 << 18
-_LOCAL_HEADER = struct.Struct("<26xHH")
 _MINE = {"INSTALLER": b"warpfront", "REQUESTED": b""}
 _DAMAGED: tuple[type[Exception], ...] = (
     OSError,
@@ -55,7 +52,6 @@ _DAMAGED: tuple[type[Exception], ...] = (
     AssertionError,  # installer's, of what it calls impossible
     zipfile.BadZipFile,
     zlib.error,
-    cast("type[Exception]", isal_zlib.IsalError),  # its stubs say that it is an instance
     InstallerError,
 )
 
@@ -89,8 +85,8 @@ def stream_wheels(
     tree, measured = _LayerTree(packed), {}
     for path in wheels:
         try:
-            with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
-                with contextlib.closing(_Members(archive, raw, stays(slim))) as source:
+            with zipfile.ZipFile(path) as archive:
+                with contextlib.closing(_Members(archive, stays(slim))) as source:
                     install(source, _Destination(tree, source.distribution, python), _MINE)
                 measured[path.name] = source.measured
         except _DAMAGED as error:
@@ -270,13 +266,11 @@ class _Destination(WheelDestination):
 
 
 class _Members(WheelFile):
-    """A wheel whose members are inflated by ISA-L and measured on their way."""
+    """A wheel whose members are measured on their way."""
 
-    def __init__(
-        self, archive: zipfile.ZipFile, raw: BinaryIO, stays: Callable[[str], bool]
-    ) -> None:
+    def __init__(self, archive: zipfile.ZipFile, stays: Callable[[str], bool]) -> None:
         super().__init__(archive)
-        self._archive, self._raw, self._stays = archive, raw, stays
+        self._archive, self._stays = archive, stays
         self.measured: dict[str, Measured] = {}
         self._read: _Content | None = None
 
@@ -292,7 +286,7 @@ class _Members(WheelFile):
             # Byte code is compiled where it is run.
             if member.is_dir() or "__pycache__" in member.filename.split("/"):
                 continue
-            self._read = self._opened(member)
+            self._read = _Content(self._archive.open(member), member.file_size)
             with self._read as stream:
                 scheme, inside = placed(member.filename)
                 if scheme not in {"", *SCHEME_NAMES}:
@@ -306,33 +300,6 @@ class _Members(WheelFile):
                 while stream.read(_CHUNK_BYTES):  # what the installer did not want to know
                     pass
                 self.measured[member.filename] = [stream.done_bytes, stream.sha256.hexdigest()]
-
-    def _opened(self, member: zipfile.ZipInfo) -> _Content:
-        if member.compress_type != zipfile.ZIP_DEFLATED or member.flag_bits & 1:
-            return _Content(self._archive.open(member), member.file_size)
-        self._raw.seek(member.header_offset)
-        name, extra = _LOCAL_HEADER.unpack(self._raw.read(_LOCAL_HEADER.size))
-        self._raw.seek(name + extra, io.SEEK_CUR)
-        return _Content(_Inflated(self._raw, member.compress_size), member.file_size)
-
-
-@dataclass(slots=True)
-class _Inflated:
-    """The inflated bytes of the next part of a file."""
-
-    raw: BinaryIO
-    remaining_bytes: int
-    engine: Any = field(default_factory=lambda: isal_zlib.decompressobj(-zlib.MAX_WBITS))
-
-    def read(self, _size: int = -1) -> bytes:
-        while self.remaining_bytes:
-            packed = self.raw.read(min(_CHUNK_BYTES, self.remaining_bytes))
-            if not packed:
-                raise ValueError("it ends too early")
-            self.remaining_bytes -= len(packed)
-            if data := self.engine.decompress(packed):
-                return bytes(data)
-        return bytes(self.engine.flush())
 
 
 class _Content(io.RawIOBase):
