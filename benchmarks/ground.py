@@ -24,7 +24,7 @@ from warpfront.system.process import Command, environment, run
 from warpfront.system.store import place_program
 from warpfront.wheels.lock.pylock import dump_lock, read_lock
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.site import site_when_needed
+from warpfront.wheels.sources import site_when_needed
 from warpfront.wheels.uv_program import uv_binary
 
 ROOT = Path(__file__).resolve().parent.parent

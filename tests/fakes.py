@@ -18,7 +18,7 @@ from stub_registry import attach_one
 
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
-from warpfront.matrix.devices import HostDevices
+from warpfront.matrix.cell import HostDevices
 from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     Artifact,

@@ -45,7 +45,7 @@ from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.system.process import cache_folder, environment, run
 from warpfront.system.provenance import read_provenance
 from warpfront.system.tree_files import Provenance
-from warpfront.wheels.site import read_site
+from warpfront.wheels.sources import read_site
 from warpfront.wheels.store.sdists import install_toolbox
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 

@@ -33,7 +33,7 @@ from registries import PASSWORD, USER
 from warpfront.errors import NotPublishableError
 from warpfront.images.engine import connect
 from warpfront.system.process import cache_folder, environment, run
-from warpfront.wheels.site import read_site
+from warpfront.wheels.sources import read_site
 from warpfront.wheels.store.sdists import install_toolbox
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 

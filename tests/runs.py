@@ -39,7 +39,7 @@ from warpfront.release.publish_context import (
 )
 from warpfront.report.rows import ReportRow, report_rows
 from warpfront.step_results import Failed
-from warpfront.system.github import Forge
+from warpfront.system.provenance import Forge
 from warpfront.system.store import Store
 from warpfront.verify.results import CheckResult, Verification
 from warpfront.verify.verdict import sealed

@@ -39,7 +39,7 @@ from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import cache_folder, run
 from warpfront.wheels.resolve.candidates import requirers_without_wheels
 from warpfront.wheels.resolve.resolver import Contradiction, UvResolver
-from warpfront.wheels.site import read_site
+from warpfront.wheels.sources import read_site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.uv_program import uv_binary, uv_version
 from warpfront_checks.guard.channels import constraint_lines

@@ -30,7 +30,7 @@ from warpfront.errors import InputError
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import run
 from warpfront.wheels.metadata import write_environment
-from warpfront.wheels.site import read_site
+from warpfront.wheels.sources import read_site
 from warpfront.wheels.uv_program import uv_binary
 from warpfront_port.commands.preflighting import examine, knowing_themselves
 from warpfront_port.commands.project_files import read_files

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from warpfront.report import sarif
-from warpfront.system.markdown import markdown_table, markdown_text
 from warpfront.system.packaged import packaged_toml
-from warpfront.system.sizes import counted as plural
+from warpfront.system.texts import counted as plural
+from warpfront.system.texts import markdown_table, markdown_text
 from warpfront.system.tree_files import UnreadFile
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Evidence, ScanFinding, Severity

@@ -34,7 +34,7 @@ from warpfront.commands.candidates import identities
 from warpfront.errors import EngineError
 from warpfront.images.engine import RUN_LABEL, Bind, Engine, RunRequest, bases, connect, embedded
 from warpfront.images.engine.docker import DockerEngine
-from warpfront.matrix.devices import DeviceAccess
+from warpfront.matrix.cell import DeviceAccess
 from warpfront.matrix.language import Bootstrap
 from warpfront.system import process
 

@@ -32,7 +32,7 @@ from warpfront.images.labels import CELL
 from warpfront.matrix.cell import BaseSource
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import cache_folder, environment, run
-from warpfront.wheels.site import read_site
+from warpfront.wheels.sources import read_site
 from warpfront.wheels.store.sdists import install_toolbox
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 

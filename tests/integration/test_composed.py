@@ -25,7 +25,7 @@ from standins import serve_index, stand_in_wheel
 
 from warpfront.images.engine import Engine, embedded
 from warpfront.images.render import COMPILER, slim_files
-from warpfront.matrix.slim import removed
+from warpfront.matrix.reading import removed
 from warpfront.system.process import Command, run
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.network]

@@ -23,7 +23,7 @@ from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.schedule import SCOPES, Schedule, outputs, schedule
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
-from warpfront.system.github import read_forge
+from warpfront.system.provenance import read_forge
 
 pytestmark = pytest.mark.process
 

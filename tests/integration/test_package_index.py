@@ -27,12 +27,10 @@ from warpfront.matrix.cell import Source, WheelIndex
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system import process
 from warpfront.wheels.lock.pylock import dump_lock, read_lock
-from warpfront.wheels.lock.values import LockInputs, WheelLock
-from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.lock.values import PYPI, LockInputs, WheelLock
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.rocm import rocm_wheel
-from warpfront.wheels.site import read_site
-from warpfront.wheels.sources import Site
+from warpfront.wheels.sources import Site, read_site
 from warpfront.wheels.store.archives import folder_sha256
 from warpfront.wheels.store.sdists import install_toolbox, pure_wheel
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata

@@ -133,7 +133,7 @@ def test_a_number_and_its_noun_are_counted() -> None:
         for name, (_, tree) in module_trees().items()
         if not name.startswith(UNCOUNTED) and (lines := uncounted(tree))
     }
-    assert found == {}, "warpfront.system.sizes.counted gives `1 result`, `2 results`"
+    assert found == {}, "warpfront.system.texts.counted gives `1 result`, `2 results`"
 
 
 def test_an_uncounted_plural_is_seen() -> None:

@@ -30,7 +30,7 @@ from warpfront.bench.records import (
     Side,
 )
 from warpfront.bench.settling import FEWEST_STEPS, summary_of, times_of
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 
 NOISE = 0.01
 # One process differs from the next by more than its repetitions do: three equal runs on an H100 by

@@ -22,10 +22,8 @@ from warpfront.bench.records import (
 )
 from warpfront.bench.settling import is_timed
 from warpfront.bench.statistics import quantile
-from warpfront.system.columns import fitted
-from warpfront.system.markdown import markdown_table, markdown_text
 from warpfront.system.packaged import packaged_text
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted, fitted, markdown_table, markdown_text
 
 Rows = list[tuple[str, ...]]
 BENCH_HEAD = ("operation", "median ms", "p05..p95", "TFLOP/s", "GB/s", "of peak", "kernel")

@@ -32,8 +32,8 @@ from warpfront.bench.records import (
 )
 from warpfront.bench.statistics import holm, ranks
 from warpfront.report.history import Trend
-from warpfront.system.sizes import counted
 from warpfront.system.strict_values import read_as
+from warpfront.system.texts import counted
 
 SCHEMA = 1
 FEWEST = 4

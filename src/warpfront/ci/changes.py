@@ -12,7 +12,7 @@ from warpfront.images.built import RenderedImage
 from warpfront.images.plan import content_hash
 from warpfront.matrix.cell import Cell
 from warpfront.system.digests import digest_of
-from warpfront.system.sizes import readable_size
+from warpfront.system.texts import readable_size
 
 MOST_WHEELS = 12
 """Changes of wheels that are named for one cell."""

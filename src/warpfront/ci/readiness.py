@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from warpfront.matrix.runners import Runner
-from warpfront.system.sizes import readable_size
+from warpfront.system.texts import readable_size
 from warpfront_checks.hardware.values import Accelerator
 
 ROOM_BYTES = 20 * 10**9

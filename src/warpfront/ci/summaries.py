@@ -12,7 +12,7 @@ from warpfront.ci.judging import Judgement
 from warpfront.ci.schedule import Omitted, Schedule
 from warpfront.report.described import describe
 from warpfront.step_results import Blocked, Failed, repeat_line
-from warpfront.system.markdown import flat, markdown_table, markdown_text
+from warpfront.system.texts import flat, markdown_table, markdown_text
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 

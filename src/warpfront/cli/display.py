@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from warpfront.errors import without_secrets
-from warpfront.system.sizes import readable_seconds, readable_size
+from warpfront.system.texts import readable_seconds, readable_size
 from warpfront_checks.guard.visible import terminal_of, visible
 
 if TYPE_CHECKING:

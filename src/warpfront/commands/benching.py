@@ -22,8 +22,7 @@ from warpfront.images.built import CREATED
 from warpfront.images.engine import Engine, connect
 from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
-from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.devices import DeviceAccess
+from warpfront.matrix.cell import Cell, DeviceAccess, Selection
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.vendors import VENDORS

@@ -28,8 +28,8 @@ from warpfront.matrix.index_evidence import (
 )
 from warpfront.pipeline.workspace import contents_path
 from warpfront.system.progress import Watch
-from warpfront.system.sizes import counted
 from warpfront.system.store import read_text, write_text
+from warpfront.system.texts import counted
 from warpfront.wheels.index_survey import survey_index
 from warpfront.wheels.sources import NoAnswer, Site
 

@@ -18,10 +18,9 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
-from warpfront.system.sizes import readable_size
+from warpfront.system.texts import readable_size
 from warpfront.verify.results import Outcome
-from warpfront.wheels.site import read_site
-from warpfront.wheels.sources import probe
+from warpfront.wheels.sources import probe, read_site
 from warpfront_checks.hardware import read_hardware
 from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.values import Accelerator, Hardware

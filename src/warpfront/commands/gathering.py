@@ -22,7 +22,7 @@ from warpfront.release.admission import Evidence
 from warpfront.release.evidence import kept_evidence
 from warpfront.report.rows import ReportRow
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.github import Forge
+from warpfront.system.provenance import Forge
 from warpfront.system.store import Store
 
 PLAN = "plan"

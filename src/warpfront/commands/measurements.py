@@ -33,8 +33,8 @@ from warpfront.system.lines import (
     standard_input,
 )
 from warpfront.system.progress import Watch
-from warpfront.system.sizes import counted
 from warpfront.system.store import append_text, read_text, write_text
+from warpfront.system.texts import counted
 
 AUTO = "auto"
 STDIN = "-"

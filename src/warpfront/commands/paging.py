@@ -21,8 +21,8 @@ from warpfront.report.page import page_html, state_of
 from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.system.process import Command, Completed, Run
 from warpfront.system.progress import Watch
-from warpfront.system.sizes import counted
 from warpfront.system.store import Store, append_text, read_text, scratch_folder, write_text
+from warpfront.system.texts import counted
 from warpfront.system.tree_files import Provenance
 from warpfront.verify.results import Verification
 

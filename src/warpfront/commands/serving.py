@@ -15,7 +15,7 @@ from warpfront.ci.readiness import ROOM_BYTES, SPARE_FOLDERS, is_short_of_room, 
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.labels import CELL
-from warpfront.matrix.devices import HostDevices
+from warpfront.matrix.cell import HostDevices
 from warpfront.matrix.runners import Runner
 from warpfront.system.process import Command, Run, environment, run
 from warpfront.system.progress import Watch

@@ -22,7 +22,7 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.system.digests import digest_of
 from warpfront.system.process import run
 from warpfront.system.store import read_text, storing, write_text
-from warpfront.wheels.site import read_site
+from warpfront.wheels.sources import read_site
 from warpfront.wheels.uv_program import hash_requirements
 
 REQUIREMENTS = "ci/requirements.txt"

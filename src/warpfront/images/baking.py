@@ -40,12 +40,11 @@ from warpfront.matrix.runners import CACHE_VARIABLE
 from warpfront.matrix.selection import leaves, with_parents
 from warpfront.step_results import Blocked, Failed, attempt
 from warpfront.system.foreign import remove_tree
-from warpfront.system.github import read_invocation
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
-from warpfront.system.provenance import read_provenance
-from warpfront.system.sizes import readable_size
+from warpfront.system.provenance import read_invocation, read_provenance
 from warpfront.system.store import Store, remove_other, write_json, write_text
+from warpfront.system.texts import readable_size
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.checked_wheels import check_wheels

@@ -31,7 +31,7 @@ from warpfront.system.store import read_tree, write_text
 from warpfront.system.tree_files import ImageFile
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
-from warpfront.wheels.site import AskSite
+from warpfront.wheels.sources import AskSite
 
 _TEMPLATE = 'FROM {{ from_reference }}\n{% include "_shared/apt.j2" %}\n'
 _NAME = "builder"

@@ -18,7 +18,7 @@ from warpfront.wheels.lock.reading import inputs_of, read_state
 from warpfront.wheels.lock.values import LockInputs, LockState, WheelLock
 from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.resolve.resolving import resolve_by_uv
-from warpfront.wheels.site import AskSite, site_when_needed
+from warpfront.wheels.sources import AskSite, site_when_needed
 
 Locked = WheelLock | Blocked | Failed
 

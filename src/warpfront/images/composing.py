@@ -29,8 +29,7 @@ from warpfront.images.render import (
 from warpfront.system.digests import digest_of
 from warpfront.system.store import read_text, storing, write_json
 from warpfront.system.tree_files import ImageFile
-from warpfront.wheels.layers.layer_store import LayerStore, layer_sets
-from warpfront.wheels.layers.streamed import Layer
+from warpfront.wheels.layers.layer_store import Layer, LayerStore, layer_sets
 from warpfront.wheels.uv_program import uv_version
 
 if TYPE_CHECKING:

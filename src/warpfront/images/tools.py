@@ -13,7 +13,7 @@ from warpfront.matrix.selection import select
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import Folders
-from warpfront.wheels.site import AskSite, site_when_needed
+from warpfront.wheels.sources import AskSite, site_when_needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,10 +29,9 @@ from warpfront.system.store import read_text, scratch_folder, write_json
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel, WheelLock
 from warpfront.wheels.resolve.resolver import Sdist, wheel_of
 from warpfront.wheels.sources import Site
-from warpfront.wheels.store.archives import archive_commit, archive_folder, unpack
+from warpfront.wheels.store.archives import archive_commit, archive_folder, metadata_wheel, unpack
 from warpfront.wheels.store.patching import Patching, patched_wheel
 from warpfront.wheels.store.sdists import install_tools, installed_in, pure_wheel
-from warpfront.wheels.store.wheel_files import metadata_wheel
 from warpfront.wheels.store.wheelhouse import Build, Wheelhouse, sha256_of
 from warpfront.wheels.uv_program import placed_uv
 

@@ -10,7 +10,7 @@ from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.progress import Watch
-from warpfront.wheels.site import site_when_needed
+from warpfront.wheels.sources import site_when_needed
 
 
 def build_wheels(

@@ -27,8 +27,7 @@ from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.wheels.lock.reading import read_locks, usable_locks
 from warpfront.wheels.lock.values import NEVER_BUILT, LockedWheel, LockState
-from warpfront.wheels.site import site_when_needed
-from warpfront.wheels.sources import why_unresolvable
+from warpfront.wheels.sources import site_when_needed, why_unresolvable
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 _Items = Mapping[str, Prepared | Blocked | Failed]

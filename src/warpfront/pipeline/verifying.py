@@ -23,8 +23,7 @@ from warpfront.images.labels import label_disagreements
 from warpfront.images.preparing import unrunnable
 from warpfront.images.render import claimed_policy
 from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
-from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.cell import Cell, DeviceAccess, HostDevices, Selection
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
 from warpfront.report.junit import junit_xml

@@ -18,7 +18,7 @@ import requests
 
 from warpfront.errors import InputError, keep_secret
 from warpfront.release.origin import ForgeName, Origin
-from warpfront.system.github import read_event
+from warpfront.system.provenance import read_event
 from warpfront.system.strict_values import object_in, text_of
 
 _SECONDS = 30.0

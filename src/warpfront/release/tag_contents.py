@@ -10,9 +10,8 @@ from typing import Any
 
 from warpfront.release.sbom.documents import FOLDER, OURS
 from warpfront.release.statements.statement import StatementError, objects_in, read_json, text_in
-from warpfront.system.markdown import flat, markdown_table, markdown_text
-from warpfront.system.sizes import readable_size
 from warpfront.system.strict_values import object_in
+from warpfront.system.texts import flat, markdown_table, markdown_text, readable_size
 
 _KINDS = {"pkg:pypi/": "wheels", "pkg:deb/": "packages"}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.release.ledger import CANDIDATE_PREFIX, Publication, Removed, Stage, Stock, Yank
-from warpfront.system.sizes import counted, readable_size
+from warpfront.system.texts import counted, readable_size
 from warpfront.verify.results import Verification
 from warpfront_checks.check_options import current_profile, stored_options
 

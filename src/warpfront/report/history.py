@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from warpfront.report.rows import ReportRow
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront.verify.results import Outcome, Verification
 
 SCHEMA = 1

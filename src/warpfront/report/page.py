@@ -17,7 +17,7 @@ from warpfront.release.tag_contents import TagPage, difference
 from warpfront.report.history import HEIGHT, WIDTH, PastRun, Trend, flips
 from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.system.packaged import packaged_text
-from warpfront.system.sizes import counted, readable_size
+from warpfront.system.texts import counted, readable_size
 
 MOST_LISTED = 200
 """Failures that are written out below the grid."""

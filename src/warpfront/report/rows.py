@@ -10,7 +10,7 @@ from warpfront.images.built import BuiltImage
 from warpfront.matrix.cell import Cell
 from warpfront.release.ledger import Publication, Stage
 from warpfront.step_results import Blocked, Failed, repeat_line
-from warpfront.system.sizes import counted, readable_size
+from warpfront.system.texts import counted, readable_size
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.verdict import outcome_of
 from warpfront_checks.check_options import stored_options

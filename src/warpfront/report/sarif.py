@@ -15,8 +15,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import quote
 
-from warpfront.system.markdown import flat
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted, flat
 
 Level = Literal["error", "warning", "note"]
 

@@ -12,9 +12,7 @@ from rich.text import Text
 
 from warpfront.images.plan import Action, PlannedCell
 from warpfront.report.rows import ReportRow
-from warpfront.system.columns import fitted, wrapped
-from warpfront.system.markdown import markdown_text
-from warpfront.system.sizes import readable_size
+from warpfront.system.texts import fitted, markdown_text, readable_size, wrapped
 from warpfront_checks.guard.visible import visible
 
 _COLOURS = {

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from warpfront.errors import InputError
 from warpfront.images.engine import Bind, RunRequest
-from warpfront.matrix.devices import DeviceAccess
+from warpfront.matrix.cell import DeviceAccess
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront.verify.results import CheckResult, Outcome
 from warpfront_checks.emulation_canary import COMPUTED
 

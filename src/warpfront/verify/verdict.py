@@ -21,7 +21,7 @@ from typing import Literal
 from warpfront import errors
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront.verify.results import EMULATOR, CheckResult, Outcome, Verification
 from warpfront_checks.results import ResultsError, read_results, surroundings
 

@@ -26,8 +26,7 @@ from warpfront.errors import LockError
 from warpfront.wheels.core_metadata import Distribution, metadata_text, parse_metadata
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.requirement_lines import applies, foreign_requirement
-from warpfront.wheels.store.archives import unpack
-from warpfront.wheels.store.wheel_files import write_wheel
+from warpfront.wheels.store.archives import unpack, write_wheel
 
 ROCM: Final = "rocm"
 _DEVICE = "rocm-sdk-device-"

@@ -24,16 +24,15 @@ from warpfront.images.built import BuiltImage
 from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
 from warpfront.images.tools import Tools
-from warpfront.matrix.cell import Cell, CompilerBase, Selection
-from warpfront.matrix.devices import CompilerCall
+from warpfront.matrix.cell import Cell, CompilerBase, CompilerCall, Selection
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree
 from warpfront.system.progress import Watch
-from warpfront.system.sizes import counted
 from warpfront.system.store import Store, exclusive, write_json, write_text
+from warpfront.system.texts import counted
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
 from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, ending_of, result_in

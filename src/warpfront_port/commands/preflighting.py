@@ -21,7 +21,7 @@ from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.wheels.metadata import StackFiles
 from warpfront.wheels.resolve.demands import without_libraries
-from warpfront.wheels.site import read_site
+from warpfront.wheels.sources import read_site
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront_port.commands.following_packages import Following, fitting_texts
 from warpfront_port.commands.project_files import read_files, read_source

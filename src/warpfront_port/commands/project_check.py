@@ -14,7 +14,7 @@ from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.progress import Watch
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront_port.commands.scanning import ScanRequest, scan, verdict_of
 from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
 from warpfront_port.finding_forms import Scan, noun_of, verdict_text

@@ -15,9 +15,9 @@ from types import FrameType
 
 from warpfront.errors import StoreError
 from warpfront.system.progress import Watch
-from warpfront.system.sizes import counted
 from warpfront.system.store import read_text as read_file
 from warpfront.system.store import write_text
+from warpfront.system.texts import counted
 from warpfront.system.tree_files import UnreadFile
 from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 from warpfront_port.finding_forms import Scan, taken_of, undetermined_files

@@ -24,9 +24,9 @@ from warpfront.system.foreign import remove_tree
 from warpfront.system.process import Command, cache_folder, environment, run, stream
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
-from warpfront.system.sizes import counted
 from warpfront.system.store import read_text, write_json
-from warpfront.wheels.site import read_site
+from warpfront.system.texts import counted
+from warpfront.wheels.sources import read_site
 from warpfront_port.commands.compiling import CompilerPlace, compiler_place
 from warpfront_port.commands.scanning import NO_TOOLCHAIN
 from warpfront_port.compile import syntax_job

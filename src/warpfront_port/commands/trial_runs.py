@@ -36,8 +36,7 @@ from warpfront.images.preparing import (
     render_cells,
 )
 from warpfront.images.tools import Tools, locked_inputs
-from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, RequirementList, Selection
-from warpfront.matrix.devices import DeviceAccess
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, DeviceAccess, RequirementList, Selection
 from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
@@ -60,7 +59,7 @@ from warpfront.wheels.resolve.demands import Stack, needs_of, stack_of
 from warpfront.wheels.resolve.resolver import uv_platform, wheel_of
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
-from warpfront.wheels.store.wheel_files import write_stand_in
+from warpfront.wheels.store.archives import write_stand_in
 from warpfront.wheels.uv_program import uv_binary, wheels_for
 from warpfront_port.commands.following_packages import fitting_text
 from warpfront_port.commands.project_files import read_files

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from warpfront.matrix.devices import CompilerCall
+from warpfront.matrix.cell import CompilerCall
 from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe
 from warpfront_port.compile.units import SourceUnit
 

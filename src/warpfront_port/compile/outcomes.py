@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront_port.compile.diagnostics import (
     Diagnostic,

@@ -29,8 +29,7 @@ from warpfront.system.digests import digest_of
 from warpfront.system.foreign import remove_tree
 from warpfront.system.progress import Watch
 from warpfront.system.store import folder_aside
-from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.lock.values import PYPI, LockedWheel
 from warpfront.wheels.sources import NoAnswer, Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse, in_parallel
 

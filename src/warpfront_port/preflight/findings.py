@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from warpfront.report.sarif import Level, Replacement, SarifRule, SourceFinding, sarif_text
 from warpfront.system.packaged import packaged_toml
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront_port.preflight.declared import DeclaredRequirement
 
 _SOURCE_CHARACTERS = 120

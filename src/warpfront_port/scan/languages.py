@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront_port.scan import cuda, notebooks, python
 from warpfront_port.scan.reach import Product
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Final
 
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Gate, ScanFinding, Severity
 from warpfront_port.scan.project import Project

@@ -30,7 +30,7 @@ from warpfront.errors import (
     UnavailableError,
 )
 from warpfront.matrix.cell import Selection
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront.verify.results import Outcome
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from warpfront.errors import InputError
-from warpfront.system.github import Forge, read_forge
+from warpfront.system.provenance import Forge, read_forge
 
 
 def forge_of(event: str, payload: Any, folder: Path, **more: str) -> Forge:

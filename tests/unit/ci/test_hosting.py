@@ -28,7 +28,7 @@ from warpfront.commands.serving import JIT_VARIABLE, JobSource, _make_room, prep
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.engine.protocol import Features, StoredImage
 from warpfront.images.labels import CELL
-from warpfront.matrix.devices import HostDevices
+from warpfront.matrix.cell import HostDevices
 from warpfront.system.process import Command, Completed
 
 TOKEN = "a canary that no list of processes shows"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpfront.system.github import Invocation, read_invocation
+from warpfront.system.provenance import Invocation, read_invocation
 
 GITHUB = {
     "GITHUB_ACTIONS": "true",

@@ -158,7 +158,7 @@ WAYS: dict[str, tuple[str, Mapping[str, object]]] = {
             "",
             {
                 f"{COMMANDS}.compat_update.read_indexes": _Update(),
-                "warpfront.wheels.site.site_when_needed": lambda: None,
+                "warpfront.wheels.sources.site_when_needed": lambda: None,
                 f"{COMMANDS}.compat_update.update_text": "",
                 f"{COMMANDS}.compat_update.write_contents": False,
                 f"{COMMANDS}.compat_update.refuse_stale": None,

@@ -18,9 +18,8 @@ from warpfront.errors import MatrixError, NothingSelectedError
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.compat import Compat, packaged
 from warpfront.matrix.language import SourceTree
-from warpfront.matrix.reading import Matrix, json_schema, read_matrix
+from warpfront.matrix.reading import Matrix, json_schema, read_matrix, removed, slim_recipes
 from warpfront.matrix.selection import select
-from warpfront.matrix.slim import removed, slim_recipes
 from warpfront.system.strict_values import extended
 from warpfront.wheels.store.unpacked import stays
 
@@ -897,11 +896,11 @@ def counted(monkeypatch: pytest.MonkeyPatch, size: int) -> tuple[int, int, int]:
     judge, cell = Counted(compat.judge), Counted(extended)
     with monkeypatch.context() as patch:
         patch.setattr(compat, "judge", judge)
-        patch.setattr("warpfront.matrix.cells.extended", cell)
+        patch.setattr("warpfront.matrix.reading.extended", cell)
         matrix = read_matrix(synthetic(size), path="matrix.yaml", compat=compat)
     assert len(set(ids(matrix))) == len(matrix.cells)
-    # Each of these rows makes its base, too: a point has one image.
-    return len(matrix.cells), judge.count, cell.count - judge.count
+    # Each of these rows makes its base, too: a point has one image. The matrix is made once.
+    return len(matrix.cells), judge.count, cell.count - judge.count - 1
 
 
 def read_compat_anew() -> Compat:

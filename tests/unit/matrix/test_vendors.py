@@ -6,8 +6,7 @@ from typing import get_args
 
 import pytest
 
-from warpfront.matrix.cell import Compiler, Toolkit
-from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.cell import Compiler, DeviceAccess, HostDevices, Toolkit
 from warpfront.matrix.language import VendorName
 from warpfront.matrix.vendors import VENDORS
 

@@ -89,7 +89,7 @@ def workspace(
     text = file.read_text().replace(row, zipped)
     file.write_text(text.replace("\nrows:", f"\nindexes: {{cpu: '{cpu.url}'}}\n\nrows:"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("warpfront.wheels.site.read_site", lambda _run: Site(index_url=pypi.url))
+    monkeypatch.setattr("warpfront.wheels.sources.read_site", lambda _run: Site(index_url=pypi.url))
     return open_workspace(root)
 
 

@@ -26,8 +26,7 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.preparing import images_by_content, prepare_cells, render_cells
 from warpfront.images.tools import CellInputs, Tools
 from warpfront.images.wheel_builder import Builder
-from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.cell import Cell, DeviceAccess, HostDevices, Selection
 from warpfront.matrix.language import SourceTree
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import planning, verifying
@@ -39,8 +38,7 @@ from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.run_options import RunOptions
 from warpfront.verify.verdict import sealed
 from warpfront.wheels.lock.pylock import read_lock
-from warpfront.wheels.lock.values import LockInputs, UnbuiltWheel, WheelLock
-from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.lock.values import PYPI, LockInputs, UnbuiltWheel, WheelLock
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions, read_effort
 from warpfront_checks.hardware import Machine

@@ -19,8 +19,7 @@ from warpfront.errors import InputError, NothingSelectedError
 from warpfront.images.engine import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.tools import Tools
-from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Selection, WheelIndex
-from warpfront.matrix.devices import DeviceAccess
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON, DeviceAccess, Selection, WheelIndex
 from warpfront.step_results import Blocked
 from warpfront.system.progress import Line, Watch
 from warpfront.system.store import Store

@@ -20,7 +20,7 @@ from warpfront.report.described import profiles_text
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.report.text import plan_lines, report_lines, report_markdown
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.sizes import readable_size
+from warpfront.system.texts import readable_size
 from warpfront.verify.results import Outcome, Verification
 
 GPU = a_cell(targets=("sm_80", "sm_90"))

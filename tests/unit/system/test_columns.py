@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from warpfront.system.columns import fitted, wrapped
+from warpfront.system.texts import fitted, wrapped
 
 WORD = st.from_regex(r"[a-z0-9_./:=-]{1,40}", fullmatch=True)
 FACT = st.one_of(st.just(""), WORD, st.lists(WORD, max_size=6).map(" ".join))

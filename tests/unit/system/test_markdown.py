@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from warpfront.ci.judging import Judgement
 from warpfront.ci.summaries import error_commands, job_summary, judgement_summary
 from warpfront.report.text import report_markdown
-from warpfront.system.markdown import flat, markdown_text
+from warpfront.system.texts import flat, markdown_text
 from warpfront.verify.results import Outcome
 
 HOSTILE = (

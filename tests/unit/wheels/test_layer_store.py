@@ -16,9 +16,8 @@ from standins import stand_in_wheel
 
 from warpfront.errors import StoreError, WheelError
 from warpfront.system.progress import Watch
-from warpfront.wheels.layers import layer_store, streamed
-from warpfront.wheels.layers.layer_store import LayerStore
-from warpfront.wheels.layers.streamed import Layer
+from warpfront.wheels.layers import layer_store
+from warpfront.wheels.layers.layer_store import Layer, LayerStore
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.store.unpacked import unpacked_files
 from warpfront.wheels.store.wheelhouse import Wheelhouse
@@ -200,7 +199,7 @@ def test_two_makers_at_once_make_it_once(
     store: LayerStore, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch, times, waits = a_wheel(house, "torch"), [0], threading.Event()
-    real = streamed.stream_wheels
+    real = layer_store.stream_wheels
 
     def counted(*arguments: object, **options: object) -> object:
         times[0] += 1

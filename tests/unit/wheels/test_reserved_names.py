@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from warpfront.wheels.lock.pylock import placeholder
-from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.lock.values import PYPI, LockedWheel
 
 AMDS = "https://stable.repo.amd.com/rocm/whl-next"
 

@@ -25,12 +25,10 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.system import process
 from warpfront.system.process import Command, Completed
 from warpfront.wheels.lock.pylock import dump_lock
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
-from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.lock.values import PYPI, LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.resolver import Sdist, supported_tags
 from warpfront.wheels.resolve.resolving import resolve_by_uv as resolve
-from warpfront.wheels.site import read_pip_configuration, read_site
-from warpfront.wheels.sources import Site, why_unresolvable
+from warpfront.wheels.sources import Site, read_pip_configuration, read_site, why_unresolvable
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.uv_program import uv_binary
 

@@ -17,8 +17,7 @@ from warpfront.system.process import Command, Completed
 from warpfront.wheels.lock.pylock import dump_lock
 from warpfront.wheels.lock.values import LockInputs
 from warpfront.wheels.resolve.resolving import resolve_by_uv
-from warpfront.wheels.site import read_site
-from warpfront.wheels.sources import Site, why_unresolvable
+from warpfront.wheels.sources import Site, read_site, why_unresolvable
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 CANARIES = (

@@ -21,7 +21,7 @@ from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
 from warpfront.images.render import slim_files
-from warpfront.wheels.layers.streamed import (
+from warpfront.wheels.layers.layer_store import (
     AGE_SECONDS,
     SITE_PACKAGES,
     Layer,

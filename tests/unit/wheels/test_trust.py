@@ -19,8 +19,7 @@ from warpfront.matrix.cell import Recipe, Source, WheelIndex
 from warpfront.matrix.language import OwnIndex, Patch
 from warpfront.matrix.vendors import VENDORS
 from warpfront.wheels.lock.pylock import dump_lock, read_lock, staleness
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
-from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.lock.values import PYPI, LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.resolver import (
     Contradiction,
     Resolution,

@@ -26,8 +26,7 @@ from warpfront.wheels.lock.pylock import (
     staleness,
     variant_rule,
 )
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, WheelLock
-from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.lock.values import PYPI, LockedWheel, LockInputs, WheelLock
 from warpfront.wheels.resolve.resolving import resolve_by_uv
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.wheelhouse import Wheelhouse

@@ -26,7 +26,7 @@ from warpfront.bench.records import (
     Run,
     Step,
 )
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 
 MOST_STEPS = 8_192
 _REMEMBERED = 256

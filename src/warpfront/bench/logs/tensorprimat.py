@@ -18,8 +18,8 @@ from statistics import fmean
 from typing import Any
 
 from warpfront.bench.records import MemoryKind, Run, Summary
-from warpfront.system.markdown import flat
 from warpfront.system.packaged import packaged_text
+from warpfront.system.texts import flat
 
 _GB = 10**9
 STACKS = {"nvidia": "cuda", "amd": "rocm", "gaudi": "hpu", "cpu": "cpu"}

@@ -32,7 +32,7 @@ from warpfront.errors import InputError, NotVerifiedError, StaleError
 from warpfront.matrix.cell import Selection
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import environment
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront_checks.guard.visible import terminal_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from warpfront.commands.ci_job import Act, JobRequest
     from warpfront.matrix.runners import Runner
     from warpfront.pipeline.workspace import Workspace
-    from warpfront.system.github import Forge
+    from warpfront.system.provenance import Forge
     from warpfront_checks.check_options import CheckOptions
 
 
@@ -196,7 +196,7 @@ def _forge() -> Forge:
     """Return the current job; its output is read for problems from here on."""
     from warpfront.ci.flow import LABEL
     from warpfront.ci.github_workflows import MATCHERS
-    from warpfront.system.github import read_forge
+    from warpfront.system.provenance import read_forge
 
     forge = read_forge(environment(), label=LABEL)
     if forge.scope and Path(MATCHERS).is_file():

@@ -12,7 +12,7 @@ from warpfront.cli.tasks.showing import workspace_here
 from warpfront.errors import EngineError
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront.verify.results import Outcome
 
 CACHE_FOLDERS = ("views", "tools", "toolbox", "layers", "wheelhouse")

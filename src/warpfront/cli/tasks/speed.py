@@ -14,7 +14,7 @@ from warpfront.determination import require_determined
 from warpfront.errors import CommandFailedError, InputError, NotComparableError, SlowerError
 from warpfront.matrix.nearest import nearest
 from warpfront.step_results import Failed
-from warpfront.system.sizes import counted
+from warpfront.system.texts import counted
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort
 from warpfront_checks.bench.timed_cases import SUITES
 

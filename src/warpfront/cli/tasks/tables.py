@@ -54,7 +54,7 @@ def _read(display: Display, mode: Mode, *, allow_undetermined: bool) -> None:
     from warpfront.determination import require_determined
     from warpfront.matrix.compat import packaged_rows
     from warpfront.system.provenance import now
-    from warpfront.wheels.site import site_when_needed
+    from warpfront.wheels.sources import site_when_needed
 
     workspace = workspace_here()
     root, cells = workspace.folders.root, workspace.matrix.cells

@@ -49,7 +49,7 @@ from warpfront.images.engine import (
 )
 from warpfront.images.engine.bases import image_archive
 from warpfront.images.engine.streams import STALL_SECONDS, LineSplitter, Transfer
-from warpfront.matrix.devices import HostDevices
+from warpfront.matrix.cell import HostDevices
 from warpfront.system import process
 from warpfront.system.digests import digest_of, frozen
 from warpfront.system.packaged import packaged_toml

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.cell import DeviceAccess, HostDevices
 from warpfront.system.progress import Line
 
 DEAD_MAN_SECONDS = 30.0

@@ -9,8 +9,14 @@ from packaging.version import Version
 from rocm_bootstrap.package_metadata import package_owner
 from rocm_bootstrap.targets import ALL_FAMILIES, ALL_SUB_FAMILIES, ALL_TARGETS
 
-from warpfront.matrix.cell import Compiler, Properties, Toolkit
-from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
+from warpfront.matrix.cell import (
+    Compiler,
+    CompilerCall,
+    DeviceAccess,
+    HostDevices,
+    Properties,
+    Toolkit,
+)
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access, node_access
 from warpfront.system.digests import frozen
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from warpfront.matrix.cell import Compiler, Toolkit
-from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
+from warpfront.matrix.cell import Compiler, CompilerCall, DeviceAccess, HostDevices, Toolkit
 from warpfront.matrix.vendors.vendor import Vendor
 
 

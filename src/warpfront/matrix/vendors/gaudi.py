@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from warpfront.matrix.cell import Toolkit
-from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.cell import DeviceAccess, HostDevices, Toolkit
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access
 from warpfront.system.digests import frozen
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 
-from warpfront.matrix.cell import Toolkit
-from warpfront.matrix.devices import DeviceAccess, HostDevices
+from warpfront.matrix.cell import DeviceAccess, HostDevices, Toolkit
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access, node_access
 
 _CDI_KIND = "intel.com/gpu="

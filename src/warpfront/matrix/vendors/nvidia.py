@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import re
 
-from warpfront.matrix.cell import Compiler, Properties, Toolkit
-from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
+from warpfront.matrix.cell import (
+    Compiler,
+    CompilerCall,
+    DeviceAccess,
+    HostDevices,
+    Properties,
+    Toolkit,
+)
 from warpfront.matrix.vendors.vendor import Vendor, cdi_access
 from warpfront.system.digests import frozen
 

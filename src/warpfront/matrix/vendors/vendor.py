@@ -6,8 +6,14 @@ import re
 from functools import cache, partial
 from typing import Literal, Protocol
 
-from warpfront.matrix.cell import Compiler, Properties, Toolkit
-from warpfront.matrix.devices import CompilerCall, DeviceAccess, HostDevices
+from warpfront.matrix.cell import (
+    Compiler,
+    CompilerCall,
+    DeviceAccess,
+    HostDevices,
+    Properties,
+    Toolkit,
+)
 from warpfront.system.packaged import packaged_toml
 
 _stacks = cache(partial(packaged_toml, "stacks.toml"))

@@ -23,7 +23,7 @@ from warpfront.release.sbom.licences import (
     licence_of,
     licence_of_package,
 )
-from warpfront.system.markdown import markdown_table, markdown_text
+from warpfront.system.texts import markdown_table, markdown_text
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
 from warpfront.wheels.resolve.demands import asked_for, roots_of
 from warpfront_checks.image_contents import Contents, EmbeddedComponent, FoundDistribution, Package

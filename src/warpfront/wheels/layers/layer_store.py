@@ -7,45 +7,61 @@ It is an OCI image layout, so that a build can start from it; a blob that was ch
 again. Each hash proves one thing: the wheel's, read again before its layer is made, that it is the
 locked one; a file's, that RECORD and the guard's manifest are true; the tar's, that it is the
 image's diff id; the blob's, that an engine that adopts it by a link has the manifest's content.
+
+A layer is what an installer would leave of its wheels, streamed as a tar that is hashed and packed
+on its way to disk. Everything in it is as old as everything else in an image, and belongs to root,
+so that the same wheels make the same bytes on any machine. `installer` knows what a wheel means.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import posixpath
+import re
+import tarfile
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO, cast
 
 import zstandard
+from installer import install
+from installer.destinations import WheelDestination
+from installer.exceptions import InstallerError
+from installer.records import Hash, RecordEntry, parse_record_file
+from installer.scripts import Script
+from installer.sources import WheelContentElement, WheelFile
+from installer.utils import SCHEME_NAMES, Scheme, construct_record_file, fix_shebang
 
 from warpfront.errors import WheelError
+from warpfront.matrix.cell import ENVIRONMENT_PYTHON
 from warpfront.system.digests import digest_of
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, exclusive, read_text, storing, write_json, write_text
-from warpfront.wheels.layers.streamed import (
-    SITE_PACKAGES,
-    Layer,
-    first_clash,
-    has_headers,
-    stream_wheels,
-)
+from warpfront.wheels.core_metadata import installed_path, placed, recorded_hash
 from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.store.unpacked import keep_unpacked
+from warpfront.wheels.store.unpacked import keep_unpacked, stays
 from warpfront.wheels.store.wheelhouse import (
+    FORGED,
     Interrupted,
     Wheelhouse,
     in_parallel,
     is_intact,
     note_intact,
+    opened_wheel,
     sha256_of,
 )
+from warpfront_checks.guard.manifest import Measured
 
 _LAYOUT = '{"imageLayoutVersion":"1.0.0"}'
 _ASIDE = ".aside-"
@@ -228,3 +244,299 @@ def layer_sets(wheels: Iterable[LockedWheel]) -> tuple[Wheels, ...]:
     large = [wheel for wheel in ordered[:MOST_ALONE] if wheel.size_bytes >= ALONE_BYTES]
     small = tuple(sorted(wheel for wheel in ordered if wheel not in large))
     return tuple(([small] if small else []) + [(wheel,) for wheel in sorted(large)])
+
+
+# The same as in `_shared/settle.j2`: byte code records its source's time.
+AGE_SECONDS = 315_532_800
+ENVIRONMENT = posixpath.dirname(posixpath.dirname(ENVIRONMENT_PYTHON))
+_SITE = "lib/python3/site-packages"
+SITE_PACKAGES = f"{ENVIRONMENT}/{_SITE}"
+_LINKED, _VERSIONED = re.compile(r"^lib64/"), re.compile(r"^(lib|lib64)/python3\.\d+(?=/)")
+LEVEL = 2
+_CHUNK_BYTES = 1 << 18
+_MINE = {"INSTALLER": b"warpfront", "REQUESTED": b""}
+_DAMAGED: tuple[type[Exception], ...] = (
+    OSError,
+    KeyError,
+    ValueError,
+    AssertionError,  # installer's, of what it calls impossible
+    zipfile.BadZipFile,
+    zlib.error,
+    InstallerError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A layer in a file. `digest` and `diff_id` are `sha256:...`, of the packed tar and of the
+    tar; `wheels` are those in it (`torch==2.13.0`).
+    """
+
+    digest: str
+    diff_id: str
+    size_bytes: int
+    wheels: tuple[str, ...] = ()
+
+
+def stream_wheels(
+    wheels: Iterable[Path],
+    file: IO[bytes],
+    *,
+    python: str,
+    on_bytes: Callable[[int], None],
+    slim: Sequence[str] = (),
+) -> tuple[Layer, Mapping[str, Mapping[str, Measured]]]:
+    """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`), and
+    return size and sha256 of each wheel's members, too (wheel's file name -> member).
+    `on_bytes` receives progress in bytes of the tar; `slim` are globs of omitted files. Raise
+    `WheelError` for a damaged wheel, or one that writes another's file with other content.
+    """
+    packed = _Packed(file, on_bytes)
+    tree, measured = _LayerTree(packed), {}
+    for path in wheels:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                with contextlib.closing(_Members(archive, stays(slim))) as source:
+                    install(source, _Destination(tree, source.distribution, python), _MINE)
+                measured[path.name] = source.measured
+        except _DAMAGED as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk's own words
+            raise WheelError(f"{path.name}: {error}", hint=FORGED) from error
+    tree.end()
+    layer = Layer(
+        digest=f"sha256:{packed.packed.hexdigest()}",
+        diff_id=f"sha256:{packed.raw.hexdigest()}",
+        size_bytes=packed.packed_bytes,
+    )
+    return layer, measured
+
+
+def has_headers(wheel: Path) -> bool:
+    """Return true if some of it goes to a folder with Python's version in its path."""
+    with opened_wheel(wheel) as archive:
+        return any(placed(name)[0] == "headers" for name in archive.namelist())
+
+
+def first_clash(wheels: Iterable[Path]) -> str:
+    """Describe the first file that two of `wheels` write with different content; "" for none."""
+    places: dict[str, tuple[int, int, str]] = {}
+    for path in wheels:
+        with opened_wheel(path) as archive:
+            for member in archive.infolist():
+                scheme, inside = placed(member.filename)
+                below = _below(scheme, path.name.partition("-")[0])
+                place = _through_links(posixpath.normpath(posixpath.join(below, inside)))
+                place = place.removeprefix(f"{_SITE}/")
+                mine = (member.CRC, member.file_size, path.name)
+                before = places.setdefault(place, mine)
+                if before[:2] != mine[:2] and not member.is_dir():
+                    return f"{before[2]} and {path.name} both write {place}"
+    return ""
+
+
+def _through_links(place: str) -> str:
+    """Return a path below the environment as it is without the links of its `lib64` and
+    `lib/python3.N`: a folder in their place would hide all that is there.
+    """
+    return _LINKED.sub("lib/", _VERSIONED.sub(r"\1/python3", place))
+
+
+def _below(scheme: str, distribution: str, python: str = "") -> str:
+    """Return the folder of a scheme, below the environment."""
+    headers = f"include/site/python{python}/{distribution}"
+    return {"data": "", "scripts": "bin", "headers": headers}.get(scheme, _SITE)
+
+
+class _Packed:
+    """A file that hashes what is written to it, packs it, and hashes that."""
+
+    def __init__(self, file: IO[bytes], on_bytes: Callable[[int], None]) -> None:
+        self._file, self._on_bytes = file, on_bytes
+        # One thread: of several layers at once, each core has one. More threads for one layer make
+        # other bytes, and take a third more of the processor's time.
+        self._packer = zstandard.ZstdCompressor(level=LEVEL).compressobj()
+        self.raw, self.packed = sha256(), sha256()
+        self.raw_bytes = self.packed_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        self.raw.update(data)
+        self.raw_bytes += len(data)
+        self._keep(self._packer.compress(data))
+
+    def end(self) -> None:
+        self._keep(self._packer.flush())
+
+    def _keep(self, data: bytes) -> None:
+        if data:
+            self.packed.update(data)
+            self.packed_bytes += len(data)
+            self._file.write(data)
+            self._on_bytes(self.raw_bytes)
+
+
+class _LayerTree:
+    """A tar: folders before what is in them, each file once."""
+
+    def __init__(self, out: _Packed) -> None:
+        self._out = out
+        self._folders = {"", "/"}
+        self._files: dict[str, str] = {}
+
+    def add(self, path: str, content: _Content, *, executable: bool) -> str:
+        """Add a file; its sha256 (hex). Raise `ValueError` where another of that name was there."""
+        before = self._files.get(path)
+        if before is None:
+            self._add_folder(posixpath.dirname(path))
+            mode = 0o755 if executable else 0o644
+            self._write_header(path, content.size_bytes, mode, tarfile.REGTYPE)
+        while chunk := content.read(_CHUNK_BYTES):
+            if before is None:
+                self._out.write(chunk)
+        if content.done_bytes != content.size_bytes:
+            raise ValueError(f"{path} has {content.done_bytes} bytes, not {content.size_bytes}")
+        digest = self._files[path] = content.sha256.hexdigest()
+        if before is None:
+            self._out.write(bytes(-content.size_bytes % tarfile.BLOCKSIZE))
+        elif before != digest:
+            raise ValueError(f"it writes {path}, and so does another, otherwise")
+        return digest
+
+    def end(self) -> None:
+        self._out.write(bytes(2 * tarfile.BLOCKSIZE))
+        self._out.end()
+
+    def _add_folder(self, path: str) -> None:
+        if path not in self._folders:
+            self._add_folder(posixpath.dirname(path))
+            self._folders.add(path)
+            self._write_header(path, 0, 0o755, tarfile.DIRTYPE)
+
+    def _write_header(self, path: str, size_bytes: int, mode: int, kind: bytes) -> None:
+        entry = tarfile.TarInfo(path.removeprefix("/"))
+        entry.size, entry.mode, entry.type, entry.mtime = size_bytes, mode, kind, AGE_SECONDS
+        self._out.write(entry.tobuf(tarfile.PAX_FORMAT))
+
+
+@dataclass(frozen=True, slots=True)
+class _Destination(WheelDestination):
+    """The destination of one wheel's files for `installer`."""
+
+    tree: _LayerTree
+    distribution: str
+    python: str
+
+    def write_script(self, name: str, module: str, attr: str, section: str) -> RecordEntry:
+        file, data = Script(name, module, attr, section).generate(  # type: ignore[arg-type]
+            ENVIRONMENT_PYTHON, "posix"
+        )
+        return self._write("scripts", file, _content(io.BytesIO(data)), executable=True)
+
+    def write_file(
+        self,
+        scheme: Scheme,
+        path: object,
+        stream: BinaryIO,
+        is_executable: bool,  # noqa: FBT001 - `installer` calls it so
+    ) -> RecordEntry:
+        if scheme == "scripts":
+            with fix_shebang(io.BytesIO(stream.read()), ENVIRONMENT_PYTHON) as fixed:
+                return self._write(scheme, str(path), _content(fixed), executable=True)
+        return self._write(scheme, str(path), _content(stream), executable=is_executable)
+
+    def finalize_installation(
+        self,
+        scheme: Scheme,
+        record_file_path: str,
+        records: Iterable[tuple[Scheme, RecordEntry]],
+    ) -> None:
+        def prefix(other_scheme: Scheme) -> str | None:
+            script_folder, scheme_folder = self._folder(scheme), self._folder(other_scheme)
+            return (
+                None
+                if script_folder == scheme_folder
+                else f"{posixpath.relpath(scheme_folder, script_folder)}/"
+            )
+
+        with construct_record_file(list(records), prefix) as stream:
+            self._write(scheme, record_file_path, _content(stream), executable=False)
+
+    def _write(self, scheme: str, path: str, content: _Content, *, executable: bool) -> RecordEntry:
+        folder = self._folder(scheme)
+        place = posixpath.normpath(posixpath.join(folder, path))
+        if not place.startswith(f"{folder}/"):
+            raise ValueError(f"{path} leads out of {folder}")
+        place = f"{ENVIRONMENT}/{_through_links(place.removeprefix(f'{ENVIRONMENT}/'))}"
+        digest = self.tree.add(place, content, executable=executable)
+        return RecordEntry(path, Hash.parse(recorded_hash(digest)), content.size_bytes)
+
+    def _folder(self, scheme: str) -> str:
+        below = _below(scheme, self.distribution, self.python)
+        return posixpath.join(ENVIRONMENT, below).rstrip("/")
+
+
+class _Members(WheelFile):
+    """A wheel whose members are measured on their way."""
+
+    def __init__(self, archive: zipfile.ZipFile, stays: Callable[[str], bool]) -> None:
+        super().__init__(archive)
+        self._archive, self._stays = archive, stays
+        self.measured: dict[str, Measured] = {}
+        self._read: _Content | None = None
+
+    def close(self) -> None:
+        """Also what is being read: an archive keeps its file open for that."""
+        if self._read is not None:
+            self._read.close()
+
+    def get_contents(self) -> Iterator[WheelContentElement]:
+        lines = self.read_dist_info("RECORD").splitlines()
+        recorded = {record[0]: record for record in parse_record_file(lines)}
+        for member in self._archive.infolist():
+            # Byte code is compiled where it is run.
+            if member.is_dir() or "__pycache__" in member.filename.split("/"):
+                continue
+            self._read = _Content(self._archive.open(member), member.file_size)
+            with self._read as stream:
+                scheme, inside = placed(member.filename)
+                if scheme not in {"", *SCHEME_NAMES}:
+                    raise ValueError(f"{member.filename} is of no scheme that is known")
+                if not inside:
+                    raise ValueError(f"{member.filename} is a file, and has to be a folder")
+                mode = member.external_attr >> 16
+                record = recorded.get(member.filename, (member.filename, "", ""))
+                if self._stays(installed_path(member.filename)):
+                    yield record, cast("BinaryIO", stream), bool(mode & 0o111)
+                while stream.read(_CHUNK_BYTES):  # what the installer did not want to know
+                    pass
+                self.measured[member.filename] = [stream.done_bytes, stream.sha256.hexdigest()]
+
+
+class _Content(io.RawIOBase):
+    """The bytes of a file, measured in passing; `size_bytes` is its own claim."""
+
+    def __init__(self, stream: object, size_bytes: int) -> None:
+        super().__init__()
+        self._stream = cast("BinaryIO", stream)
+        self.size_bytes, self.done_bytes, self.sha256 = size_bytes, 0, sha256()
+
+    def close(self) -> None:
+        getattr(self._stream, "close", lambda: None)()
+        super().close()
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size < 0:
+            return b"".join(iter(lambda: self.read(_CHUNK_BYTES), b""))
+        data = self._stream.read(size)
+        self.sha256.update(data)
+        self.done_bytes += len(data)
+        if self.done_bytes > self.size_bytes:  # at once: what it unpacks to may fill a disk
+            raise ValueError(f"a file of it has more than the {self.size_bytes} bytes it says")
+        return data
+
+
+def _content(stream: BinaryIO) -> _Content:
+    if isinstance(stream, _Content):
+        return stream
+    data = stream.read()
+    return _Content(io.BytesIO(data), len(data))

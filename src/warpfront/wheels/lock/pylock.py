@@ -44,14 +44,16 @@ from warpfront.system.strict_values import first_wrong, read_as
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.core_metadata import split_label
 from warpfront.wheels.lock.values import (
+    PYPI,
     LockedWheel,
     LockInputs,
     PatchedWheel,
     RelaxedPackage,
     UnbuiltWheel,
     WheelLock,
+    matches,
+    misplaced,
 )
-from warpfront.wheels.resolve.index_rules import PYPI, matches, misplaced
 
 SCHEMA = 1
 UNBUILT = "unbuilt"

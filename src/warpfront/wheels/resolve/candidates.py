@@ -18,10 +18,9 @@ from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.wheels.core_metadata import read_file_name
-from warpfront.wheels.lock.values import LockInputs
+from warpfront.wheels.lock.values import LockInputs, index_rule, stack_names
 from warpfront.wheels.metadata import read_file_names
 from warpfront.wheels.requirement_lines import NAME
-from warpfront.wheels.resolve.index_rules import index_rule, stack_names
 from warpfront.wheels.sources import (
     FLAT_PAGE,
     FLAT_WAY_OUT,

@@ -23,6 +23,8 @@ from warpfront.wheels.lock.values import (
     LockInputs,
     RelaxedPackage,
     UnmetDemand,
+    matches,
+    stack_names,
 )
 from warpfront.wheels.requirement_lines import (
     applies,
@@ -30,7 +32,6 @@ from warpfront.wheels.requirement_lines import (
     plain_requirement,
     readable_requirement,
 )
-from warpfront.wheels.resolve.index_rules import matches, stack_names
 from warpfront_checks.guard.channels import sentinel
 from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims
 

@@ -30,14 +30,16 @@ from warpfront.system.progress import Line
 from warpfront.system.store import scratch_folder, storing
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.core_metadata import Distribution, read_wheel_name, requires_of
-from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel
-from warpfront.wheels.metadata import write_environment
-from warpfront.wheels.resolve.index_rules import (
+from warpfront.wheels.lock.values import (
     PYPI,
+    LockedWheel,
+    LockInputs,
+    UnbuiltWheel,
     index_rule,
     known_names,
     misplaced,
 )
+from warpfront.wheels.metadata import write_environment
 from warpfront.wheels.resolve.overlay_index import OverlayIndex
 from warpfront.wheels.rocm import ROCM, rocm_wheel
 from warpfront.wheels.sources import (

@@ -31,6 +31,7 @@ from warpfront.wheels.lock.values import (
     UnbuiltWheel,
     UnmetDemand,
     WheelLock,
+    matches,
 )
 from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.resolve.candidates import explain_absences, refusal, way_out, wheelless
@@ -41,7 +42,6 @@ from warpfront.wheels.resolve.demands import (
     stack_of,
     unmet_demands,
 )
-from warpfront.wheels.resolve.index_rules import matches
 from warpfront.wheels.resolve.resolver import (
     NO_TERMS,
     Contradiction,

@@ -21,8 +21,8 @@ from warpfront.system.digests import digest_of
 from warpfront.system.foreign import inside_root
 from warpfront.system.process import Command, Completed, run
 from warpfront.system.store import scratch_folder, storing
+from warpfront.wheels.store.archives import pack_wheel
 from warpfront.wheels.store.unpacked import read_unpacked
-from warpfront.wheels.store.wheel_files import pack_wheel
 from warpfront.wheels.store.wheelhouse import sha256_of
 
 LARGEST_BYTES = 1 << 20

@@ -22,8 +22,7 @@ from warpfront.system.digests import digest_of
 from warpfront.system.packaged import packaged_toml
 from warpfront.system.process import run
 from warpfront.system.store import folder_aside, scratch_folder
-from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.resolve.index_rules import PYPI
+from warpfront.wheels.lock.values import PYPI, LockedWheel
 from warpfront.wheels.sources import Site
 from warpfront.wheels.store.archives import unpack
 from warpfront.wheels.store.wheelhouse import Progress, Wheelhouse

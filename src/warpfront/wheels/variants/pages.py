@@ -30,9 +30,8 @@ from packaging.version import Version
 from warpfront.errors import LockError, WheelError
 from warpfront.matrix.cell import Variant
 from warpfront.wheels.core_metadata import read_wheel_name, requires_of, split_label
-from warpfront.wheels.lock.values import LockInputs
+from warpfront.wheels.lock.values import LockInputs, stack_names
 from warpfront.wheels.metadata import read_small_members
-from warpfront.wheels.resolve.index_rules import stack_names
 from warpfront.wheels.sources import Link, NoAnswer, local_path, read_address
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 from warpfront.wheels.variants.tables import (
