@@ -88,10 +88,10 @@ def parsed(
 
 def read_options(values: Mapping[str, object], options: Iterable[RunOption]) -> dict[str, Any]:
     """Return the values that texts and flags stand for, by attribute. Raise `ValueError`."""
-    given = {option: values[option.attribute] for option in options}
+    chosen = {option: values[option.attribute] for option in options}
     return {
         option.attribute: bool(value) if option.default is False else option.read(str(value))
-        for option, value in given.items()
+        for option, value in chosen.items()
     }
 
 

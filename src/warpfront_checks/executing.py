@@ -51,7 +51,7 @@ _DEVICE_TIMES = ("self_device_time_total", "self_cuda_time_total")
 
 
 def synchronise(device: str) -> None:
-    """Wait until a device has computed all that it was given."""
+    """Wait for all work of a device."""
     if device != "cpu":
         getattr(torch, device).synchronize()
 

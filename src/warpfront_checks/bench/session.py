@@ -125,7 +125,7 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
 
 
 class TorchBench:
-    """A device by torch: what is timed on it, by which clock, and beside which peak."""
+    """A device by torch, with the clock that times its work, and its peak."""
 
     def __init__(self, device: str, found: Device | None, *, cold: bool, tf32: bool) -> None:
         self.device, self._found, self._tf32 = device, found, tf32

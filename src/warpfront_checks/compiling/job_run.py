@@ -77,8 +77,8 @@ class CompileJobRun:
             self.torch = (facts["standard"], *self.job.torch_defines, *options)
         recorder.run({COMPILER: partial(self._find_compiler, recorder.environment)})
         if self.known:
-            left = [*hipify, *(unit.path for unit in units)]
-            recorder.run(dict.fromkeys(left, partial(unavailable, self.known)))
+            rest = [*hipify, *(unit.path for unit in units)]
+            recorder.run(dict.fromkeys(rest, partial(unavailable, self.known)))
             return
         recorder.run(dict.fromkeys(hipify, self._find_hipified))
         with ThreadPoolExecutor(self.job.jobs) as pool:
