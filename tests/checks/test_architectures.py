@@ -21,14 +21,14 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from claimed import CPU  # noqa: E402
 from kernels import kernel as seeding  # noqa: E402
 
-from warpfront_checks.architectures import registered, runs, small_models  # noqa: E402
+from warpfront_checks.architectures import registered, runs  # noqa: E402
 from warpfront_checks.architectures.roster import (  # noqa: E402
     Library,
     architectures,
     chosen,
 )
+from warpfront_checks.architectures.runs import NotBuiltError  # noqa: E402
 from warpfront_checks.architectures.shrinking import MANNERS  # noqa: E402
-from warpfront_checks.architectures.small_models import NotBuiltError  # noqa: E402
 from warpfront_checks.architectures.watched import PreserveFloat64  # noqa: E402
 from warpfront_checks.cases.bounds import Verdict  # noqa: E402
 from warpfront_checks.children import HUNG, Returned  # noqa: E402
@@ -220,7 +220,7 @@ def test_a_model_that_takes_nothing_says_what_it_asks_for() -> None:
 
 def test_what_holds_others_and_has_no_default_is_built_of_its_classs_own_configuration() -> None:
     (holding,), _ = chosen(architectures(), ("holding",), ())
-    model, config, _ = small_models.build(holding, MANNERS[0], 0)
+    model, config, _ = runs.build(holding, MANNERS[0], 0)
     assert isinstance(config, model.config_class)
 
 
@@ -304,7 +304,7 @@ def test_what_the_library_lacks_is_unavailable_and_what_is_left_out_has_a_reason
 
 
 def test_the_floors_of_the_data_file_are_of_releases_and_hold_the_goal() -> None:
-    data = small_models.exceptions()
+    data = runs.exceptions()
     assert all(one["reason"] and one["dated"] for one in (*data["values"], *data["excluded"]))
     least, since = registered.floor_of("causal", "5.23.0")
     assert (least >= 175, since) == (True, "5.23.0")

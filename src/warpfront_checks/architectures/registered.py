@@ -28,8 +28,7 @@ from warpfront_checks.architectures.roster import (
     library_version,
     read_library,
 )
-from warpfront_checks.architectures.runs import QUIET
-from warpfront_checks.architectures.small_models import exceptions
+from warpfront_checks.architectures.runs import QUIET, exceptions
 from warpfront_checks.check_options import USUAL, CheckOptions, add_options, parsed
 from warpfront_checks.children import Begun, begin_beside
 from warpfront_checks.claimed_device import find_device
