@@ -15,7 +15,7 @@ import statistics
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,15 +53,16 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Tier:
-    """A backend. `compute` is `module:function` of (q, k, v, kind of mask, mask), so that a
-    child can find it. `compiled` ones get fewer cases: each new shape is compiled. `lanes` children
-    run its cases, each of which starts slowly, if there are cores for them.
+    """A backend. `compute` is `module:function` of (q, k, v, kind of mask, mask) and of `options`,
+    so that a child can find it. `compiled` ones get fewer cases: each new shape is compiled.
+    `lanes` children run its cases, each of which starts slowly, if there are cores for them.
     """
 
     name: str
     compute: str
     kernels: str
     devices: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
     operators: str = r"^$"
     needs: str = ""
     compiled: bool = False
@@ -76,23 +77,22 @@ class Tier:
         return ""
 
 
-def _dot_product(backend: str) -> Callable[..., Tensor]:
-    def compute(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
-        attention: Any = importlib.import_module("torch.nn.attention")
-        options: dict[str, Any] = {"is_causal": kind == "causal", "attn_mask": mask}
-        if q.shape[1] != k.shape[1]:
-            options["enable_gqa"] = True
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                with attention.sdpa_kernel([getattr(attention.SDPBackend, backend)]):
-                    return functional.scaled_dot_product_attention(q, k, v, **options)
-            except RuntimeError as error:
-                if "o available kernel" not in str(error):
-                    raise
-                raise RefusedError(_why(caught) or str(error)) from error
-
-    return compute
+def dot_product(
+    q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None, *, backend: str
+) -> Tensor:
+    attention: Any = importlib.import_module("torch.nn.attention")
+    options: dict[str, Any] = {"is_causal": kind == "causal", "attn_mask": mask}
+    if q.shape[1] != k.shape[1]:
+        options["enable_gqa"] = True
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            with attention.sdpa_kernel([getattr(attention.SDPBackend, backend)]):
+                return functional.scaled_dot_product_attention(q, k, v, **options)
+        except RuntimeError as error:
+            if "o available kernel" not in str(error):
+                raise
+            raise RefusedError(_why(caught) or str(error)) from error
 
 
 def _why(caught: list[warnings.WarningMessage]) -> str:
@@ -102,27 +102,16 @@ def _why(caught: list[warnings.WarningMessage]) -> str:
     return "; ".join(dict.fromkeys(reasons))[:300]
 
 
-flash = _dot_product("FLASH_ATTENTION")
-efficient = _dot_product("EFFICIENT_ATTENTION")
-cudnn = _dot_product("CUDNN_ATTENTION")
-composed = _dot_product("MATH")
-
-
-def _swapped(module: str) -> Callable[..., Tensor]:
+def library(
+    q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None, *, module: str
+) -> Tensor:
     """Both libraries take (batch, length, heads, width), and no mask but the causal one."""
-
-    def compute(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
-        if mask is not None:
-            raise RefusedError(f"{module}.flash_attn_func takes no mask")
-        library: Any = importlib.import_module(module)
-        swapped = [x.transpose(1, 2) for x in (q, k, v)]
-        output = library.flash_attn_func(*swapped, causal=kind == "causal")
-        return (output[0] if isinstance(output, tuple) else output).transpose(1, 2)
-
-    return compute
-
-
-aiter_attention, flash_attn = _swapped("aiter"), _swapped("flash_attn")
+    if mask is not None:
+        raise RefusedError(f"{module}.flash_attn_func takes no mask")
+    swapped = [x.transpose(1, 2) for x in (q, k, v)]
+    function = importlib.import_module(module).flash_attn_func
+    output: Any = function(*swapped, causal=kind == "causal")
+    return (output[0] if isinstance(output, tuple) else output).transpose(1, 2)
 
 
 def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
@@ -160,6 +149,7 @@ def do_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Judge or time a case."""
     module, _, name = item["tier"].compute.partition(":")
     compute: Compute = getattr(importlib.import_module(module), name)
+    compute = partial(compute, **item["tier"].options)
     case_inputs = _CaseInputs(item)
     if item["tier"].compiled:
         # Of more shapes than torch allows of one program, the rest runs as it is written: on an
@@ -421,12 +411,6 @@ _PARTS: Mapping[str, str] = dict(
         re.MULTILINE,
     )
 )
-_BACKENDS: Mapping[str, str] = {
-    "sdpa flash": "FLASH_ATTENTION",
-    "sdpa efficient": "EFFICIENT_ATTENTION",
-    "sdpa cudnn": "CUDNN_ATTENTION",
-    "sdpa math": "MATH",
-}
 MOST_TIERS = 3
 
 
@@ -441,9 +425,7 @@ def fallback_text(target: str, measured: Sequence[tuple[str, float]]) -> str:
     times = "\n".join(f"* {name}: {1000 * seconds:.3g} ms" for name, seconds in ordered)
     parts, functions = [_PARTS["head"].format(target=target, measured=f"{times}\n")], []
     for name in fastest:
-        module = name.replace("-", "_")
-        functions.append(f"by_{module.replace(' ', '_')}")
-        kind = "dot product" if name in _BACKENDS else "flex" if name == "flex" else "library"
-        values = {"function": functions[-1], "backend": _BACKENDS.get(name), "module": module}
-        parts.append(_PARTS[kind].format(**values))
+        functions.append(f"by_{re.sub('[- ]', '_', name)}")
+        part = _PARTS[TIERS[name].compute.rpartition(":")[2]]
+        parts.append(part.format(function=functions[-1], **TIERS[name].options))
     return "\n".join([*parts, _PARTS["tail"].format(names=", ".join(functions))])
