@@ -65,12 +65,13 @@ def test_what_takes_long_to_begin_has_several_children_where_there_are_cores(
     monkeypatch.setattr(backends, "begin_beside", begin)
     monkeypatch.setattr(backends, "lanes_for", lambda _: cores)
     monkeypatch.setattr(backends, "_find_order", lambda *_: passed())
-    tiers = (TIERS["sdpa cudnn"], FLASH)
+    names = ("sdpa cudnn", "sdpa flash")
+    monkeypatch.setattr(backends, "TIERS", {name: TIERS[name] for name in names})
     recorder = Recorder(session="attention", target="cuda", folder=tmp_path)
-    backends.record_attention(replace(CPU, device="cuda"), recorder, CheckOptions(), tiers=tiers)
+    backends.record_attention(replace(CPU, device="cuda"), recorder, CheckOptions())
     assert told == lanes
     told.clear()
-    backends.record_attention(replace(CPU, device="cuda"), recorder, QUICK, tiers=tiers)
+    backends.record_attention(replace(CPU, device="cuda"), recorder, QUICK)
     assert set(told) == {1}
 
 

@@ -242,9 +242,11 @@ def test_a_missing_tensor_is_an_error(made: Path) -> None:
         check_case(golden, "gelu", "float32", "cpu")
 
 
-def record(folder: Path, **options: Any) -> dict[str, Any]:
+def record(folder: Path, files: tuple[Path, ...]) -> dict[str, Any]:
     recorder = Recorder(session="golden", target="cpu", folder=folder)
-    record_golden(CPU, recorder, **options)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(vectors, "shipped", lambda: files)
+        record_golden(CPU, recorder)
     recorder.finish()
     document: dict[str, Any] = json.loads((folder / "golden.json").read_text())
     assert document["planned"] == [check["name"] for check in document["checks"]]
@@ -252,13 +254,13 @@ def record(folder: Path, **options: Any) -> dict[str, Any]:
 
 
 def test_the_session_passes_on_the_cpu(tmp_path: Path, made: Path) -> None:
-    document = record(tmp_path, files=[made])
+    document = record(tmp_path, (made,))
     assert {check["outcome"] for check in document["checks"]} == {"passed"}
     assert document["checks"][0]["details"]["provenance"]["torch"] == torch.__version__
 
 
 def test_no_file_at_all_is_no_pass(tmp_path: Path) -> None:
-    checks = record(tmp_path, files=[])["checks"]
+    checks = record(tmp_path, ())["checks"]
     assert [check["outcome"] for check in checks] == ["failed"]
 
 
@@ -266,7 +268,7 @@ def test_a_broken_file_is_an_error_of_the_session_and_the_others_go_on(
     tmp_path: Path, made: Path
 ) -> None:
     broken = tmp_path / "broken.safetensors"
-    checks = record(tmp_path, files=[broken, made])["checks"]
+    checks = record(tmp_path, (broken, made))["checks"]
     assert checks[0]["outcome"] == "error"
     assert "GoldenError" in checks[0]["reason"]
     assert {check["outcome"] for check in checks[1:]} == {"passed"}
@@ -293,7 +295,7 @@ def test_out_of_memory_is_one_clear_error(
 
     for one in (run, device_full):
         monkeypatch.setattr(vectors, "compute", one)
-        check = record(tmp_path, files=[made])["checks"][1]
+        check = record(tmp_path, (made,))["checks"][1]
         assert check["outcome"] == "error"
         assert check["reason"].startswith("out of memory: ")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -284,8 +285,11 @@ def test_the_quick_session_passes_and_says_how_close_each_layer_was(tmp_path: Pa
 
 
 @pytest.mark.process
-def test_a_faulty_device_fails_the_session_and_the_layer_is_in_the_reason(tmp_path: Path) -> None:
-    document = record(tmp_path, effort=CheckOptions(quick=True), tamper=_tamper_any)
+def test_a_faulty_device_fails_the_session_and_the_layer_is_in_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(modes, "Proving", partial(Proving, tamper=_tamper_any))
+    document = record(tmp_path, effort=CheckOptions(quick=True))
     check = next(c for c in document["checks"] if c["name"] == "mlp float32")
     assert check["outcome"] == "failed"
     assert check["details"]["first_over"] == "body.layers.2"
@@ -295,9 +299,12 @@ def test_a_faulty_device_fails_the_session_and_the_layer_is_in_the_reason(tmp_pa
 
 
 @pytest.mark.process
-def test_by_five_percent_a_device_that_is_three_percent_off_is_right(tmp_path: Path) -> None:
+def test_by_five_percent_a_device_that_is_three_percent_off_is_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     effort = CheckOptions(quick=True, profile="five-percent")
-    document = record(tmp_path, effort=effort, tamper=_tamper_any)
+    monkeypatch.setattr(modes, "Proving", partial(Proving, tamper=_tamper_any))
+    document = record(tmp_path, effort=effort)
     check = next(c for c in document["checks"] if c["name"] == "mlp float32")
     assert check["outcome"] == "passed"
 

@@ -7,6 +7,7 @@ the integration tests run it inside the image, and `nox -s verify -- --here --se
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from claimed import CPU  # noqa: E402
 from kernels.seeding.mutations import ON_TENSORS, MutationTally  # noqa: E402
 from kernels.seeding.networks import _in_results, seed_pass_faults  # noqa: E402
 
+from warpfront_checks.models import modes  # noqa: E402
 from warpfront_checks.models.families import NETWORKS, Family  # noqa: E402
 from warpfront_checks.models.judging import first_over  # noqa: E402
 from warpfront_checks.models.modes import (  # noqa: E402
@@ -97,9 +99,9 @@ def test_a_dtype_counts_as_computed_only_after_a_right_product() -> None:
     assert "Error" in probe(torch.float32, "meta")
 
 
-def record(folder: Path, **options: Any) -> dict[str, dict[str, Any]]:
+def record(folder: Path) -> dict[str, dict[str, Any]]:
     recorder = Recorder(session="numerics", target="cpu", folder=folder)
-    record_numerics(CPU, recorder, **options)
+    record_numerics(CPU, recorder)
     recorder.finish()
     document = json.loads((folder / "numerics.json").read_text())
     assert document["planned"] == [check["name"] for check in document["checks"]]
@@ -114,7 +116,7 @@ def test_the_session_passes_on_the_cpu_and_says_how_close_it_was(tmp_path: Path)
 
 
 def test_a_device_that_computes_wrong_fails_and_one_that_breaks_down_is_an_error(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest goes on."""
 
@@ -125,7 +127,8 @@ def test_a_device_that_computes_wrong_fails_and_one_that_breaks_down_is_an_error
             raise RuntimeError("device lost")
         model.body[2].register_forward_hook(lambda _, __, output: output * 1.03)
 
-    checks = record(tmp_path, tamper=tamper)
+    monkeypatch.setattr(modes, "Proving", partial(Proving, tamper=tamper))
+    checks = record(tmp_path)
     assert checks["mlp float32"]["outcome"] == "failed"
     said = str(checks["mlp float32"]["reason"])
     assert said.startswith("mlp float32 on cpu, seed 0: body.2 (Linear): output: RMS error")

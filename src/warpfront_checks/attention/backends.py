@@ -266,20 +266,14 @@ def title_of(case: Mapping[str, Any]) -> str:
     return f"{case['dtype']} width {case['width']}, {case['mask']}, {heads}, {way}"
 
 
-def record_attention(
-    claims: Claims,
-    recorder: Recorder,
-    effort: CheckOptions = USUAL,
-    *,
-    tiers: Sequence[Tier] = tuple(TIERS.values()),
-) -> None:
+def record_attention(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """Record one check for each backend that is present, and one for the order of their speed."""
     attention: Any = torch.nn.attention
     listed: list[object] = getattr(attention, "list_flash_attention_impls", list)()
     recorder.environment["flash implementations"] = [str(name) for name in listed]
     device = claims.device
-    checks: dict[str, Find | str] = {f"tier {each.name}": each.absence(device) for each in tiers}
-    present = [tier for tier in tiers if not tier.absence(device)]
+    checks: dict[str, Find | str] = {f"tier {n}": tier.absence(device) for n, tier in TIERS.items()}
+    present = [tier for tier in TIERS.values() if not tier.absence(device)]
     runs_by_tier: Runs = {}
     for tier in present:
         items = list(cases_of(tier, device, effort))

@@ -374,15 +374,9 @@ def _entry(name: str, entry: Any) -> tuple[torch.dtype, tuple[int, ...], int, in
 _VENDORS = {"sm_": ("nvidia", "cuda"), "gfx": ("amd", "cuda"), "gau": ("gaudi", "hpu")}
 
 
-def record_golden(
-    claims: Claims,
-    recorder: Recorder,
-    _effort: CheckOptions = USUAL,
-    *,
-    files: Sequence[Path] | None = None,
-) -> None:
-    """Check golden files (ours by default) on the claimed device, a check a case and dtype."""
-    paths = shipped() if files is None else tuple(files)
+def record_golden(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUAL) -> None:
+    """Check our golden files on the claimed device, a check a case and dtype."""
+    paths = shipped()
     recorder.plan([f"file {path.stem}" for path in paths] or ["golden files"])
     if not paths:
         recorder.run({"golden files": lambda: failed("there are none")})

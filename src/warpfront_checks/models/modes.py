@@ -69,13 +69,7 @@ class Proving:
     tamper: Tamper = leave_alone
 
 
-def record_numerics(
-    claims: Claims,
-    recorder: Recorder,
-    effort: CheckOptions = USUAL,
-    *,
-    tamper: Tamper = leave_alone,
-) -> None:
+def record_numerics(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """Judge the networks in every dtype that the device must compute, or does."""
     required = REQUIRED[claims.device]
     recorder.plan(["dtypes", *(f"{n.name} {dtype}" for dtype in required for n in NETWORKS)])
@@ -85,17 +79,11 @@ def record_numerics(
     broken = [f"{n} is required here: {obstacles[n]}" for n in required if obstacles[n]][:1]
     details = {"probes": probes} if broken else {}
     pairs = [(network, dtype) for dtype in tested for network in NETWORKS]
-    networks = _checks(pairs, claims, effort, tamper)
+    networks = _checks(pairs, claims, effort)
     recorder.run({"dtypes": lambda: judged(broken, probes, **details), **networks})
 
 
-def record_models(
-    claims: Claims,
-    recorder: Recorder,
-    effort: CheckOptions = USUAL,
-    *,
-    tamper: Tamper = leave_alone,
-) -> None:
+def record_models(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
     """Judge every family in every mode that the device computes."""
     compiled = compiled_checks(claims, effort)
     required = REQUIRED[claims.device]
@@ -104,7 +92,7 @@ def record_models(
     tested = [name for name, problem in _obstacles(claims, recorder).items() if not problem]
     planned = QUICK if effort.quick else _planned((*required, *tested))
     pairs = [(_BY_NAME[name], mode) for name, modes in planned.items() for mode in modes]
-    recorder.run({**_checks(pairs, claims, effort, tamper), **compiled})
+    recorder.run({**_checks(pairs, claims, effort), **compiled})
 
 
 def _obstacles(claims: Claims, recorder: Recorder) -> dict[str, str]:
@@ -192,12 +180,10 @@ def find_compiled(*, name: str, device: str, effort: CheckOptions) -> CheckFindi
     return finding_of({effort.seeds[0]: rows}, f"{name} compiled on {device}", effort.profile)
 
 
-def _checks(
-    pairs: Iterable[tuple[Family, str]], claims: Claims, effort: CheckOptions, tamper: Tamper
-) -> Checks:
+def _checks(pairs: Iterable[tuple[Family, str]], claims: Claims, effort: CheckOptions) -> Checks:
     """Return a check for each family and mode."""
     device = claims.device
-    benches = [Proving(device=device, seed=seed, tamper=tamper) for seed in effort.seeds]
+    benches = [Proving(device=device, seed=seed) for seed in effort.seeds]
 
     def find(family: Family, mode: str) -> CheckFinding:
         tables = {bench.seed: judge_mode(family, mode, bench) for bench in benches}
