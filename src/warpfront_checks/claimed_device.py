@@ -261,7 +261,7 @@ def read_answering(vendor: str, kernel: KernelView) -> Answering:
         and not _LIBC.match(Path(file).name)
         and os.path.realpath(shutil.which(file) or file) != os.path.realpath(sys.executable)
     ]
-    apart, why = kernel_apart(vendor, environment)
+    apart, why = kernel_apart(vendor)
     has_topology = any(board.startswith("kfd ") for board in kernel.boards)
     topology = ("/sys/class/kfd/kfd/topology/nodes",) if has_topology else ()
     paths = (*kernel.nodes, *kernel.shared, *kernel.drivers, *topology)
@@ -311,13 +311,11 @@ def entry_points(
     return tuple(foreign), tuple(doubtful)
 
 
-def kernel_apart(
-    vendor: str, environment: Mapping[str, str]
-) -> tuple[KernelView | None, tuple[str, ...]]:
+def kernel_apart(vendor: str) -> tuple[KernelView | None, tuple[str, ...]]:
     """Return the kernel's view of a process without preloads and emulators' variables."""
     variables = {
         name: value
-        for name, value in environment.items()
+        for name, value in os.environ.items()
         if name not in _PRELOADING and not _EMULATOR_VARIABLES.match(name)
     }
     program = f"from {kernel_view.__name__} import main; main({vendor!r})"

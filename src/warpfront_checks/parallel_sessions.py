@@ -46,12 +46,12 @@ def run_side_by_side(
     alone: Sequence[str],
     *,
     device: str,
-    results: Path | None = None,
+    results: Path,
     import_module: Callable[[str], object] = importlib.import_module,
 ) -> dict[str, int]:
     """Return each session's exit code; a signal's number, negative, where it crashed. `alone`
-    are the options with which this module's package runs one session. With the folder of their
-    `results`, a line of counts every 30 s.
+    are the options with which this module's package runs one session. A line of counts is printed
+    every 30 s, by the files in the folder of their `results`.
     """
     # The command line reads this module, and no hardware.
     hardware = importlib.import_module("warpfront_checks.hardware.processor")
@@ -79,10 +79,10 @@ def run_side_by_side(
         begin("load")
     _import_all(_IMPORTED.get(device, _PLAINLY), import_module)
 
-    def counts(folder: Path) -> str:
-        return progress(folder, sessions, tuple(codes), [name for name, _ in running.values()])
+    def counts() -> str:
+        return progress(results, sessions, tuple(codes), [name for name, _ in running.values()])
 
-    with _telling(results, counts):
+    with _telling(counts):
         while waiting or running:
             while waiting and len(running) < most and not (running and row[waiting[0]].last):
                 begin(waiting.pop(0))
@@ -107,15 +107,12 @@ def _import_all(names: Sequence[str], import_module: Callable[[str], object]) ->
 
 
 @contextlib.contextmanager
-def _telling(results: Path | None, counts: Callable[[Path], str]) -> Iterator[None]:
+def _telling(counts: Callable[[], str]) -> Iterator[None]:
     """Print `counts` every 30 s. A fork inherits no timer, so no session is interrupted by it."""
-    if results is None:
-        yield
-        return
 
     def tell(*_: object) -> None:
         with contextlib.suppress(RuntimeError):  # another line is being written: next time
-            sys.stdout.write(f"{counts(results)}\n")
+            sys.stdout.write(f"{counts()}\n")
             sys.stdout.flush()
 
     handler = signal(SIGALRM, tell)

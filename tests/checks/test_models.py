@@ -72,7 +72,9 @@ def test_sums_of_samples_may_be_rounded_on_their_way_to_a_bias() -> None:
     for times, right in ((1.0, True), (12.0, False)):
         off = {**passed.gradients, f"{name}.bias": samples.sum(0) + times * worst}
         off[f"{name}.bias"] = off[f"{name}.bias"].half()
-        rows = judge_layers((call,), layers_of(model), replace(passed, gradients=off), specimen)
+        rows = judge_layers(
+            layers_of(model), replace(passed, gradients=off, calls=(call,)), specimen
+        )
         assert [row.name for row in rows if row.fault] == ([] if right else ["gradient of bias"])
 
 

@@ -390,7 +390,7 @@ def judge_pass(
         return tensor == "output" or not given_up
 
     layers = {name: references[name] for name in names}
-    rows = judge_layers(passed.calls, layers, passed, specimen, keeps=keeps, left_out=left_out)
+    rows = judge_layers(layers, passed, specimen, keeps=keeps, left_out=left_out)
     count, whole = sum(row.name == "output" for row in rows), ""
     rows = judge_places(passed, device) + rows
     if observed.random:

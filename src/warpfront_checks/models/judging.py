@@ -32,7 +32,6 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def judge_layers(
-    calls: tuple[Call, ...],
     reference_layers: Mapping[str, nn.Module],
     passed: Pass,
     specimen: Specimen,
@@ -47,7 +46,7 @@ def judge_layers(
     forward, backward = [], []
     layers = reference_layers.values()
     owners = Counter(id(p) for layer in layers for p in layer.parameters(recurse=False))
-    for call in calls:
+    for call in passed.calls:
         if call.output is None and left_out is not None:
             continue
         layer = reference_layers[call.layer]

@@ -126,7 +126,7 @@ def run_eager(specimen: Specimen, bench: Proving) -> tuple[nn.Module, Pass]:
 def judge_found(specimen: Specimen, passed: Pass, device: str) -> list[Verdict]:
     """Judge a pass of any origin as one of the device."""
     rows = judge_places(passed, device)
-    rows += judge_layers(passed.calls, layers_of(specimen.model), passed, specimen)
+    rows += judge_layers(layers_of(specimen.model), passed, specimen)
     return rows + judge_ends(passed, specimen)
 
 

@@ -42,7 +42,9 @@ def test_each_session_ends_by_itself_and_load_begins_before_torch(
         if name == "torch._dynamo":
             raise ImportError(name)
 
-    codes = run_side_by_side(SESSIONS, run, (), device="cpu", import_module=import_module)
+    codes = run_side_by_side(
+        SESSIONS, run, (), device="cpu", results=tmp_path, import_module=import_module
+    )
     wrong = {"opinfo": -signal.SIGKILL, "models": 1, "golden": 1}
     assert codes == {**dict.fromkeys(SESSIONS, 0), **wrong}
     told = {name: (tmp_path / name).read_text().split() for name in SESSIONS}
@@ -61,7 +63,9 @@ def test_the_compiler_of_a_gpu_is_imported_once_and_the_rest_began_before(tmp_pa
         (tmp_path / name).write_text(" ".join(imported))
         return 0
 
-    run_side_by_side(SESSIONS, run, (), device="cuda", import_module=imported.append)
+    run_side_by_side(
+        SESSIONS, run, (), device="cuda", results=tmp_path, import_module=imported.append
+    )
 
     knew = {name: "torch._inductor.utils" in (tmp_path / name).read_text() for name in SESSIONS}
     assert [name for name, compiler in knew.items() if not compiler] == [
@@ -119,7 +123,9 @@ def test_what_runs_other_peoples_code_begins_when_all_others_have_ended(tmp_path
         return 0
 
     asked = ("stack", *SESSIONS)
-    codes = run_side_by_side(asked, run, (), device="cpu", import_module=lambda _: None)
+    codes = run_side_by_side(
+        asked, run, (), device="cpu", results=tmp_path, import_module=lambda _: None
+    )
     assert codes == dict.fromkeys(asked, 0)
     assert {"stack", *SESSIONS} == {*(tmp_path / "stack").read_text().split(), "stack"}
 
@@ -161,7 +167,7 @@ def test_places_are_cores_that_memory_holds_and_few_on_one_device() -> None:
 
 @pytest.mark.parametrize(("device", "threads"), [("cpu", {16, 8}), ("cuda", {8})])
 def test_all_cores_are_for_threads_where_the_cpu_is_what_is_judged(
-    device: str, threads: set[int], monkeypatch: pytest.MonkeyPatch
+    device: str, threads: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, int] = {}
 
@@ -173,7 +179,9 @@ def test_all_cores_are_for_threads_where_the_cpu_is_what_is_judged(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
     monkeypatch.setattr(side_by_side, "places", lambda *_: 2)
     names = ("operators", "models")
-    run_side_by_side(names, lambda _: 0, (), device=device, import_module=lambda _: None)
+    run_side_by_side(
+        names, lambda _: 0, (), device=device, results=tmp_path, import_module=lambda _: None
+    )
     assert set(given.values()) == threads
 
 
