@@ -290,8 +290,22 @@ def record_attention(claims: Claims, recorder: Recorder, effort: CheckOptions = 
 
     # With --quick, in parallel with the cases: most of the time is start-up and compiling.
     early = timings(present) if effort.quick else None
-    times = (lambda _: early) if early else timings
-    order = partial(_find_order, present, claims, times, runs_by_tier, folder)
+
+    def order() -> CheckFinding:
+        """Return the time of each backend that was always right; write the example from it."""
+        outcomes = {name: {run["outcome"] for run in runs} for name, runs in runs_by_tier.items()}
+        correct = [n for n, each in outcomes.items() if COMPUTED in each and not each & {*BAD}]
+        timed = early or timings([tier for tier in present if tier.name in correct])
+        took = {tier.name: float(each.document.get("seconds", 0)) for tier, each in timed}
+        measured = [(name, took[name]) for name in correct if took[name]]
+        if not measured:
+            return failed("no way to compute attention was right here")
+        (folder / EXAMPLE).write_text(fallback_text(claims.target, measured), encoding="utf-8")
+        ordered = sorted(measured, key=lambda pair: pair[1])
+        summary = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in ordered)
+        summary = f"{DTYPES_OF[device][0]}, forward and backward: {summary}"
+        return passed(summary, seconds_of=dict(ordered))
+
     recorder.run({**checks, "order": order})
     # Every case of every backend, for readers who need more than the checks.
     table = [
@@ -373,28 +387,6 @@ def find_tier(tier: Tier, returned: Iterable[Returned], runs_by_tier: Runs) -> C
     summary = f"{counts[COMPUTED]} of {len(runs)} cases computed"
     summary = f"{summary}, {counts[REFUSED]} refused" if refusals else summary
     return judged(bad, summary, **details)
-
-
-def _find_order(
-    present: Sequence[Tier],
-    claims: Claims,
-    timings: Callable[[Sequence[Tier]], Iterator[tuple[Tier, Returned]]],
-    runs_by_tier: Runs,
-    folder: Path,
-) -> CheckFinding:
-    """Return the time of each backend that was always right; write the example from it."""
-    outcomes = {name: {run["outcome"] for run in runs} for name, runs in runs_by_tier.items()}
-    correct = [name for name, each in outcomes.items() if COMPUTED in each and not each & {*BAD}]
-    timed = timings([tier for tier in present if tier.name in correct])
-    took = {tier.name: float(each.document.get("seconds", 0)) for tier, each in timed}
-    measured = [(name, took[name]) for name in correct if took[name]]
-    if not measured:
-        return failed("no way to compute attention was right here")
-    (folder / EXAMPLE).write_text(fallback_text(claims.target, measured), encoding="utf-8")
-    ordered = sorted(measured, key=lambda pair: pair[1])
-    summary = ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in ordered)
-    summary = f"{DTYPES_OF[claims.device][0]}, forward and backward: {summary}"
-    return passed(summary, seconds_of=dict(ordered))
 
 
 # By name, the parts of the example that is written.
