@@ -7,7 +7,6 @@ command that runs the session again with its inputs.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,24 +47,17 @@ def explained(result: Path, check: str) -> str:
     if "case" in check_record.details:
         return _case_script(check_record)
     environment = surroundings(document, session=session)
-    lines = _frame(session, target, check_record, environment)
-    return "\n".join(map(_comment, lines)) + "\n"
-
-
-def _frame(
-    session: str, target: str, check_record: CheckRecord, environment: Mapping[str, object]
-) -> Iterator[str]:
-    """Yield the lines of a failure that has no script."""
-    yield f"{session}: {check_record.name} is wrong on {target}"
-    yield from (f"{name}: {environment[name]}" for name in _FACTS if name in environment)
-    yield f"wrong: {check_record.reason}"
+    lines = [f"{session}: {check} is wrong on {target}"]
+    lines += [f"{name}: {environment[name]}" for name in _FACTS if name in environment]
+    lines.append(f"wrong: {check_record.reason}")
     for name in ("faults", "bad"):
         listed = check_record.details.get(name)
         faults = listed[:_FAULTS] if isinstance(listed, list) else []
-        yield from (f"  {fault}" for fault in faults)
+        lines += [f"  {fault}" for fault in faults]
     run = (stored_options(environment) or {}).get("run")
     again = f"python -m warpfront_checks {session} --claims FILE --results FOLDER --run {run}"
-    yield f"{session} has no script; this runs it again with the same inputs: {again}"
+    lines.append(f"{session} has no script; this runs it again with the same inputs: {again}")
+    return "\n".join(map(_comment, lines)) + "\n"
 
 
 def _comment(line: object) -> str:

@@ -190,7 +190,20 @@ def generate(fed_model: FedModel, device: str) -> CheckFinding:
     tokens = generated.sequences.cpu()
     steps = torch.stack([step.detach().cpu().double() for step in generated.logits], dim=1)
     exact, same = (_read_at_once(body, feed, tokens, dtype) for dtype in _BOTH)
-    return _compared(tokens[:, -steps.shape[1] :], steps, exact, same, generated.logits[0].dtype)
+    if steps.shape != exact.shape:
+        reason = f"logits of shape {tuple(steps.shape)}, by one pass {tuple(exact.shape)}"
+        return failed(reason)
+    dtype, new = generated.logits[0].dtype, tokens[:, -steps.shape[1] :]
+    limits = Limits.by_cpu(steps.to(dtype), exact, same, dtype, most=math.inf)
+    off = limits.bound.rms * _OTHER_ORDER
+    share = rms_of(steps - exact) / off
+    gaps = exact.amax(-1) - exact.gather(-1, new[..., None])[..., 0]
+    wrong = []
+    if not share <= 1:
+        wrong.append(f"logits of cached steps are {share:.3g} of what rounding allows")
+    elif float(gaps.max()) > 2 * off * math.sqrt(exact.shape[-1]):
+        wrong.append(f"a token whose logit is {float(gaps.max()):.3g} below the largest")
+    return judged(wrong, largest_share=float(f"{share:.3g}"), tokens=new.tolist())
 
 
 def _read_at_once(body: Any, feed: Feed, tokens: Tensor, dtype: torch.dtype) -> Tensor:
@@ -203,24 +216,6 @@ def _read_at_once(body: Any, feed: Feed, tokens: Tensor, dtype: torch.dtype) -> 
         answer = copy.deepcopy(body).to(dtype)(**arguments, use_cache=False)
     logits: Tensor = answer.logits[:, -NEW_TOKENS:].double()
     return logits
-
-
-def _compared(
-    tokens: Tensor, steps: Tensor, exact: Tensor, same: Tensor, dtype: torch.dtype
-) -> CheckFinding:
-    if steps.shape != exact.shape:
-        reason = f"logits of shape {tuple(steps.shape)}, by one pass {tuple(exact.shape)}"
-        return failed(reason)
-    limits = Limits.by_cpu(steps.to(dtype), exact, same, dtype, most=math.inf)
-    off = limits.bound.rms * _OTHER_ORDER
-    share = rms_of(steps - exact) / off
-    gaps = exact.amax(-1) - exact.gather(-1, tokens[..., None])[..., 0]
-    wrong = []
-    if not share <= 1:
-        wrong.append(f"logits of cached steps are {share:.3g} of what rounding allows")
-    elif float(gaps.max()) > 2 * off * math.sqrt(exact.shape[-1]):
-        wrong.append(f"a token whose logit is {float(gaps.max()):.3g} below the largest")
-    return judged(wrong, largest_share=float(f"{share:.3g}"), tokens=tokens.tolist())
 
 
 def spread(fed_model: FedModel, device: str) -> CheckFinding:

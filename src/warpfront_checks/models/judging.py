@@ -136,12 +136,21 @@ def _judge_call(
             n: passed.gradients[full] for n, full in owned.items() if full in passed.gradients
         }
     for name, reference in exact.items():
-        verdict = Verdict.failed(name, "missing")
-        if name in device:
-            # The gradient that was added up to a vector's.
-            summed = gradient if name in owned and reference.dim() == 1 else None
-            tensors = device[name], reference, cpu[name]
-            verdict = _judge_tensor(*tensors, specimen.precision, summed=summed, layer=layer)
+        actual, twin = device.get(name), cpu[name]
+        if actual is None:
+            verdict = Verdict.failed(name, "missing")
+        elif fault := _structure_fault(actual, reference, twin, specimen.precision):
+            verdict = Verdict.failed(name, fault)
+        elif not reference.is_floating_point():
+            verdict = judge(actual, reference, Bound())
+        else:
+            kind, sums = _kind(twin, specimen.precision), {}
+            if gradient is not None and name in owned and reference.dim() == 1:
+                # The gradient that was added up to a vector's.
+                sums["added"] = float(gradient.double().abs().sum()) / reference.numel()
+                sums["stored"] = _walk(gradient, reference, layer) / 2 if kind in HALF else 0.0
+            limits = Limits.by_cpu(actual, reference, twin, kind, **sums)
+            verdict = _compared(actual, reference, limits.bound)
         yield replace(verdict, name=name, layer=call.layer, kind=type(layer).__name__)
 
 
@@ -181,27 +190,6 @@ def _replay(
 
 # Their parameters belong to the second axis of what comes back, all others' to the last.
 OF_CHANNELS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Conv1d, nn.Conv2d, nn.GroupNorm)
-
-
-def _judge_tensor(
-    actual: Tensor,
-    exact: Tensor,
-    cpu: Tensor,
-    precision: Precision,
-    *,
-    summed: Tensor | None,
-    layer: nn.Module,
-) -> Verdict:
-    if fault := _structure_fault(actual, exact, cpu, precision):
-        return Verdict.failed("", fault)
-    if not exact.is_floating_point():
-        return judge(actual, exact, Bound())
-    kind = _kind(cpu, precision)
-    sums = {}
-    if summed is not None:
-        sums["added"] = float(summed.double().abs().sum()) / exact.numel()
-        sums["stored"] = _walk(summed, exact, layer) / 2 if kind in HALF else 0.0
-    return _compared(actual, exact, Limits.by_cpu(actual, exact, cpu, kind, **sums).bound)
 
 
 def _compared(actual: Tensor, exact: Tensor, bound: Bound) -> Verdict:
