@@ -28,11 +28,11 @@ from warpfront.release.publish_context import connected, run_name
 from warpfront.release.registry.contract import Registry
 from warpfront.release.tags import expected_words, names_of
 from warpfront.step_results import Blocked, Failed, failed_by
+from warpfront.system.http_answers import wrong
 from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.references import read_reference
-from warpfront.system.registry_errors import wrong
 from warpfront.system.store import Store, storing
 from warpfront.verify.containers import not_verified
 from warpfront.wheels.store.wheelhouse import sha256_of

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from warpfront.errors import LockError
-from warpfront.images.builders import BuilderOf
+from warpfront.images.baking import BuilderOf
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell
 from warpfront.step_results import Blocked, Failed, StepName, attempt, failed_by

@@ -24,10 +24,12 @@ from warpfront.matrix.compat_table import (
     Index,
     Table,
     TorchRelease,
+    label_of,
+    read_contents,
     read_table,
+    with_contents,
 )
 from warpfront.matrix.index_contents import Contents
-from warpfront.matrix.index_evidence import label_of, read_contents, with_contents
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.packaged import packaged_text
 

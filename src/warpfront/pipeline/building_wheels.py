@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from warpfront.images.builders import Builders
+from warpfront.images.baking import Builders
 from warpfront.images.cell_locks import Locked, LockTools, complete_cells, locked_before
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents

@@ -37,8 +37,8 @@ from warpfront.release.registry.contract import (
 )
 from warpfront.release.registry.copying import SIGNATURE_TAGS
 from warpfront.release.registry.deleting import Delete
+from warpfront.system.http_answers import wrong
 from warpfront.system.references import fallback_tag, is_digest, is_tag
-from warpfront.system.registry_errors import wrong
 from warpfront.system.strict_values import object_in
 
 MOVES_TYPE = "application/vnd.warpfront.moves.v1+json"

@@ -18,8 +18,8 @@ from warpfront.matrix.language import Base, Smoke
 from warpfront.matrix.naming import is_id
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.references import is_tag
+from warpfront.wheels.core_metadata import readable_requirement
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.requirement_lines import readable_requirement
 from warpfront_checks.claims import Claims
 from warpfront_checks.guard.policy import Policy
 

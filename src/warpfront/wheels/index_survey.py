@@ -21,9 +21,15 @@ from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.matrix.index_contents import IndexedRelease, Releases
-from warpfront.wheels.core_metadata import Distribution, parse_metadata, read_file_name
+from warpfront.wheels.core_metadata import (
+    Distribution,
+    applies,
+    marker_environment,
+    parse_metadata,
+    read_file_name,
+    readable_requirement,
+)
 from warpfront.wheels.metadata import read_small_members
-from warpfront.wheels.requirement_lines import applies, marker_environment, readable_requirement
 from warpfront.wheels.sources import ABSENT, Link, NoAnswer, Site, links
 from warpfront.wheels.transport import Transport
 

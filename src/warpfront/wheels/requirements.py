@@ -17,12 +17,13 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import RequirementList, Source
-from warpfront.wheels.core_metadata import split_label, wheel_name
-from warpfront.wheels.requirement_lines import (
+from warpfront.wheels.core_metadata import (
     EDITABLE,
     INCLUDES,
     foreign_requirement,
     read_lines,
+    split_label,
+    wheel_name,
 )
 
 _PATH = re.compile(r"(?P<path>\.{1,2}(?:/[^\[\];\s]*)?)(?:\[(?P<extras>[^\]]*)\])?\Z")

@@ -23,9 +23,14 @@ from typing import Final
 from packaging.requirements import Requirement
 
 from warpfront.errors import LockError
-from warpfront.wheels.core_metadata import Distribution, metadata_text, parse_metadata
+from warpfront.wheels.core_metadata import (
+    Distribution,
+    applies,
+    foreign_requirement,
+    metadata_text,
+    parse_metadata,
+)
 from warpfront.wheels.lock.values import LockInputs
-from warpfront.wheels.requirement_lines import applies, foreign_requirement
 from warpfront.wheels.store.archives import unpack, write_wheel
 
 ROCM: Final = "rocm"

@@ -2,8 +2,7 @@
 
 A source is a folder or page of links (pip's find-links) or a package index (PEP 503 pages, PEP 691
 JSON), local (`file://`) or over HTTP. An unreachable one is a value (`NoAnswer`), because another
-source may do. Indexes, certificate and proxies are those of pip's configuration and the
-environment.
+source may do. Indexes, certificate and proxies come from pip's configuration and the environment.
 """
 
 from __future__ import annotations

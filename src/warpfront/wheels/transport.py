@@ -17,8 +17,15 @@ from requests import RequestException
 from requests.utils import get_netrc_auth, should_bypass_proxies
 
 from warpfront.errors import without_secrets
-from warpfront.system.registry_errors import RETRIED_STATUSES, after_seconds, causes_of, words_of
-from warpfront.system.whole_heads import WholeHeads, read_count, received
+from warpfront.system.http_answers import (
+    RETRIED_STATUSES,
+    WholeHeads,
+    after_seconds,
+    causes_of,
+    read_count,
+    received,
+    words_of,
+)
 from warpfront.wheels.sources import NoAnswer, Site
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.9"

@@ -19,8 +19,7 @@ from packaging.version import Version
 
 from warpfront.errors import BlockedError, LockError, WheelError
 from warpfront.system.progress import Watch
-from warpfront.wheels.core_metadata import Distribution
-from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
+from warpfront.wheels.core_metadata import Distribution, readable_requirement, requirement_name
 from warpfront.wheels.resolve.candidates import absence_of
 from warpfront.wheels.resolve.demands import Stack, unmet_demands
 from warpfront.wheels.resolve.resolver import Contradiction, Terms, rehearsed

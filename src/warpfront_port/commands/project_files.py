@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 from warpfront.errors import InputError, StoreError
 from warpfront.system.foreign import inside_root, read_regular
-from warpfront.wheels.requirement_lines import requirement_name
+from warpfront.wheels.core_metadata import requirement_name
 from warpfront.wheels.store.wheelhouse import final_requires
 from warpfront_port.preflight.declared import FileRequirements, Include, Kind, Part
 from warpfront_port.preflight.metadata_index import Demands

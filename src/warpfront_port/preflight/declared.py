@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
-from warpfront.wheels.requirement_lines import foreign_requirement
+from warpfront.wheels.core_metadata import foreign_requirement
 
 LINE_LIMIT = 100_000
 """Characters. A longer line is no requirement, and would only make messages unreadable."""

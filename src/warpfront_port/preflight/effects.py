@@ -12,8 +12,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.wheels.core_metadata import read_wheel_name, split_label
-from warpfront.wheels.requirement_lines import marker_environment, marker_holds
+from warpfront.wheels.core_metadata import (
+    marker_environment,
+    marker_holds,
+    read_wheel_name,
+    split_label,
+)
 from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind
 from warpfront_port.preflight.findings import Breach

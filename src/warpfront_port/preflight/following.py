@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from warpfront.wheels.core_metadata import Distribution
+from warpfront.wheels.core_metadata import Distribution, plain_requirement
 from warpfront.wheels.lock.values import UnmetDemand
-from warpfront.wheels.requirement_lines import plain_requirement
 from warpfront.wheels.resolve.demands import unmet_demands
 from warpfront_checks.guard.policy import Policy
 from warpfront_checks.guard.refusal import explanation

@@ -16,14 +16,14 @@ import yaml
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import InputError
-from warpfront.wheels.core_metadata import wheel_name
-from warpfront.wheels.requirement_lines import (
+from warpfront.wheels.core_metadata import (
     CONSTRAINTS,
     EDITABLE,
     INCLUDES,
     INDEXES,
     RequirementLine,
     read_lines,
+    wheel_name,
     without_options,
 )
 from warpfront_port.preflight.declared import (

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.system.packaged import packaged_text
-from warpfront.wheels.requirement_lines import foreign_requirement
+from warpfront.wheels.core_metadata import foreign_requirement
 from warpfront_port.scan.catalogue import rules_by_name
 
 _VENDOR_EXTRA = re.compile(

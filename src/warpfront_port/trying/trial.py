@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warpfront.wheels.requirement_lines import requirement_name
+from warpfront.wheels.core_metadata import requirement_name
 
 _LONGEST = 160
 

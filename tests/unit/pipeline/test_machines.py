@@ -19,8 +19,7 @@ from standins import Index, serve_index, stand_in_wheel
 from warpfront import pipeline
 from warpfront.commands import doctor
 from warpfront.errors import BlockedError, WheelError
-from warpfront.images.baking import Built
-from warpfront.images.builders import Builders
+from warpfront.images.baking import Builders, Built
 from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.images.engine.buildx import Baked, BakeRequest
 from warpfront.images.labels import CONTENT_HASH
@@ -222,7 +221,7 @@ def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell, engine = cell_for("aarch64", workspace), FakeEngine(machine="x86_64")
-    monkeypatch.setattr("warpfront.images.builders.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.images.baking.connect", lambda _environment: engine)
     builder_of = Builders(
         matrix=workspace.matrix,
         material=workspace.material,

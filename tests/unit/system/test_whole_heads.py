@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 import requests
 
-from warpfront.system.whole_heads import WholeHeads
+from warpfront.system.http_answers import WholeHeads
 
 
 class _Slow(BaseHTTPRequestHandler):

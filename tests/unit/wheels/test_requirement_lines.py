@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from warpfront.wheels.core_metadata import wheel_name
-from warpfront.wheels.requirement_lines import read_lines, without_options
+from warpfront.wheels.core_metadata import read_lines, wheel_name, without_options
 
 TEXT = "\ufeff# all of it\n  torch==2.7 \\\n    --hash=sha256:ab  # why\n\n-rbase.txt\neinops \\"
 

@@ -66,7 +66,7 @@ def registry_reachable(reference: str) -> str | None:
             f"{scheme}://{address}/v2/", timeout=_PROBE_SECONDS, allow_redirects=False, stream=True
         ).close()
     except requests.RequestException as error:
-        from warpfront.system.registry_errors import words_of  # noqa: PLC0415
+        from warpfront.system.http_answers import words_of  # noqa: PLC0415
 
         return f"{address}: {words_of(error)}"
     return None

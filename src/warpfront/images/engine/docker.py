@@ -52,10 +52,10 @@ from warpfront.images.engine.streams import STALL_SECONDS, LineSplitter, Transfe
 from warpfront.matrix.cell import HostDevices
 from warpfront.system import process
 from warpfront.system.digests import digest_of, frozen
+from warpfront.system.http_answers import causes_of
 from warpfront.system.packaged import packaged_toml
 from warpfront.system.process import Command
 from warpfront.system.progress import Line
-from warpfront.system.registry_errors import causes_of
 from warpfront.system.store import storing
 
 _CONNECT_SECONDS = 10

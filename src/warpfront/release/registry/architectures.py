@@ -31,7 +31,7 @@ from warpfront.release.registry.contract import (
     read_manifest,
     read_object,
 )
-from warpfront.system.registry_errors import wrong
+from warpfront.system.http_answers import wrong
 
 ARCHITECTURES: Mapping[str, str] = {"x86_64": "amd64", "aarch64": "arm64"}
 """In the registries' words."""

@@ -24,9 +24,9 @@ from urllib.request import parse_http_list, parse_keqv_list
 from warpfront.errors import CommandFailedError, RegistryError, keep_secret
 from warpfront.release.registry.contract import read_object
 from warpfront.system.foreign import read_regular
+from warpfront.system.http_answers import refused, wrong
 from warpfront.system.process import Command, Run
 from warpfront.system.references import is_docker_io, is_loopback
-from warpfront.system.registry_errors import refused, wrong
 from warpfront.system.strict_values import object_in, text_of
 
 _STEP = "login"

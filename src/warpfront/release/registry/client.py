@@ -41,10 +41,9 @@ from warpfront.release.registry.contract import (
 )
 from warpfront.release.registry.http import ACCEPT, Exchange, Patience, Request
 from warpfront.release.registry.uploads import Upload, save
+from warpfront.system.http_answers import TransientError, read_count, refused, wrong
 from warpfront.system.process import Run
 from warpfront.system.references import fallback_tag, is_digest, is_tag, wrong_repository
-from warpfront.system.registry_errors import TransientError, refused, wrong
-from warpfront.system.whole_heads import read_count
 
 _DIGEST_HEADER = "Docker-Content-Digest"
 # Requests under way at once: below the connections that requests keeps of a host.

@@ -20,9 +20,9 @@ from warpfront.errors import RegistryError
 from warpfront.release.registry.authorization import Login, read_credentials
 from warpfront.release.registry.contract import MANIFEST_LIMIT_BYTES, Registry
 from warpfront.release.registry.http import Exchange, Patience, Request
+from warpfront.system.http_answers import RETRIED_STATUSES, by_status, refused
 from warpfront.system.process import Run
 from warpfront.system.references import is_docker_io
-from warpfront.system.registry_errors import RETRIED_STATUSES, by_status, refused
 from warpfront.system.strict_values import object_in, text_of
 
 _GITHUB, _HUB = "https://api.github.com", "https://hub.docker.com"

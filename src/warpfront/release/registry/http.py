@@ -28,9 +28,16 @@ from warpfront.release.registry.authorization import (
     address_fault,
 )
 from warpfront.release.registry.contract import INDEX_TYPES, MANIFEST_TYPES
+from warpfront.system.http_answers import (
+    TransientError,
+    WholeHeads,
+    by_exception,
+    by_status,
+    received,
+    refused,
+    wrong,
+)
 from warpfront.system.references import address_of, is_loopback
-from warpfront.system.registry_errors import TransientError, by_exception, by_status, refused, wrong
-from warpfront.system.whole_heads import WholeHeads, received
 
 T = TypeVar("T")
 

@@ -39,8 +39,8 @@ from warpfront.release.registry.contract import (
     referrer_of,
 )
 from warpfront.system.foreign import kind_of, read_regular
+from warpfront.system.http_answers import wrong
 from warpfront.system.references import is_digest
-from warpfront.system.registry_errors import wrong
 from warpfront.system.store import file_aside, storing, write_text
 from warpfront.wheels.store.wheelhouse import sha256_of
 

@@ -23,9 +23,8 @@ from warpfront.errors import RegistryError, StoreError
 from warpfront.release.registry.authorization import push
 from warpfront.release.registry.contract import Blob
 from warpfront.release.registry.http import Exchange, Request
-from warpfront.system.registry_errors import TransientError, by_status, wrong
+from warpfront.system.http_answers import TransientError, by_status, read_count, wrong
 from warpfront.system.store import file_aside
-from warpfront.system.whole_heads import read_count
 
 _SMALLEST_PIECE_BYTES = 2**20
 _OCTETS = {"Content-Type": "application/octet-stream"}

@@ -17,10 +17,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import without_secrets
-from warpfront.wheels.core_metadata import read_file_name
+from warpfront.wheels.core_metadata import NAME, read_file_name
 from warpfront.wheels.lock.values import LockInputs, index_rule, stack_names
 from warpfront.wheels.metadata import read_file_names
-from warpfront.wheels.requirement_lines import NAME
 from warpfront.wheels.sources import (
     FLAT_PAGE,
     FLAT_WAY_OUT,

@@ -17,7 +17,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.matrix.cell import Cell, Pin
-from warpfront.wheels.core_metadata import Distribution
+from warpfront.wheels.core_metadata import (
+    Distribution,
+    applies,
+    marker_environment,
+    plain_requirement,
+    readable_requirement,
+)
 from warpfront.wheels.lock.values import (
     LockedWheel,
     LockInputs,
@@ -25,12 +31,6 @@ from warpfront.wheels.lock.values import (
     UnmetDemand,
     matches,
     stack_names,
-)
-from warpfront.wheels.requirement_lines import (
-    applies,
-    marker_environment,
-    plain_requirement,
-    readable_requirement,
 )
 from warpfront_checks.guard.channels import sentinel
 from warpfront_checks.guard.names import sentinels, stack_patterns, triton_shims

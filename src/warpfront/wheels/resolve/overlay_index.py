@@ -20,8 +20,8 @@ from packaging.utils import canonicalize_name
 
 from warpfront.errors import BlockedError, LockError
 from warpfront.matrix.cell import Pin
+from warpfront.wheels.core_metadata import NAME
 from warpfront.wheels.lock.values import PYPI, IndexRule, LockedWheel, LockInputs, index_rule
-from warpfront.wheels.requirement_lines import NAME
 from warpfront.wheels.sources import Link, NoAnswer, Reach, links, local_path, page_of
 from warpfront.wheels.store.archives import write_stand_in
 from warpfront.wheels.store.wheelhouse import sha256_of

@@ -21,7 +21,7 @@ from warpfront.errors import LockError
 from warpfront.matrix.cell import Recipe
 from warpfront.matrix.language import Patch
 from warpfront.system.progress import Line
-from warpfront.wheels.core_metadata import Distribution
+from warpfront.wheels.core_metadata import Distribution, requirement_name
 from warpfront.wheels.lock.pylock import foreign_wheel, placeholder
 from warpfront.wheels.lock.values import (
     LockedWheel,
@@ -33,7 +33,6 @@ from warpfront.wheels.lock.values import (
     WheelLock,
     matches,
 )
-from warpfront.wheels.requirement_lines import requirement_name
 from warpfront.wheels.resolve.candidates import explain_absences, refusal, way_out, wheelless
 from warpfront.wheels.resolve.demands import (
     Stack,

@@ -15,9 +15,13 @@ from packaging.version import Version
 
 from warpfront.errors import WheelError
 from warpfront.matrix.cell import Cell
-from warpfront.wheels.core_metadata import Distribution, accepts_python
+from warpfront.wheels.core_metadata import (
+    Distribution,
+    accepts_python,
+    readable_requirement,
+    requirement_name,
+)
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.requirement_lines import readable_requirement, requirement_name
 from warpfront.wheels.resolve.demands import asked_for, roots_of
 from warpfront.wheels.store.wheelhouse import Wheelhouse, read_wheel_metadata
 from warpfront_checks.guard.names import triton_shims

@@ -421,7 +421,7 @@ def save(link: Link, path: Path, transport: Transport) -> NoAnswer | None:
     if local is not None:
         shutil.copyfile(local, path)
         return None
-    from warpfront.system.whole_heads import read_count  # noqa: PLC0415 - see `Site.transport`
+    from warpfront.system.http_answers import read_count  # noqa: PLC0415 - see `Site.transport`
 
     def saved_once() -> NoAnswer | None:
         answer = transport.open(link.url)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from warpfront.errors import InputError
-from warpfront.wheels.requirement_lines import INDEXES, read_lines, without_options
+from warpfront.wheels.core_metadata import INDEXES, read_lines, without_options
 from warpfront_port.preflight.declared import FileRequirements, Kind
 from warpfront_port.preflight.pyproject import TomlText, read_pyproject
 from warpfront_port.scan.findings import Match
