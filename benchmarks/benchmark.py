@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.system.process import environment
 
 GIB = 1 << 30

@@ -15,8 +15,8 @@ from pathlib import Path
 import yaml
 from benchmark import child_environment
 
-from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import resolve_base
+from warpfront.images.engine.protocol import Engine, connect
 from warpfront.images.labels import CELL
 from warpfront.matrix.cell import Cell
 from warpfront.pipeline.workspace import Workspace, open_workspace

@@ -17,7 +17,7 @@ import elf_images
 from stub_registry import attach_one
 
 from warpfront.errors import EngineError, RegistryError, RegistryFault
-from warpfront.images.engine import Features, Progress, RunRequest, RunResult, StoredImage
+from warpfront.images.engine.protocol import Features, Progress, RunRequest, RunResult, StoredImage
 from warpfront.matrix.cell import HostDevices
 from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,

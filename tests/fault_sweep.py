@@ -40,7 +40,7 @@ from projects import (
 )
 from standins import Index, serve_index
 
-from warpfront.images.engine import connect
+from warpfront.images.engine.protocol import connect
 from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.system.process import cache_folder, environment, run
 from warpfront.system.provenance import read_provenance

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from warpfront.images.engine import Engine, RunRequest
+from warpfront.images.engine.protocol import Engine, RunRequest
 
 # What the engine puts into every container, and what is no part of an image.
 _LISTING = """

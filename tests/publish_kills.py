@@ -31,7 +31,7 @@ from real_releases import CELL, Release, real_release
 from registries import PASSWORD, USER
 
 from warpfront.errors import NotPublishableError
-from warpfront.images.engine import connect
+from warpfront.images.engine.protocol import connect
 from warpfront.system.process import cache_folder, environment, run
 from warpfront.wheels.sources import read_site
 from warpfront.wheels.store.sdists import install_toolbox

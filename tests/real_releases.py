@@ -26,9 +26,9 @@ from registries import PASSWORD, RealRegistry, real_registry, strangers_program
 from releases import Quiet
 
 from warpfront.images.built import CREATED, BuiltImage
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.tools import CellInputs, Tools
+from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.selection import with_parents
 from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.workspace import open_workspace

@@ -1,12 +1,17 @@
-"""Results of a step for a cell without a value, and errors as such results. Words."""
+"""Results of a step for a cell without a value, errors as such results, and what a command could
+not determine. Words.
+
+"Not determined" is never reported as success: it has its own reasons and exit code.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, ParamSpec, TypeVar
 
 from warpfront import errors
+from warpfront.errors import UndeterminedError
 
 _OF_THIS_CELL = (
     errors.CommandFailedError,
@@ -86,3 +91,19 @@ def failed_by(error: errors.WarpfrontError, cell_id: str, step: StepName) -> Fai
         hint=error.hint,
         exit_code=error.exit_code,
     )
+
+
+_SHOWN = 5
+"""Reasons in one message: a tree may have thousands of files that cannot be read."""
+
+
+def require_determined(
+    undetermined: Iterable[str], *, allow_undetermined: bool = False, hint: str = ""
+) -> None:
+    """Raise `UndeterminedError` (exit code 33) with the first reasons and the number of the rest,
+    unless there is none or the user allows it.
+    """
+    reasons = tuple(dict.fromkeys(undetermined))
+    if reasons and not allow_undetermined:
+        rest = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
+        raise UndeterminedError(f"not determined: {'; '.join(reasons[:_SHOWN])}{rest}", hint=hint)

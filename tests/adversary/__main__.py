@@ -32,7 +32,7 @@ from adversary.stacks import STACKS
 from adversary.suite import document, entry, held_by, pairs, part_entry
 from adversary.table import BEGIN, END, suite_table, with_table
 
-from warpfront.images.engine import connect
+from warpfront.images.engine.protocol import connect
 from warpfront.system.process import cache_folder, environment
 from warpfront.system.provenance import now
 

@@ -32,8 +32,9 @@ from fakes import FakeEngine
 
 from warpfront.commands.candidates import identities
 from warpfront.errors import EngineError
-from warpfront.images.engine import RUN_LABEL, Bind, Engine, RunRequest, bases, connect, embedded
+from warpfront.images.engine import bases, embedded
 from warpfront.images.engine.docker import DockerEngine
+from warpfront.images.engine.protocol import RUN_LABEL, Bind, Engine, RunRequest, connect
 from warpfront.matrix.cell import DeviceAccess
 from warpfront.matrix.language import Bootstrap
 from warpfront.system import process

@@ -26,8 +26,9 @@ from projects import (
 )
 from standins import Index, serve_index
 
-from warpfront.images.engine import Engine, connect, embedded
+from warpfront.images.engine import embedded
 from warpfront.images.engine.bases import resolve_base
+from warpfront.images.engine.protocol import Engine, connect
 from warpfront.images.labels import CELL
 from warpfront.matrix.cell import BaseSource
 from warpfront.pipeline.workspace import open_workspace

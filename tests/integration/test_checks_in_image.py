@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront.images.engine import Bind, Engine, RunRequest
+from warpfront.images.engine.protocol import Bind, Engine, RunRequest
 from warpfront_checks.check_options import SESSIONS
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.exhaustive]

@@ -15,7 +15,7 @@ from packaging.version import Version
 from projects import REPOSITORY, Project
 from rule_files import read_proofs
 
-from warpfront.images.engine import Bind, Engine, RunRequest
+from warpfront.images.engine.protocol import Bind, Engine, RunRequest
 from warpfront.matrix.cell import CompilerCall
 from warpfront_port.compile.job_document import Bounds, job_document
 from warpfront_port.compile.units import SourceUnit

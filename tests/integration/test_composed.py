@@ -23,7 +23,8 @@ from projects import (
 )
 from standins import serve_index, stand_in_wheel
 
-from warpfront.images.engine import Engine, embedded
+from warpfront.images.engine import embedded
+from warpfront.images.engine.protocol import Engine
 from warpfront.images.render import COMPILER, slim_files
 from warpfront.matrix.reading import removed
 from warpfront.system.process import Command, run

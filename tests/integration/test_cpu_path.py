@@ -17,8 +17,8 @@ from projects import Project, half_written
 from warpfront import pipeline
 from warpfront.images import baking
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import Engine, RunRequest
 from warpfront.images.engine.buildx import BakeRequest
+from warpfront.images.engine.protocol import Engine, RunRequest
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import open_workspace

@@ -15,7 +15,8 @@ from projects import Project, unique_image, wait_until, write_project
 from stand_in_torch import torch_files, triton_files
 from standins import rocm64_stand_ins, serve_index, stand_in_wheel
 
-from warpfront.images.engine import connect, embedded
+from warpfront.images.engine import embedded
+from warpfront.images.engine.protocol import connect
 from warpfront.system.process import environment
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]

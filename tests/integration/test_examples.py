@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from projects import CPU_CELL, REPOSITORY, Project
 
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 
 pytestmark = [pytest.mark.docker, pytest.mark.network]
 

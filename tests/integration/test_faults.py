@@ -30,7 +30,8 @@ from projects import (
 )
 from standins import Fault, Index, serve_index
 
-from warpfront.images.engine import Engine, embedded
+from warpfront.images.engine import embedded
+from warpfront.images.engine.protocol import Engine
 from warpfront.system.process import cache_folder
 
 pytestmark = [

@@ -13,7 +13,7 @@ import pytest
 from projects import REPOSITORY, Project, cell_id, small_project, unique_image
 from standins import Index
 
-from warpfront.images.engine import Engine, RunRequest
+from warpfront.images.engine.protocol import Engine, RunRequest
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from projects import CPU_CELL, Project, project_on_torch, unique_image
 
-from warpfront.images.engine import Engine, RunRequest
+from warpfront.images.engine.protocol import Engine, RunRequest
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.network]
 

@@ -21,7 +21,7 @@ from standins import (
 )
 
 from warpfront.errors import CommandFailedError
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import Source, WheelIndex
 from warpfront.matrix.vendors import VENDORS

@@ -31,10 +31,11 @@ from releases import Quiet
 
 from warpfront.commands.adopting import attached_making, part_here, verify_claimed
 from warpfront.errors import NotPublishableError, RegistryError, RegistryFault, SignatureError
-from warpfront.images.engine import Engine, connect, embedded
 from warpfront.images.engine import docker as docker_engine
+from warpfront.images.engine import embedded
+from warpfront.images.engine.protocol import Engine, connect
 from warpfront.images.engine.streams import Transfer
-from warpfront.images.tools import Tools
+from warpfront.images.preparing import Tools
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan
 from warpfront.pipeline.workspace import open_workspace

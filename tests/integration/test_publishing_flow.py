@@ -29,7 +29,7 @@ from registries import PASSWORD, USER, RealRegistry, real_registry, strangers_pr
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from warpfront.errors import SlowerError
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.system.process import cache_folder
 
 pytestmark = [

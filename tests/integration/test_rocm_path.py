@@ -29,7 +29,7 @@ from standins import (
 from warpfront import pipeline
 from warpfront.errors import UnavailableError
 from warpfront.images.built import BuiltImage, RenderedImage
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import open_workspace

@@ -19,7 +19,8 @@ from grpc_door import Door, grpc_door
 from projects import EngineWithBase, Project, cell_id, reference, small_project, unique_image
 from standins import Index
 
-from warpfront.images.engine import Engine, embedded
+from warpfront.images.engine import embedded
+from warpfront.images.engine.protocol import Engine
 from warpfront.system.process import cache_folder
 
 pytestmark = [pytest.mark.docker, pytest.mark.process, pytest.mark.timeout(900)]

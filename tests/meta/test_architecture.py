@@ -37,7 +37,7 @@ ORDER: tuple[frozenset[str], ...] = tuple(
             {"wheels"},
             {"matrix"},
             {"system"},
-            {"determination", "errors", "step_results", "__init__"},
+            {"errors", "step_results", "__init__"},
         ),
     )
 )
@@ -49,7 +49,6 @@ KIND_OF_WING = {
     "cli": "door",
     "commands": "path",
     "doors": "door",
-    "determination": "words",
     "errors": "words",
     "inside": "door",
     "warpfront_checks": "inside",

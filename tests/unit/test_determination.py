@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from warpfront.determination import require_determined
 from warpfront.errors import UndeterminedError
+from warpfront.step_results import require_determined
 
 
 def test_undetermined_reasons_end_with_their_own_exit_code() -> None:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from warpfront.errors import InputError, RegistryError
 from warpfront.images.built import BuiltImage, ResolvedBase
-from warpfront.images.engine import Engine, StoredImage, connect
+from warpfront.images.engine.protocol import Engine, StoredImage, connect
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, LOCK
-from warpfront.images.tools import Tools
+from warpfront.images.preparing import Tools
 from warpfront.matrix.cell import BaseSource, Cell, Selection
 from warpfront.pipeline.verifying import (
     CheckPlan,

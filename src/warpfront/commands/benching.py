@@ -19,9 +19,9 @@ from warpfront.commands.adopting import as_labelled, pull
 from warpfront.commands.keeping import house_of
 from warpfront.errors import CommandFailedError, EngineError, SlowerError, StoreError
 from warpfront.images.built import CREATED
-from warpfront.images.engine import Engine, connect
+from warpfront.images.engine.protocol import Engine, connect
 from warpfront.images.labels import CELL, CONTENT_HASH
-from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
+from warpfront.images.preparing import CellInputs, Tools, locked_inputs, targets_of
 from warpfront.matrix.cell import Cell, DeviceAccess, Selection
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import Runner

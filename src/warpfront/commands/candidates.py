@@ -18,7 +18,7 @@ from warpfront.commands.adopting import pull, take_in
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.baking import Built
 from warpfront.images.built import CREATED, REVISION, BuiltImage
-from warpfront.images.engine import Engine, StoredImage, connect
+from warpfront.images.engine.protocol import Engine, StoredImage, connect
 from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix

@@ -10,8 +10,8 @@ from packaging.version import InvalidVersion, Version
 
 from warpfront.ci.readiness import ROOM_BYTES
 from warpfront.errors import EngineError, without_secrets
-from warpfront.images.engine import Engine, connect
 from warpfront.images.engine.bases import registry_reachable
+from warpfront.images.engine.protocol import Engine, connect
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.vendors import VENDORS

@@ -13,7 +13,8 @@ from pathlib import Path
 from warpfront.ci.device_processes import device_holders, end_left_behind
 from warpfront.ci.readiness import ROOM_BYTES, SPARE_FOLDERS, is_short_of_room, unready
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
-from warpfront.images.engine import Engine, connect, embedded
+from warpfront.images.engine import embedded
+from warpfront.images.engine.protocol import Engine, connect
 from warpfront.images.labels import CELL
 from warpfront.matrix.cell import HostDevices
 from warpfront.matrix.runners import Runner

@@ -19,7 +19,7 @@ from warpfront.commands.dispatching import fingerprint
 from warpfront.errors import EngineError, InputError
 from warpfront.images.baking import Built
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import connect
+from warpfront.images.engine.protocol import connect
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.runners import BUILDER_VARIABLE, BuildNode
 from warpfront.matrix.selection import selected_with_parents

@@ -37,15 +37,14 @@ from warpfront.images.bake import (
     proxy_script,
 )
 from warpfront.images.built import BuiltImage, RenderedImage
-from warpfront.images.engine import Engine, StoredImage, connect
 from warpfront.images.engine.bases import resolve_base
 from warpfront.images.engine.buildx import Baked, BakeRequest, BuildStep, bake, local_context
+from warpfront.images.engine.protocol import Engine, StoredImage, connect
 from warpfront.images.labels import CONTENT_HASH, image_labels
 from warpfront.images.plan import CONTENT
-from warpfront.images.preparing import Prepared, prepare_build
+from warpfront.images.preparing import CellInputs, Prepared, Tools, prepare_build
 from warpfront.images.render import DOCKERFILE, POLICY, Material, stack_location
 from warpfront.images.template_process import RenderRequest, render_templates
-from warpfront.images.tools import CellInputs, Tools
 from warpfront.images.wheel_builder import Builder
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.reading import Matrix

@@ -1,16 +1,18 @@
-"""Build contexts, bases and content hashes of cells, and the images that exist. Path."""
+"""Arguments of a step, and what it builds from: build contexts, bases and content hashes of cells,
+and the images that exist. Path.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from warpfront.errors import BlockedError, RenderError
 from warpfront.images.built import CREATED, RenderedImage, ResolvedBase
-from warpfront.images.engine import Engine, StoredImage
 from warpfront.images.engine.bases import find_base, resolve_base
+from warpfront.images.engine.protocol import Engine, StoredImage
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.plan import ContentRecord, content_hash
 from warpfront.images.render import (
@@ -23,12 +25,16 @@ from warpfront.images.render import (
     rendered_image,
 )
 from warpfront.images.template_process import Rendered, RenderRequest, render_templates
-from warpfront.images.tools import CellInputs, Tools
-from warpfront.matrix.cell import Cell
+from warpfront.matrix.cell import Cell, Selection
+from warpfront.matrix.reading import Matrix
+from warpfront.matrix.selection import select
 from warpfront.step_results import Blocked, Failed, StepName, attempt
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import fixed_moment
+from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.project_folders import Folders
+from warpfront.wheels.sources import AskSite, site_when_needed
 from warpfront.wheels.uv_program import uv_version
 
 
@@ -182,3 +188,44 @@ def find_bases(
     return {
         name: attempt(cell.id, "build", find, cell.base, engine) for name, cell in first.items()
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellInputs:
+    """Selected cells, parents first, with the locks that exist, by cell id.
+
+    `matrix` has every cell of the project, `material` what its images are made from.
+    """
+
+    cells: tuple[Cell, ...]
+    locks: Mapping[str, WheelLock]
+    matrix: Matrix
+    material: Material
+
+    @property
+    def by_id(self) -> Mapping[str, Cell]:
+        """Return every cell by its id, parents included."""
+        return {cell.id: cell for cell in (*self.matrix.cells, *self.cells)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The engine, the folders of a project, and its package indexes, read at the first use."""
+
+    engine: Engine
+    folders: Folders
+    site: AskSite = field(default_factory=site_when_needed)
+
+
+def locked_inputs(
+    matrix: Matrix, material: Material, folders: Folders, selection: Selection
+) -> CellInputs:
+    """Return the selected cells with the fresh locks of them and of the cells below them."""
+    cells = select(matrix.cells, selection)
+    locks = fresh_locks(cells, matrix.cells, folders)
+    return CellInputs(cells=cells, locks=locks, matrix=matrix, material=material)
+
+
+def targets_of(cell: Cell, target: str) -> tuple[str, ...]:
+    """Return `target` if the cell serves it, else every target of the cell."""
+    return (target,) if target in cell.targets else cell.targets

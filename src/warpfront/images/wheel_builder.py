@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from warpfront.errors import CommandFailedError, LockError, WheelError
-from warpfront.images.engine import Bind, Engine, RunRequest
+from warpfront.images.engine.protocol import Bind, Engine, RunRequest
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Recipe, Source
 from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from warpfront.images.baking import Built, build_cells
 from warpfront.images.cell_locks import Locked, locked_before, split_locks
-from warpfront.images.engine import connect
-from warpfront.images.tools import CellInputs, Tools
+from warpfront.images.engine.protocol import connect
+from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace

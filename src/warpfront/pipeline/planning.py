@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from warpfront.errors import EngineError
 from warpfront.images.built import RenderedImage, ResolvedBase
-from warpfront.images.engine import Engine, connect
+from warpfront.images.engine.protocol import Engine, connect
 from warpfront.images.plan import CONTENT, ContentRecord, PlannedCell, changes_since, plan_cell
 from warpfront.images.preparing import (
     Prepared,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from warpfront.images.engine import connect
+from warpfront.images.engine.protocol import connect
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import Workspace

@@ -18,11 +18,10 @@ import warpfront
 import warpfront_checks
 from warpfront.errors import EngineError, FailureKind, InputError, StoreError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import Bind, Engine, RunRequest, RunResult, connect
+from warpfront.images.engine.protocol import Bind, Engine, RunRequest, RunResult, connect
 from warpfront.images.labels import label_disagreements
-from warpfront.images.preparing import unrunnable
+from warpfront.images.preparing import CellInputs, Tools, locked_inputs, targets_of, unrunnable
 from warpfront.images.render import claimed_policy
-from warpfront.images.tools import CellInputs, Tools, locked_inputs, targets_of
 from warpfront.matrix.cell import Cell, DeviceAccess, HostDevices, Selection
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace

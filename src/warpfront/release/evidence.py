@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from warpfront.errors import MatrixError, Problem, StoreError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.naming import verifying_job
 from warpfront.matrix.release_channels import Channel

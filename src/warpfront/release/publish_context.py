@@ -18,7 +18,7 @@ from warpfront.errors import (
     TagConflictError,
 )
 from warpfront.images.built import CREATED
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project

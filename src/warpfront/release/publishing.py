@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from warpfront.errors import InputError, RegistryError, TagConflictError
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.release.ledger import (
     CHANNEL_ANNOTATION,
     IndexTagMove,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from warpfront.errors import FailureKind, NotVerifiedError, StoreError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import Engine, RunRequest, RunResult
+from warpfront.images.engine.protocol import Engine, RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Blocked, Failed, failed_by

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from warpfront.errors import InputError
-from warpfront.images.engine import Bind, RunRequest
+from warpfront.images.engine.protocol import Bind, RunRequest
 from warpfront.matrix.cell import DeviceAccess
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.texts import counted

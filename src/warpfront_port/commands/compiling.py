@@ -21,9 +21,9 @@ from packaging.version import Version
 import warpfront_checks
 from warpfront.errors import InputError, NothingSelectedError, StoreError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import Bind, Engine, RunRequest
 from warpfront.images.engine.bases import bootstrapped_image, recipe_digest
-from warpfront.images.tools import Tools
+from warpfront.images.engine.protocol import Bind, Engine, RunRequest
+from warpfront.images.preparing import Tools
 from warpfront.matrix.cell import Cell, CompilerBase, CompilerCall, Selection
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select

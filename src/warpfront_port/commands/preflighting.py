@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from warpfront.images.tools import CellInputs, locked_inputs
+from warpfront.images.preparing import CellInputs, locked_inputs
 from warpfront.matrix import compat
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace

@@ -9,7 +9,7 @@ from time import monotonic
 
 from warpfront.errors import NothingSelectedError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import SourceTree
 from warpfront.matrix.vendors import VENDORS

@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 
 from warpfront.errors import UnavailableError, WarpfrontError
-from warpfront.images.engine import Bind, RunRequest, connect
-from warpfront.images.tools import Tools
+from warpfront.images.engine.protocol import Bind, RunRequest, connect
+from warpfront.images.preparing import Tools
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.foreign import remove_tree

@@ -27,15 +27,16 @@ from packaging.version import Version
 
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
 from warpfront.images.built import BuiltImage, ResolvedBase
-from warpfront.images.engine import Bind, RunRequest, connect
+from warpfront.images.engine.protocol import Bind, RunRequest, connect
 from warpfront.images.preparing import (
     Prepared,
+    Tools,
     find_bases,
     images_by_content,
+    locked_inputs,
     prepare_cells,
     render_cells,
 )
-from warpfront.images.tools import Tools, locked_inputs
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell, DeviceAccess, RequirementList, Selection
 from warpfront.matrix.selection import select, with_parents
 from warpfront.matrix.vendors import VENDORS

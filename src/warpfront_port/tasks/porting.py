@@ -21,7 +21,6 @@ from warpfront.cli.tasks.declaring import (
     selecting,
 )
 from warpfront.cli.tasks.showing import print_unfinished, raise_failure, workspace_here
-from warpfront.determination import require_determined
 from warpfront.errors import (
     CommandFailedError,
     FindingsError,
@@ -30,6 +29,7 @@ from warpfront.errors import (
     UnavailableError,
 )
 from warpfront.matrix.cell import Selection
+from warpfront.step_results import require_determined
 from warpfront.system.texts import counted
 from warpfront.verify.results import Outcome
 
@@ -452,8 +452,8 @@ def compile_sources(
 
     Runs in a `devel` image or a compiler of the matrix, without GPU or network.
     """
-    from warpfront.images.engine import connect
-    from warpfront.images.tools import Tools
+    from warpfront.images.engine.protocol import connect
+    from warpfront.images.preparing import Tools
     from warpfront.system.process import environment
     from warpfront.system.store import write_text
     from warpfront.verify.verdict import outcome_of

@@ -50,7 +50,7 @@ STEPS = "warpfront.pipeline"
 COMMANDS = "warpfront.commands"
 PORT = "warpfront_port.commands"
 EMBEDDED = "warpfront.images.engine.embedded"
-ENGINE = {"warpfront.images.engine.connect": FakeEngine()}
+ENGINE = {"warpfront.images.engine.protocol.connect": FakeEngine()}
 EXPLAINED = {
     f"{COMMANDS}.why_published.explain": {"digest": "sha256:0"},
     "warpfront.release.why.why_text": "why",

@@ -38,7 +38,7 @@ PIPELINE = (*STEP_MODULES, "warpfront.matrix.reading", "pydantic", "jinja2", "ri
 # A start of Python for both runs of a test: the second has what the first had loaded, and more.
 CHILD = """
 import json, pathlib, sys
-from warpfront.images import engine
+from warpfront.images.engine import protocol as engine
 engine.DEFAULT_HOST = "unix:///nowhere/docker.sock"
 argv, between = json.loads(sys.argv[1]), sys.argv[2:]
 from warpfront.cli.program import run

@@ -16,7 +16,7 @@ from fakes import FakeEngine
 from standins import serve_index, stand_in_wheel
 
 from warpfront.errors import CommandFailedError, LockError, WheelError
-from warpfront.images.engine import Engine, RunRequest
+from warpfront.images.engine.protocol import Engine, RunRequest
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import Recipe, Source, WheelIndex
 from warpfront.matrix.language import Patch

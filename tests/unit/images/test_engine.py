@@ -17,9 +17,10 @@ import pytest
 import requests
 
 from warpfront.errors import EngineError
-from warpfront.images import engine as rooms
-from warpfront.images.engine import connect, embedded, packages
 from warpfront.images.engine import docker as room
+from warpfront.images.engine import embedded, packages
+from warpfront.images.engine import protocol as rooms
+from warpfront.images.engine.protocol import RunRequest, connect
 from warpfront.images.engine.streams import LONGEST_LINE, LineSplitter
 from warpfront.system import process
 
@@ -140,7 +141,7 @@ def test_a_container_writes_as_the_host_s_user_whatever_the_engine_calls_it(
     engine = room.DockerEngine(
         client, "unix:///x.sock", build_environment={}, cache=Path(), again=again
     )
-    request = rooms.RunRequest(image="x", command=("true",), time_limit_seconds=1, user=asked)
+    request = RunRequest(image="x", command=("true",), time_limit_seconds=1, user=asked)
     with pytest.raises(EngineError, match="enough was seen"):
         engine.run(request, on_line=print)
     assert made["user"] == user

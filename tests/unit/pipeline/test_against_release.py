@@ -26,7 +26,7 @@ from warpfront.commands.benching import (
 )
 from warpfront.errors import FailureKind, SlowerError
 from warpfront.images.built import CREATED
-from warpfront.images.engine import RunRequest
+from warpfront.images.engine.protocol import RunRequest
 from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.scaffold import make_project
@@ -75,7 +75,7 @@ class Night:
         set_to = self.monkeypatch.setattr
         for module in (benching,):
             set_to(module, "connect", lambda _: self.engine)
-        set_to("warpfront.images.tools.fresh_locks", lambda *_: lock)
+        set_to("warpfront.images.preparing.fresh_locks", lambda *_: lock)
         set_to(benching, "tool_here", lambda _: {})
         set_to("warpfront.pipeline.verifying.install_toolbox", lambda cache, *_, **__: cache)
         set_to(benching, "_published", lambda *_: tuple(self.stocks))

@@ -15,7 +15,7 @@ from warpfront.bench.record_files import read_records
 from warpfront.bench.records import Bench
 from warpfront.cli.display import Display
 from warpfront.commands import benching
-from warpfront.images.engine import RunRequest
+from warpfront.images.engine.protocol import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.scaffold import make_project
@@ -63,7 +63,7 @@ def timed(
     engine.programs["python3"] = program
     monkeypatch.setattr(benching, "connect", lambda _: engine)
     locks = {cell.id: a_lock(cell)}
-    monkeypatch.setattr("warpfront.images.tools.fresh_locks", lambda *_: locks)
+    monkeypatch.setattr("warpfront.images.preparing.fresh_locks", lambda *_: locks)
     monkeypatch.setattr(benching, "tool_here", lambda _: {"version": "1", "git": "c0ffee"})
     toolbox = "warpfront.pipeline.verifying.install_toolbox"
     monkeypatch.setattr(toolbox, lambda cache, *_, **__: cache)

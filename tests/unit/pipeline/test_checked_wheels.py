@@ -13,7 +13,7 @@ from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
 from warpfront.images.baking import build_cells
-from warpfront.images.tools import CellInputs, Tools
+from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Cell, Pin, RequirementList, Source
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace

@@ -20,7 +20,7 @@ from warpfront.cli import tasks
 from warpfront.errors import InputError, MatrixError, NothingSelectedError
 from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.tools import Tools
+from warpfront.images.preparing import Tools
 from warpfront.matrix.cell import Selection, Toolkit
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import Workspace, open_workspace
@@ -372,7 +372,7 @@ def invoked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, **options: An
     """`invoke compile` in the project's folder, on the engine in memory; how it ended."""
     monkeypatch.chdir(workspace.folders.root)
     engine = an_engine(options.pop("leave"))
-    monkeypatch.setattr("warpfront.images.engine.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.images.engine.protocol.connect", lambda _environment: engine)
     a_devel_image(workspace, engine)
     facts: dict[str, Any] = {
         "target": "gfx942",

@@ -20,9 +20,9 @@ from fakes import FakeEngine
 
 from warpfront import pipeline
 from warpfront.errors import EngineError
-from warpfront.images.engine import RunRequest
+from warpfront.images.engine.protocol import RunRequest
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.tools import CellInputs, Tools
+from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan, Verified, verify_cells

@@ -8,7 +8,7 @@ import pytest
 from fakes import FakeEngine
 
 from warpfront.images.baking import layer_cache
-from warpfront.images.engine import Features
+from warpfront.images.engine.protocol import Features
 
 GIVEN = {"WARPFRONT_BUILD_CACHE": "registry.test/mine/build-cache"}
 

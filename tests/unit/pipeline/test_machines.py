@@ -24,7 +24,7 @@ from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.images.engine.buildx import Baked, BakeRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.plan import PlannedCell
-from warpfront.images.tools import CellInputs, Tools
+from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan, verify_cells

@@ -21,10 +21,15 @@ from warpfront.commands.project_edits import add_image
 from warpfront.errors import BlockedError, EngineError, FailureKind, LockError
 from warpfront.images.built import CREATED, BuiltImage
 from warpfront.images.cell_locks import LockTools, complete_cells, lock_cells, locked_before
-from warpfront.images.engine import RunResult
+from warpfront.images.engine.protocol import RunResult
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.preparing import images_by_content, prepare_cells, render_cells
-from warpfront.images.tools import CellInputs, Tools
+from warpfront.images.preparing import (
+    CellInputs,
+    Tools,
+    images_by_content,
+    prepare_cells,
+    render_cells,
+)
 from warpfront.images.wheel_builder import Builder
 from warpfront.matrix.cell import Cell, DeviceAccess, HostDevices, Selection
 from warpfront.matrix.language import SourceTree

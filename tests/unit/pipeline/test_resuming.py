@@ -14,9 +14,9 @@ from builders import a_built_image, a_lock, key_of_parts
 from fakes import FakeEngine
 
 from warpfront.errors import InputError
-from warpfront.images.engine import RunRequest, RunResult
+from warpfront.images.engine.protocol import RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.tools import CellInputs, Tools
+from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan, verify_cells

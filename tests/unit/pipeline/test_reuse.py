@@ -10,10 +10,9 @@ from fakes import FakeEngine
 
 from warpfront.images.baking import build_cells
 from warpfront.images.built import BuiltImage, ResolvedBase
-from warpfront.images.engine import StoredImage
+from warpfront.images.engine.protocol import StoredImage
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.preparing import Prepared, prepare_cells, render_cells
-from warpfront.images.tools import CellInputs, Tools
+from warpfront.images.preparing import CellInputs, Prepared, Tools, prepare_cells, render_cells
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import Workspace, open_workspace

@@ -17,7 +17,7 @@ from warpfront.commands.adopting import attached_making, is_locked_by, read_dige
 from warpfront.errors import InputError
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import LOCK
-from warpfront.images.tools import Tools
+from warpfront.images.preparing import Tools
 from warpfront.pipeline.verifying import CheckPlan
 from warpfront.release.registry.contract import Artifact
 from warpfront.release.statements.predicates import (

@@ -16,9 +16,9 @@ from fakes import FakeEngine
 from standins import serve_index, stand_in_wheel
 
 from warpfront.errors import InputError, NothingSelectedError
-from warpfront.images.engine import RunRequest
+from warpfront.images.engine.protocol import RunRequest
 from warpfront.images.labels import CONTENT_HASH
-from warpfront.images.tools import Tools
+from warpfront.images.preparing import Tools
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, DeviceAccess, Selection, WheelIndex
 from warpfront.step_results import Blocked
 from warpfront.system.progress import Line, Watch

@@ -30,9 +30,9 @@ import warpfront_checks
 from warpfront.cli.sessions import claims_for_target
 from warpfront.errors import InputError, NotVerifiedError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine import RunRequest
+from warpfront.images.engine.protocol import RunRequest
 from warpfront.images.labels import image_labels
-from warpfront.images.tools import CellInputs, Tools
+from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Cell, Pin, Toolkit
 from warpfront.matrix.language import Allowance, Smoke
 from warpfront.pipeline.verifying import (

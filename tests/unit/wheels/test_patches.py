@@ -18,7 +18,7 @@ from builders import a_cell
 from standins import serve_index, stand_in_wheel
 
 from warpfront.errors import LockError, WheelError
-from warpfront.images.engine import Engine
+from warpfront.images.engine.protocol import Engine
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import Cell, WheelIndex
 from warpfront.matrix.language import Patch

@@ -339,7 +339,7 @@ def _act(
     from warpfront.ci.flow import HANDOVER, IMAGES
     from warpfront.commands.benching import hold_against_release
     from warpfront.commands.candidates import send_candidates, take_image
-    from warpfront.images.engine import connect
+    from warpfront.images.engine.protocol import connect
 
     store, root = workspace.folders.store, workspace.folders.root
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
@@ -369,7 +369,7 @@ def _leave_images(
     """Into images/<name>: what other jobs verify, and no registry gets."""
     from warpfront.ci.flow import IMAGES
     from warpfront.commands.candidates import leave_images
-    from warpfront.images.engine import connect
+    from warpfront.images.engine.protocol import connect
 
     if cells:
         folder, store = workspace.folders.root / IMAGES, workspace.folders.store

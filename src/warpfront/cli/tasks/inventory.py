@@ -9,9 +9,8 @@ from packaging.utils import canonicalize_name
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, command
 from warpfront.cli.tasks.showing import finish, workspace_here
-from warpfront.determination import require_determined
 from warpfront.errors import FindingsError, InputError
-from warpfront.step_results import Blocked, Failed
+from warpfront.step_results import Blocked, Failed, require_determined
 
 
 @command(example="sbom --image torch", formerly=("bill",))

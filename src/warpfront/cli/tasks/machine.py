@@ -91,7 +91,7 @@ def clean(
 
     Wheels and locks stay.
     """
-    from warpfront.images.engine import connect
+    from warpfront.images.engine.protocol import connect
     from warpfront.images.labels import CELL
     from warpfront.matrix.selection import select
     from warpfront.release.ledger import is_candidate

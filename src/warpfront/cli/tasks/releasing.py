@@ -18,8 +18,8 @@ from warpfront.cli.tasks.declaring import (
     command,
 )
 from warpfront.cli.tasks.showing import finish, workspace_here
-from warpfront.determination import require_determined
 from warpfront.errors import InputError
+from warpfront.step_results import require_determined
 
 Trust = Annotated[str, COMMON["trust"]]
 OldChannel = Annotated[str, Option("CHANNEL  a channel, or `candidates` alone", place=True)]

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from warpfront.cli.display import Display, text_width
 from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, Group, Option, Options, command
 from warpfront.cli.tasks.showing import print_unfinished, raise_failure, workspace_here
-from warpfront.determination import require_determined
 from warpfront.errors import CommandFailedError, InputError, NotComparableError, SlowerError
 from warpfront.matrix.nearest import nearest
-from warpfront.step_results import Failed
+from warpfront.step_results import Failed, require_determined
 from warpfront.system.texts import counted
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort
 from warpfront_checks.bench.timed_cases import SUITES

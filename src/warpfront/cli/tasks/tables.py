@@ -51,8 +51,8 @@ def _read(display: Display, mode: Mode, *, allow_undetermined: bool) -> None:
         update_text,
         write_contents,
     )
-    from warpfront.determination import require_determined
     from warpfront.matrix.compat import packaged_rows
+    from warpfront.step_results import require_determined
     from warpfront.system.provenance import now
     from warpfront.wheels.sources import site_when_needed
 

@@ -22,8 +22,9 @@ from typing import IO
 
 from warpfront.errors import BlockedError, CommandFailedError, EngineError
 from warpfront.images.built import ResolvedBase
-from warpfront.images.engine import Engine, StoredImage, packages
+from warpfront.images.engine import packages
 from warpfront.images.engine.packages import PackageTree
+from warpfront.images.engine.protocol import Engine, StoredImage
 from warpfront.matrix.cell import BaseSource
 from warpfront.matrix.language import Base, Bootstrap
 from warpfront.system import process

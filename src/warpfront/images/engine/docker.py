@@ -34,7 +34,9 @@ from docker.utils import kwargs_from_env
 from docker.utils.socket import frames_iter
 
 from warpfront.errors import CommandFailedError, EngineError
-from warpfront.images.engine import (
+from warpfront.images.engine import embedded, packages
+from warpfront.images.engine.bases import image_archive
+from warpfront.images.engine.protocol import (
     DEAD_MAN_SECONDS,
     DEFAULT_HOST,
     RUN_LABEL,
@@ -43,11 +45,8 @@ from warpfront.images.engine import (
     RunRequest,
     RunResult,
     StoredImage,
-    embedded,
     nowhere,
-    packages,
 )
-from warpfront.images.engine.bases import image_archive
 from warpfront.images.engine.streams import STALL_SECONDS, LineSplitter, Transfer
 from warpfront.matrix.cell import HostDevices
 from warpfront.system import process
