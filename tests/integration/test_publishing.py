@@ -33,8 +33,8 @@ from warpfront.commands.adopting import attached_making, part_here, verify_claim
 from warpfront.errors import NotPublishableError, RegistryError, RegistryFault, SignatureError
 from warpfront.images.engine import docker as docker_engine
 from warpfront.images.engine import embedded
+from warpfront.images.engine.docker import Transfer
 from warpfront.images.engine.protocol import Engine, connect
-from warpfront.images.engine.streams import Transfer
 from warpfront.images.preparing import Tools
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan

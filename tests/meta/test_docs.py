@@ -26,8 +26,8 @@ from warpfront.cli.tasks.declaring import COMMON, Command
 from warpfront.cli.tasks.project import pages
 from warpfront.errors import WarpfrontError
 from warpfront.images import render
+from warpfront.images.engine.docker import LONGEST_LINE
 from warpfront.images.engine.protocol import DEAD_MAN_SECONDS
-from warpfront.images.engine.streams import LONGEST_LINE
 from warpfront.matrix import language
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix

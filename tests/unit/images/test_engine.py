@@ -20,8 +20,8 @@ from warpfront.errors import EngineError
 from warpfront.images.engine import docker as room
 from warpfront.images.engine import embedded, packages
 from warpfront.images.engine import protocol as rooms
+from warpfront.images.engine.docker import LONGEST_LINE, LineSplitter
 from warpfront.images.engine.protocol import RunRequest, connect
-from warpfront.images.engine.streams import LONGEST_LINE, LineSplitter
 from warpfront.system import process
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n'

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from warpfront.errors import RegistryError, RegistryFault
-from warpfront.images.engine.streams import Transfer
+from warpfront.images.engine.docker import Transfer
 
 REFERENCE = "127.0.0.1:5000/demo/torch:candidate"
 PUSHED = {"status": "Pushed", "progressDetail": {}, "id": "b"}
