@@ -33,7 +33,6 @@ from warpfront.release.statements.predicates import BuildRecord, read_provenance
 from warpfront.release.statements.statement import StatementError
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.references import Reference, read_reference
 from warpfront.system.store import Store
@@ -50,7 +49,7 @@ def adopt(workspace: Workspace, reference: str, watch: Watch) -> Cell | None:
     matrix does not have, and for another lock: another project may have a cell of the same name.
     """
     matrix, folders = workspace.matrix, workspace.folders
-    engine, started = connect(environment()), time.monotonic()
+    engine, started = connect(), time.monotonic()
     named = part_here(reference, engine)
     if named.digest not in reference:
         watch.say(f"{reference} is an index; of {engine.machine} it lists {named.digest}")
@@ -142,7 +141,7 @@ def verify_external_image(
     and rows of a report. Raise `InputError` for an image without labels of ours.
     """
     folders = workspace.folders
-    engine = connect(environment())
+    engine = connect()
     named = part_here(reference, engine)
     with connected(named.host) as registry:
         making = attached_making(registry, named)

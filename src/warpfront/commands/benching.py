@@ -35,7 +35,7 @@ from warpfront.pipeline.verifying import (
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.ledger import Stock
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.process import environment, run
+from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now, read_provenance
 from warpfront.system.references import read_reference
@@ -61,7 +61,7 @@ def bench(
     """Each selected cell's image, on each of its targets, or on the selected one."""
     folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
     inputs = locked_inputs(matrix, material, folders, selection)
-    tools = Tools(engine=connect(environment()), folders=folders)
+    tools = Tools(engine=connect(), folders=folders)
     for timing in timings(inputs, tools, watch, target=selection.target, effort=effort):
         yield timing.run(tools.engine, watch) if isinstance(timing, ImageTiming) else timing
 
@@ -189,7 +189,7 @@ def hold_against_release(
 ) -> Sequence[object]:
     """Return the timings of the cell's image and their comparison, or a failure if worse."""
     folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
-    store, engine = folders.store, connect(environment())
+    store, engine = folders.store, connect()
     inputs = locked_inputs(matrix, material, folders, Selection(only=cell_id, target=target))
     tools = Tools(engine=engine, folders=folders)
     usual = {option.name: option.default for option in BENCH_OPTIONS}

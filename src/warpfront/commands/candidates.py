@@ -29,7 +29,6 @@ from warpfront.release.registry.contract import Registry
 from warpfront.release.tags import expected_words, names_of
 from warpfront.step_results import Blocked, Failed, failed_by
 from warpfront.system.http_answers import wrong
-from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.references import read_reference
@@ -67,7 +66,7 @@ def send_candidates(
     published image in its place. One that does not get there is a failure of its cell, by the
     registry's own words.
     """
-    engine, host = connect(environment()), repository.partition("/")[0]
+    engine, host = connect(), repository.partition("/")[0]
     with connected(host) as registry:
         return [
             published_already(result, matrix, store, engine=engine, registry=registry, watch=watch)

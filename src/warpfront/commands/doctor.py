@@ -16,7 +16,6 @@ from warpfront.matrix.cell import Cell
 from warpfront.matrix.compat import Compat
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
-from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.texts import readable_size
 from warpfront.verify.results import Outcome
@@ -45,7 +44,7 @@ def examine(workspace: Workspace, watch: Watch) -> Iterator[Observation]:
     cells, compat = workspace.matrix.cells, workspace.material.compat
     hardware, host = read_hardware(Machine()), None
     try:
-        engine = connect(environment())
+        engine = connect()
     except EngineError as error:
         yield _observed("engine", Outcome.FAILED, error.message, error.hint)
     else:
@@ -89,7 +88,7 @@ def _examine_engine(engine: Engine) -> Iterator[Observation]:
 
 
 def _examine_network(cells: tuple[Cell, ...], watch: Watch) -> Iterator[Observation]:
-    site = read_site(run)
+    site = read_site()
     named = (cell.base for cell in cells if cell.base.digest or cell.base.unpinned)
     bases = {base.name: base for base in named}
     for name, base in sorted(bases.items()):

@@ -174,8 +174,8 @@ def _make_room(watch: Watch, engine: Engine, variables: Mapping[str, str], run: 
 def engine_of(runner: Runner, watch: Watch) -> Engine:
     """Return the engine of this machine; start it if its row names warpfront's own."""
     if runner.engine == "embedded":
-        embedded.start(*embedded.folders(environment()), on_line=watch.say)
-    return connect(environment())
+        embedded.start(*embedded.folders(), on_line=watch.say)
+    return connect()
 
 
 def ready(runner: Runner, watch: Watch, engine: Engine | None = None) -> None:

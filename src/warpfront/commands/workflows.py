@@ -171,7 +171,7 @@ def locked_requirements(install: InstallText | None, root: Path, lock: Lock | No
 def lock_here(requirements: tuple[str, ...]) -> str:
     """Resolve with this machine's indexes. What comes from a commit is installed from there."""
     without = ("warpfront",) if any("git+" in line for line in requirements) else ()
-    return hash_requirements(requirements, site=read_site(run), run=run, without=without)
+    return hash_requirements(requirements, site=read_site(), run=run, without=without)
 
 
 def stale(files: Mapping[str, str | None], root: Path) -> str:

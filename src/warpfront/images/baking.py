@@ -520,7 +520,7 @@ class Builders:
         self, cell: Cell, locks: Mapping[str, WheelLock], apt: tuple[str, ...]
     ) -> tuple[Engine, str]:
         """Return the engine and the image in it to build in, made now unless it exists."""
-        engine = connect(environment())
+        engine = connect()
         if cell.parent is None:
             base = resolve_base(cell.base, engine, cache=self.folders.cache, on_line=self.watch.say)
             reference, identity = base.reference, base.identity

@@ -11,7 +11,6 @@ from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
-from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 
 
@@ -39,6 +38,6 @@ def build(
         if not cells:
             return bad
         inputs = CellInputs(cells=cells, locks=complete, matrix=matrix, material=material)
-        tools = Tools(engine=connect(environment()), folders=folders)
+        tools = Tools(engine=connect(), folders=folders)
         built = build_cells(inputs, tools, watch, layers=layers)
     return {**bad, **built}

@@ -22,7 +22,6 @@ from warpfront.matrix.language import Maintenance
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed, attempt
-from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.wheels.lock.reading import read_locks, usable_locks
@@ -40,7 +39,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     cells = selected_with_parents(matrix.cells, selection)
     engine: Engine | None = None
     try:
-        engine = connect(environment())
+        engine = connect()
     except EngineError as error:
         watch.say(f"planning without an engine: {error.message}")
     states = read_locks(cells, folders)

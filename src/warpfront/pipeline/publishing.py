@@ -12,7 +12,6 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import demanded_channel, local_evidence
 from warpfront.release.papers import ImagePapers
 from warpfront.release.publish_context import Published, open_publish_context, publish_cells
-from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.wheels.lock.reading import fresh_locks
 
@@ -35,7 +34,7 @@ def publish(
     matrix, folders = workspace.matrix, workspace.folders
     chosen = demanded_channel(matrix.channels, channel, to)
     cells = select(matrix.cells, selection)
-    engine, store, project = connect(environment()), folders.store, matrix.project
+    engine, store, project = connect(), folders.store, matrix.project
     chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
     locks = fresh_locks(cells, matrix.cells, folders)
     papers = ImagePapers(chains=chains, locks=locks, store=store)

@@ -29,7 +29,6 @@ from warpfront.report.junit import junit_xml
 from warpfront.step_results import Blocked, Failed, attempt
 from warpfront.system.extras import how_to_install, registered
 from warpfront.system.foreign import remove_tree
-from warpfront.system.process import environment
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.store import exclusive, storing, write_json, write_text
@@ -113,7 +112,7 @@ def verify(
         effort=library or effort or CheckOptions(),
         options=options or RunOptions(),
     )
-    tools = Tools(engine=connect(environment()), folders=folders)
+    tools = Tools(engine=connect(), folders=folders)
     return verify_cells(inputs, plan, tools, watch)
 
 

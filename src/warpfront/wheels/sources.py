@@ -402,7 +402,7 @@ _CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "CURL_CA_BUNDLE")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 
-def read_site(run: Run) -> Site:
+def read_site(run: Run = run) -> Site:
     """Return indexes, certificate and proxies from `pip config list` and the environment."""
     # This Python's pip, or that of PATH in an environment without one.
     pip = (sys.executable, "-m", "pip") if importlib.util.find_spec("pip") else ("pip",)
@@ -479,4 +479,4 @@ AskSite = Callable[[], Site]
 
 def site_when_needed() -> AskSite:
     """Return the site, read at the first call and cached for later ones."""
-    return functools.cache(functools.partial(read_site, run))
+    return functools.cache(read_site)

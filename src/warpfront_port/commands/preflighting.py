@@ -17,7 +17,6 @@ from warpfront.images.preparing import CellInputs, locked_inputs
 from warpfront.matrix import compat
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
-from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.wheels.metadata import StackFiles
 from warpfront.wheels.resolve.demands import without_libraries
@@ -65,7 +64,7 @@ def fitting_releases(
     """
     matrix, material, folders = workspace.matrix, workspace.material, workspace.folders
     stacks = stacks_in(locked_inputs(matrix, material, folders, selection))
-    with MetadataIndex(read_site(run), read_source) as index:
+    with MetadataIndex(read_site(), read_source) as index:
         return {stack.title: tuple(fitting_texts(index, names, stack)) for stack in stacks}
 
 
@@ -73,7 +72,7 @@ def knowing_themselves(
     stacks: tuple[CellStack, ...], wheelhouse: Wheelhouse, *, offline: bool
 ) -> tuple[CellStack, ...]:
     """Return the stacks with the metadata of their own distributions, as far as it can be had."""
-    files = StackFiles(site=read_site(run), wheelhouse=wheelhouse, offline=offline)
+    files = StackFiles(site=read_site(), wheelhouse=wheelhouse, offline=offline)
 
     def with_metadata(stack: CellStack) -> CellStack:
         pins = {name: stack.stack.versions[name] for name in stack.with_needs}
@@ -126,7 +125,7 @@ def examine(
         unknown.append("offline: what the packages themselves demand was not followed")
     else:
         local = frozenset(name for file in read for name in file.local)
-        with MetadataIndex(read_site(run), read_source) as index:
+        with MetadataIndex(read_site(), read_source) as index:
             each = partial(Following, declared=declared, index=index, watch=watch, local=local)
             with ThreadPoolExecutor(3) as pool:
                 results = pool.map(lambda stack: each(stack=stack).breaches(), stacks)

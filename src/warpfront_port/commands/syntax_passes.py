@@ -21,7 +21,7 @@ from warpfront.images.preparing import Tools
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.foreign import remove_tree
-from warpfront.system.process import Command, cache_folder, environment, run, stream
+from warpfront.system.process import Command, cache_folder, environment, stream
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.store import read_text, write_json
@@ -109,7 +109,7 @@ def _document(
             return document
     if request.where != "matrix":
         try:
-            toolchain = fetched_toolchain(cache_folder(), read_site(run), watch)
+            toolchain = fetched_toolchain(cache_folder(), read_site(), watch)
         except WarpfrontError as error:
             reason = error.message.partition("\n")[0]
             words = f"{NO_TOOLCHAIN}, and none can be fetched: {reason}"
@@ -117,7 +117,7 @@ def _document(
         return _here(units, scan, request, str(toolchain), watch)
     if workspace is None:
         raise UnavailableError("no matrix.yaml here", hint="--compiler fetched needs none")
-    tools = Tools(engine=connect(environment()), folders=workspace.folders)
+    tools = Tools(engine=connect(), folders=workspace.folders)
     place = compiler_place(workspace.matrix, Selection(), request.target, tools, watch)
     return _in_image(place, units, scan, request, workspace=workspace, watch=watch)
 
@@ -231,7 +231,7 @@ def _in_image(
         ]
         argv = (f"{_JOB}/syntax_job.py", f"{_JOB}/job.json", f"{_RESULTS}/results.json")
         watch.step("compile", f"{counted(len(units), 'source')} in {place.name}")
-        connect(environment()).run(
+        connect().run(
             RunRequest(
                 image=place.image_id,
                 command=("python3", *argv),

@@ -43,7 +43,7 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.workspace import Workspace
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import clean_json
-from warpfront.system.process import Command, environment, run
+from warpfront.system.process import Command, run
 from warpfront.system.progress import Watch
 from warpfront.verify.containers import MEMORY_BYTES, built_image, run_told
 from warpfront.wheels.core_metadata import Distribution
@@ -115,7 +115,7 @@ def try_project(
 ) -> Trial | Blocked | Failed:
     """Run the program in the one selected image and return the trial."""
     matrix, material, folders = workspace.matrix, workspace.material, workspace.folders
-    engine = connect(environment())
+    engine = connect()
     engine.reap()
     cell = only_cell(matrix.cells, selection)
     inputs = locked_inputs(matrix, material, folders, selection)

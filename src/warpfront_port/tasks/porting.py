@@ -454,7 +454,6 @@ def compile_sources(
     """
     from warpfront.images.engine.protocol import connect
     from warpfront.images.preparing import Tools
-    from warpfront.system.process import environment
     from warpfront.system.store import write_text
     from warpfront.verify.verdict import outcome_of
     from warpfront_port import compilation_forms as forms
@@ -479,7 +478,7 @@ def compile_sources(
         display.result({"target": request.target, "sources": paths}, lines)
         return
     workspace = workspace_here()
-    tools = Tools(engine=connect(environment()), folders=workspace.folders)
+    tools = Tools(engine=connect(), folders=workspace.folders)
     result = compiling.compile_tree(request, workspace.matrix, source, tools, display)
     if sarif:
         text = forms.compilation_sarif([result], catalogue(), version=__version__)

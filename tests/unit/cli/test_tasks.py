@@ -93,7 +93,7 @@ def test_clean_removes_the_projects_images_and_leaves_what_stands_on_them(
     for name in (cell.local_reference, f"localhost/{cell.project}/builder:1", killed, *theirs):
         engine.build(name, {CELL: cell.id}, content=name)
     engine.build(f"{killed}-of-another", {CELL: "another-cell"}, content="another")
-    monkeypatch.setattr("warpfront.images.engine.protocol.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.images.engine.protocol.connect", lambda: engine)
     run_task("clean")
     left = [reference for image in engine.images(CELL) for reference in image.references]
     assert sorted(left) == [*theirs, f"{killed}-of-another"]

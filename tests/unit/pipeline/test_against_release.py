@@ -74,7 +74,7 @@ class Night:
         lock = {self.cell.id: a_lock(self.cell)}
         set_to = self.monkeypatch.setattr
         for module in (benching,):
-            set_to(module, "connect", lambda _: self.engine)
+            set_to(module, "connect", lambda: self.engine)
         set_to("warpfront.images.preparing.fresh_locks", lambda *_: lock)
         set_to(benching, "tool_here", lambda _: {})
         set_to("warpfront.pipeline.verifying.install_toolbox", lambda cache, *_, **__: cache)

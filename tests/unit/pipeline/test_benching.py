@@ -61,7 +61,7 @@ def timed(
         return 0
 
     engine.programs["python3"] = program
-    monkeypatch.setattr(benching, "connect", lambda _: engine)
+    monkeypatch.setattr(benching, "connect", lambda: engine)
     locks = {cell.id: a_lock(cell)}
     monkeypatch.setattr("warpfront.images.preparing.fresh_locks", lambda *_: locks)
     monkeypatch.setattr(benching, "tool_here", lambda _: {"version": "1", "git": "c0ffee"})

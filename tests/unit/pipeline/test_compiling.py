@@ -372,7 +372,7 @@ def invoked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, **options: An
     """`invoke compile` in the project's folder, on the engine in memory; how it ended."""
     monkeypatch.chdir(workspace.folders.root)
     engine = an_engine(options.pop("leave"))
-    monkeypatch.setattr("warpfront.images.engine.protocol.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.images.engine.protocol.connect", lambda: engine)
     a_devel_image(workspace, engine)
     facts: dict[str, Any] = {
         "target": "gfx942",

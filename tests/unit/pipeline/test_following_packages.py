@@ -134,7 +134,7 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Examin
         def examine_text(
             text: str, stack: CellStack | None = None, site: str = "one", constraints: str = ""
         ) -> Preflight:
-            monkeypatch.setattr(preflighting, "read_site", lambda _run: sites[site])
+            monkeypatch.setattr(preflighting, "read_site", lambda: sites[site])
             read = read_requirements(text, path="r.txt")
             more = read_requirements(constraints, path="c.txt", kind=Kind.CONSTRAINT)
             return examine((read, more), (stack or a_stack(),), Silent())
@@ -312,7 +312,7 @@ def test_an_index_that_hides_a_version_is_named_and_the_version_is_followed(
 def test_an_index_out_of_reach_is_not_determined(monkeypatch: pytest.MonkeyPatch) -> None:
     read = read_requirements("plain\ntorch==2.4\n", path="r.txt")
     site = Site(index_url="http://127.0.0.1:9/simple")
-    monkeypatch.setattr(preflighting, "read_site", lambda _run: site)
+    monkeypatch.setattr(preflighting, "read_site", lambda: site)
     found = examine((read,), (a_stack(),), Silent())
     assert ruled(found) == [(2, findings.MOVED)]
     assert [text for text in found.unknown if "out of reach" in text]

@@ -88,7 +88,7 @@ def workspace(
     text = file.read_text().replace(row, zipped)
     file.write_text(text.replace("\nrows:", f"\nindexes: {{cpu: '{cpu.url}'}}\n\nrows:"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr("warpfront.wheels.sources.read_site", lambda _run: Site(index_url=pypi.url))
+    monkeypatch.setattr("warpfront.wheels.sources.read_site", lambda: Site(index_url=pypi.url))
     return open_workspace(root)
 
 
@@ -101,7 +101,7 @@ def an_engine(machine: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatc
     engine = FakeEngine(machine=machine)
     engine.build(workspace.matrix.cells[0].base.pinned, {})
     for step in ("planning", "building"):
-        monkeypatch.setattr(f"warpfront.pipeline.{step}.connect", lambda _environment: engine)
+        monkeypatch.setattr(f"warpfront.pipeline.{step}.connect", lambda: engine)
     return engine
 
 
@@ -221,7 +221,7 @@ def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cell, engine = cell_for("aarch64", workspace), FakeEngine(machine="x86_64")
-    monkeypatch.setattr("warpfront.images.baking.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.images.baking.connect", lambda: engine)
     builder_of = Builders(
         matrix=workspace.matrix,
         material=workspace.material,
@@ -238,8 +238,8 @@ def test_doctor_names_the_machine_whose_cells_are_blocked(
     machine: str, other: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = FakeEngine(machine=machine)
-    monkeypatch.setattr(doctor, "connect", lambda _environment: engine)
-    monkeypatch.setattr(doctor, "read_site", lambda _run: Site())
+    monkeypatch.setattr(doctor, "connect", lambda: engine)
+    monkeypatch.setattr(doctor, "read_site", Site)
     monkeypatch.setattr(doctor, "probe", lambda *_: "")
     monkeypatch.setattr(doctor, "registry_reachable", lambda _reference: None)
     monkeypatch.setattr(doctor, "read_hardware", lambda _machine: None)

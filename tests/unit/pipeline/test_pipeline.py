@@ -269,7 +269,7 @@ def planned(
     lock(workspace, monkeypatch)
     engine = FakeEngine()
     engine.build(workspace.matrix.cells[0].base.pinned, {})
-    monkeypatch.setattr(planning, "connect", lambda _environment: engine)
+    monkeypatch.setattr(planning, "connect", lambda: engine)
     monkeypatch.setattr(planning, "site_when_needed", lambda: Site)
     monkeypatch.setattr(planning, "why_unresolvable", lambda *_: reason)
     monkeypatch.setattr(
@@ -295,7 +295,7 @@ def test_a_plan_names_a_base_that_is_old(
     engine, watch = FakeEngine(), Quiet()
     base = engine.build(workspace.matrix.cells[0].base.pinned, {})
     engine.stored[base.id] = dataclasses.replace(base, created="2024-01-01T00:00:00Z")
-    monkeypatch.setattr(planning, "connect", lambda _environment: engine)
+    monkeypatch.setattr(planning, "connect", lambda: engine)
     monkeypatch.setattr(planning, "site_when_needed", lambda: Site)
     monkeypatch.setattr(planning, "why_unresolvable", lambda *_: "")
     monkeypatch.setattr(planning, "now", lambda: "2026-11-26T00:00:00+00:00")
@@ -315,13 +315,13 @@ def test_a_locked_cell_has_sizes_where_neither_base_nor_engine_is(
     """As on a fresh machine: the lock says them."""
     planned(workspace, monkeypatch, "")
 
-    def none_here(_environment: object) -> FakeEngine:
+    def none_here() -> FakeEngine:
         raise EngineError("no engine")
 
     torch = images(workspace)["torch"]
     locked = read_lock(workspace.folders.lock_path(torch.id).read_text(), path="pylock.a.toml")
     total = sum(wheel.size_bytes for wheel in locked.wheels)
-    for connect in (none_here, lambda _environment: FakeEngine()):
+    for connect in (none_here, FakeEngine):
         monkeypatch.setattr(planning, "connect", connect)
         monkeypatch.setattr(planning, "find_bases", lambda *_: {})
         (plan,) = pipeline.plan(workspace, Selection(image="torch"), Quiet())
@@ -710,7 +710,7 @@ def test_an_image_whose_lock_no_longer_fits_is_not_verified(
     image = engine.build(cell.local_reference, {CONTENT_HASH: "aa"})
     built = a_built_image(cell, image_id=image.id, content_hash="aa")
     workspace.folders.store.save(cell.id, "build", built)
-    monkeypatch.setattr("warpfront.pipeline.verifying.connect", lambda _environment: engine)
+    monkeypatch.setattr("warpfront.pipeline.verifying.connect", lambda: engine)
     (result,) = pipeline.verify(workspace, Selection(image="torch"), Quiet())
     assert isinstance(result, Failed)
     assert result.reason == "its lock no longer fits the matrix"

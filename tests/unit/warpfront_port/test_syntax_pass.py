@@ -463,7 +463,7 @@ def test_a_toolchain_that_cannot_be_fetched_is_the_reason(
         raise BlockedError("h.deb: no source has it: no route to host")
 
     monkeypatch.setattr(syntax_passes, "fetched_toolchain", refused)
-    monkeypatch.setattr(syntax_passes, "read_site", lambda _: Site())
+    monkeypatch.setattr(syntax_passes, "read_site", Site)
     monkeypatch.setattr(shutil, "which", lambda _: None)
     request = SyntaxRequest(root=tmp_path, target="gfx942")
     scanned = with_compiler(found, request, None, Quiet())
@@ -490,7 +490,7 @@ def test_a_host_whose_hip_is_old_or_compiles_nothing_takes_the_fetched_toolchain
 
     monkeypatch.setattr(syntax_passes, "_here", here)
     monkeypatch.setattr(syntax_passes, "fetched_toolchain", lambda *_: Path("/fetched"))
-    monkeypatch.setattr(syntax_passes, "read_site", lambda _: Site())
+    monkeypatch.setattr(syntax_passes, "read_site", Site)
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/hipcc")
     request = SyntaxRequest(root=tmp_path, target="gfx942", release="rocm7")
     assert with_compiler(found, request, None, Quiet()).compiled == ("k.cu",)

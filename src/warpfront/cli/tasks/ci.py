@@ -348,7 +348,7 @@ def _act(
         if job_request.step == "build":
             results = _built(workspace, cell, display)
             return send_candidates(results, workspace.matrix, to, store, display) if to else results
-        folders, engine = (root / HANDOVER, root / IMAGES), connect(environment())
+        folders, engine = (root / HANDOVER, root / IMAGES), connect()
         image = take_image(by_id[cell], store, folders, engine, display)
         if isinstance(image, Failed | Blocked):
             return [image]
@@ -373,7 +373,7 @@ def _leave_images(
 
     if cells:
         folder, store = workspace.folders.root / IMAGES, workspace.folders.store
-        leave_images(cells, results, name, folder, store, engine=connect(environment()))
+        leave_images(cells, results, name, folder, store, engine=connect())
 
 
 def _published(

@@ -11,7 +11,6 @@ from warpfront.cli.tasks.declaring import Chosen, DryRun, Group, Option, command
 from warpfront.cli.tasks.showing import workspace_here
 from warpfront.errors import EngineError
 from warpfront.system.foreign import remove_tree
-from warpfront.system.process import environment
 from warpfront.system.texts import counted
 from warpfront.verify.results import Outcome
 
@@ -60,7 +59,7 @@ def start(display: Display, *, dry_run: DryRun = False) -> None:
     from warpfront.images.engine import embedded
 
     if not dry_run:
-        embedded.start(*embedded.folders(environment()), on_line=display.say)
+        embedded.start(*embedded.folders(), on_line=display.say)
     status.body(display)
 
 
@@ -70,7 +69,7 @@ def stop(display: Display, *, dry_run: DryRun = False) -> None:
     from warpfront.images.engine import embedded
 
     if not dry_run:
-        embedded.stop(*embedded.folders(environment()), on_line=display.say)
+        embedded.stop(*embedded.folders(), on_line=display.say)
     status.body(display)
 
 
@@ -79,7 +78,7 @@ def status(display: Display) -> None:
     """Print which embedded engine runs, and its DOCKER_HOST."""
     from warpfront.images.engine import embedded
 
-    state = embedded.status(*embedded.folders(environment()))
+    state = embedded.status(*embedded.folders())
     display.result(state, f"{state}\n")
 
 
@@ -106,7 +105,7 @@ def clean(
         for folder in folders:
             if folder.exists():
                 yield str(folder), functools.partial(remove_tree, folder)
-        host, ours = connect(environment()), f"localhost/{workspace.matrix.project.name}/"
+        host, ours = connect(), f"localhost/{workspace.matrix.project.name}/"
         images = (image for image in host.images(CELL) if image.labels[CELL] in cell_ids)
         for reference in (reference for image in images for reference in image.references):
             # What is built on top of ours has its labels, too. A push that was killed leaves the

@@ -1,4 +1,4 @@
-"""The engine over the docker SDK, with lines of a container's bytes, and events of a push or a pull.
+"""The engine over the docker SDK: containers with lines of their bytes, pushes and pulls by event.
 The SDK's exceptions, requests' and urllib3's end here. Edge.
 
 Errors are events of a stream that ends normally. A registry that hangs sends 20 events a second

@@ -142,7 +142,7 @@ class Status:
         )
 
 
-def folders(environment: Mapping[str, str]) -> tuple[Path, Path]:
+def folders(environment: Mapping[str, str] | None = None) -> tuple[Path, Path]:
     """Return (cache, state): the cache's folder, and `engine` in it."""
     cache = cache_folder(environment)
     return cache, cache / "engine"

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from warpfront.errors import EngineError
 from warpfront.matrix.cell import DeviceAccess, HostDevices
+from warpfront.system import process
 from warpfront.system.progress import Line
 
 DEAD_MAN_SECONDS = 30.0
@@ -172,10 +173,13 @@ class Engine(Protocol):
         """Remove containers whose client no longer lives. The names of those removed."""
 
 
-def connect(environment: Mapping[str, str]) -> Engine:
-    """Return the engine to use, see `engine.docker.connect`. Raise `EngineError` for none."""
+def connect(variables: Mapping[str, str] | None = None) -> Engine:
+    """Return the engine that `variables`, else the environment, names: see `engine.docker.connect`.
+    Raise `EngineError` for none.
+    """
     from warpfront.images.engine import embedded  # noqa: PLC0415 - it imports this module
 
+    environment = process.environment() if variables is None else variables
     engine_place = embedded.EnginePlace(state=embedded.folders(environment)[1])
     configuration = environment.get("DOCKER_CONFIG") or Path.home() / ".docker"
     # Any source of docker's own configuration: the SDK reads it.
