@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from warpfront.ci.flow import Job, Limits, builder_of
 from warpfront.errors import InputError, StaleError
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.naming import verifying_job
+from warpfront.matrix.expansion import verifying_job
 from warpfront.matrix.runners import Runner
 
 

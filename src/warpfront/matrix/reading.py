@@ -30,7 +30,7 @@ from warpfront.matrix.cell import (
 )
 from warpfront.matrix.compat import Compat, Contradicted, Unknown
 from warpfront.matrix.compat_table import Combination
-from warpfront.matrix.expansion import CELL_LIMIT, Point, expand_points
+from warpfront.matrix.expansion import CELL_LIMIT, Point, cell_id, cell_tag, expand_points, is_id
 from warpfront.matrix.language import (
     BOOTSTRAPPED,
     SCHEMA,
@@ -47,7 +47,6 @@ from warpfront.matrix.language import (
     Project,
     Smoke,
 )
-from warpfront.matrix.naming import cell_id, cell_tag, is_id
 from warpfront.matrix.nearest import nearest, target_fault
 from warpfront.matrix.release_channels import Channel, read_channels
 from warpfront.matrix.runners import BuildNode, Runner, make_nodes, make_runners

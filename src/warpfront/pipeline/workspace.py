@@ -16,8 +16,8 @@ from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.system.foreign import inside_root
 from warpfront.system.process import cache_folder
 from warpfront.system.store import Store, read_text, read_tree
+from warpfront.wheels.core_metadata import read_requirements
 from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
-from warpfront.wheels.requirements import read_requirements
 from warpfront_checks import guard
 
 MATRIX_FILE = "matrix.yaml"

@@ -12,7 +12,7 @@ from warpfront.errors import MatrixError, Problem, StoreError
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine.protocol import Engine
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.naming import verifying_job
+from warpfront.matrix.expansion import verifying_job
 from warpfront.matrix.release_channels import Channel
 from warpfront.release.admission import Admission, Evidence
 from warpfront.release.ledger import CHANNEL_ANNOTATION

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 from warpfront.images.built import CREATED, REVISION
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.naming import joined_targets
+from warpfront.matrix.expansion import joined_targets
 from warpfront.matrix.release_channels import Channel, words_of
 from warpfront.matrix.vendors import VENDORS
 from warpfront.release.ledger import NOT_PUBLIC, IndexTagMove, staged_tag

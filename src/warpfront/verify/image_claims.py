@@ -14,8 +14,8 @@ from typing import get_args, get_type_hints
 from warpfront.errors import InputError
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell, Pin, Toolkit
+from warpfront.matrix.expansion import is_id
 from warpfront.matrix.language import Base, Smoke
-from warpfront.matrix.naming import is_id
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.references import is_tag
 from warpfront.wheels.core_metadata import readable_requirement

@@ -6,7 +6,7 @@ import pytest
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import RequirementList, Source
-from warpfront.wheels.requirements import read_requirements
+from warpfront.wheels.core_metadata import read_requirements
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 SHA256 = "ab" * 32
