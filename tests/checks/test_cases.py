@@ -599,13 +599,16 @@ def test_a_result_past_its_dtype_has_no_judged_gradient() -> None:
     assert judged[60000] == ["result", "argument a afterwards"]
 
 
-def test_a_context_that_ends_is_one_finding_with_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("words", ["misaligned address", "operation not supported on an address"])
+def test_a_context_that_ends_is_one_finding_with_its_case(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raised: list[bool] = []
 
     def raises(right: Any, *args: Any, **kwargs: Any) -> Any:
         if args[0].dtype != torch.float64:
             raised.append(True)
-            raise RuntimeError("misaligned address")
+            raise torch.AcceleratorError(f"CUDA error: {words}")
         return right(*args, **kwargs)
 
     monkeypatch.setattr(session, "has_context", lambda _: not raised)

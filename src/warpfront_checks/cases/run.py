@@ -38,6 +38,8 @@ LACKING = re.compile(
 # In words: a refusal of a memory format, or of a size for want of a block's memory, is loud, and no
 # wrong number.
 REFUSED = re.compile(r"memory format|(must|has to|should) be contiguous|shared ?mem", re.IGNORECASE)
+# torch's class for an error of the device's runtime (2.8): a kernel has run, whatever the words.
+RUNTIME_ERROR = "AcceleratorError"
 
 
 def execute(lines: Sequence[str], names: dict[str, Any]) -> None:
@@ -83,12 +85,14 @@ def has_context(device: str) -> bool:
 
 
 def refuses(error: Exception) -> bool:
-    return lacks_kernel(error) or bool(REFUSED.search(str(error)))
+    refused = REFUSED.search(str(error)) and type(error).__name__ != RUNTIME_ERROR
+    return bool(refused) or lacks_kernel(error)
 
 
 def lacks_kernel(error: Exception) -> bool:
     """Return whether an error means a missing kernel for a dtype or device, not a broken one."""
-    return isinstance(error, NotImplementedError) or bool(LACKING.search(str(error)))
+    lacking = LACKING.search(str(error)) and type(error).__name__ != RUNTIME_ERROR
+    return bool(lacking) or isinstance(error, NotImplementedError)
 
 
 @dataclass(frozen=True, kw_only=True)
