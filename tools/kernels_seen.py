@@ -89,7 +89,7 @@ def call_at(place: Place, device: str) -> None:
         space = names_of()
         operation = CATALOGUE[names[0]]
         for case in [*cases_of(operation, dtypes, device, 0)][::STEP]:
-            if preventing_thread(operation.defects, device, dict(case.labels)):
+            if preventing_thread(operation.defects, device, case.axes):
                 continue
             with suppress(Exception):  # a refused call calls nothing
                 execute([*case.inputs(), *case.oracle(), *case.sent(), *case.call()], space)

@@ -36,7 +36,7 @@ from warpfront_checks.cases.axes import (  # noqa: E402
 from warpfront_checks.cases.bounds import Bound, Verdict, judge  # noqa: E402
 from warpfront_checks.cases.case import Argument, Case, fed_as  # noqa: E402
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
-from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
+from warpfront_checks.cases.known_defects import KnownDefect, defects_of  # noqa: E402
 from warpfront_checks.cases.operation import Operation  # noqa: E402
 from warpfront_checks.cases.oracle import Independent, oracle_for  # noqa: E402
 from warpfront_checks.cases.run import (  # noqa: E402
@@ -557,6 +557,31 @@ def test_a_case_that_an_unsafe_defect_of_torch_would_end_is_counted_and_not_run(
     assert not judge_operation(replace(operation, defects=(elsewhere,)), "cpu", WHOLE).defects
     fixed = replace(defect, before=(2, 0))
     assert not judge_operation(replace(operation, defects=(fixed,)), "cpu", WHOLE).defects
+
+
+def test_a_case_is_not_made_as_small_as_a_defect_of_torch_needs() -> None:
+    defect = KnownDefect(thread="torch#1", device="cpu", sizes="m == 1", unsafe=True)
+    operation = Operation(name="wrong", code="a + 1", definition="a + 2", defects=(defect,))
+    smallest = []
+    for one in (operation, replace(operation, defects=())):
+        finding = finding_of(judge_operation(one, "cpu", QUICK), one, "cpu")
+        case: Any = finding.details["case"]
+        smallest.append(case["assignment"]["lengths"]["m"])
+    assert smallest[0] > smallest[1] == 1
+
+
+def test_the_sizes_of_a_defect_are_lengths_and_not_the_names_of_their_classes() -> None:
+    (alone,) = (one for one in defects_of("adaptive_avg_pool2d") if one.sizes)
+    small = {"memory a": "reversed", "size x": "usual", "lengths": {"b": 9, "c": 1, "x": 1}}
+    assert alone.affects(small, "cuda")
+    assert not alone.affects({**small, "lengths": {"b": 9, "c": 1, "x": 2}}, "cuda")
+    assert not alone.affects({"memory a": "reversed"}, "cuda")
+    _, rows = defects_of("layer_norm")
+    two = {"absent": "b", "lengths": {"m": 257, "n": 257, "k": 1}}
+    assert rows.affects(two, "cuda")
+    assert not rows.affects({"absent": "b", "lengths": {"n": 257, "k": 1}}, "cuda")
+    case = next(iter(cases_of(CATALOGUE["layer_norm"], ("float32",), "cpu", 0)))
+    assert case.axes["lengths"] == case.lengths != {}
 
 
 def test_a_block_of_a_case_is_executed_as_one_text() -> None:

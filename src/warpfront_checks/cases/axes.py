@@ -658,9 +658,6 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
                 assignment[f"memory {name}"],
             )
         )
-    labels = tuple(
-        (k, v) for k, v in assignment.items() if k not in UNLABELLED and v not in ("usual", "")
-    )
     return Case(
         operation=operation.name,
         code=code,
@@ -679,7 +676,15 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         roundings=_roundings(operation, assignment, arguments),
         least=operation.least,
         relative=assignment["values"] == "far",
-        labels=labels,
+        labels=_labels(assignment),
+        lengths=lengths,
+    )
+
+
+def _labels(assignment: Assignment) -> tuple[tuple[str, object], ...]:
+    """Return the axes of a case with the values to name it by."""
+    return tuple(
+        (k, v) for k, v in assignment.items() if k not in UNLABELLED and v not in ("usual", "")
     )
 
 

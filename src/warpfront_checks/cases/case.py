@@ -190,10 +190,16 @@ class Case:
     least: float = 0.0
     relative: bool = False
     labels: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    lengths: Mapping[str, int] = field(default_factory=dict, compare=False)
     by_matrix: bool = False
     rounded: str = ""
     setup: tuple[str, ...] = ()
     made: Mapping[str, object] = field(default_factory=dict, compare=False)
+
+    @property
+    def axes(self) -> Mapping[str, object]:
+        """Return the labelled values of its axes, and the `lengths` of its sizes."""
+        return {**dict(self.labels), "lengths": self.lengths}
 
     @property
     def leaves(self) -> tuple[Argument, ...]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 from warpfront_checks.documents import Reader, packaged
 
@@ -17,7 +19,8 @@ class KnownDefect:
     """A wrong result of torch's own kernels, by a public thread: of labels that match, on a device,
     in torch before a version, or (None) in each so far. Results name it; it fails no image.
 
-    `where` has the values of axes that the defect needs, as texts. An `unsafe` one writes to other
+    `where` has the values of axes that the defect needs, as texts; `sizes` is an expression of the
+    lengths of axes, in which one that the call does not have is 1. An `unsafe` one writes to other
     memory or ends the process: such cases are counted and not run.
     """
 
@@ -27,6 +30,7 @@ class KnownDefect:
     before: tuple[int, int] | None = None
     label: str = ""
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sizes: str = ""
     unsafe: bool = False
 
     def affects(self, axes: Mapping[str, object], device: str) -> bool:
@@ -36,7 +40,10 @@ class KnownDefect:
         major, minor = torch.__version__.split(".")[:2]
         older = self.before is None or (int(major), int(minor)) < self.before
         needed = all(str(axes.get(axis)) in values for axis, values in self.where.items())
-        return needed and older and device == self.device
+        known: Any = axes.get("lengths") or {}
+        lengths = defaultdict(lambda: 1, known)
+        sized = not self.sizes or (lengths and eval(self.sizes, {}, lengths))  # noqa: S307
+        return bool(needed and older and sized) and device == self.device
 
 
 def defects_of(operation: str) -> tuple[KnownDefect, ...]:

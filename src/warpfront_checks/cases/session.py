@@ -147,15 +147,14 @@ def _judge(
     operation: Operation, assignment: Assignment, device: str, tally: Tally, recent: Recent
 ) -> None:
     case = build(operation, assignment, device)
-    axes = dict(case.labels)
-    if thread := preventing_thread(operation.defects, device, axes):
+    if thread := preventing_thread(operation.defects, device, case.axes):
         tally.defects[thread] += 1
         return
     verdicts = verdicts_of(case, tally, recent)
     tally.cases += bool(verdicts)
     for each in verdicts:
         label = f"{each.name}: {each.fault} {_label(case)}"
-        thread = thread_of(operation.defects, label, device, axes) if each.fault else ""
+        thread = thread_of(operation.defects, label, device, case.axes) if each.fault else ""
         if tally.enter(each, f"{_label(case)}: {each.name}: {each.fault}", thread):
             tally.first = tally.first or (assignment, each)
 
@@ -197,6 +196,8 @@ def _shown(
     failures = {"": worst}
 
     def fails(case: Case) -> bool:
+        if preventing_thread(operation.defects, device, case.axes):
+            return False
         try:
             actual = next((j for j in run_case(case) if j.fault), None)
         except (NoOracleError, LackingError):

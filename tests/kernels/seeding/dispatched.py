@@ -51,7 +51,7 @@ def seeing(fault: WrongKernel, device: str, check: list[str]) -> Iterator[str]:
 def operation_faults(fault: WrongKernel, device: str, name: str, seed: str = "0") -> Iterator[str]:
     """Yield the faults of the first case of an operation that has any because of the kernel."""
     for case in cases_of(CATALOGUE[name], DTYPES, device, int(seed)):
-        if preventing_thread(CATALOGUE[name].defects, device, dict(case.labels)):
+        if preventing_thread(CATALOGUE[name].defects, device, case.axes):
             continue
         with seeded(fault, device):
             faults = list(case_faults(case))

@@ -148,7 +148,7 @@ def check_gradients(
         if ".detach()" in operation.code + operation.definition:
             continue
         case = plain_case(operation, "float64", device, values="normal")
-        if preventing_thread(operation.defects, device, dict(case.labels)):
+        if preventing_thread(operation.defects, device, case.axes):
             continue
         try:
             names = prepared(case)
@@ -227,7 +227,7 @@ def _runs(
         # A record of one kind of values has no right result for others.
         values = operation.values[0] if len(operation.values) == 1 else "normal"
         case = plain_case(operation, "float32", device, values=values, **changes)
-        if preventing_thread(operation.defects, device, dict(case.labels)):
+        if preventing_thread(operation.defects, device, case.axes):
             continue
         try:
             run = runs_of(replace(case, destination=""))
