@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
+from warpfront_checks.cases.axes import Drawing, build  # noqa: E402
 from warpfront_checks.cases.bounds import Verdict  # noqa: E402
 from warpfront_checks.cases.case import Case  # noqa: E402
-from warpfront_checks.cases.measured import Measured, disturbed  # noqa: E402
+from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
+from warpfront_checks.cases.measured import Measured  # noqa: E402
+from warpfront_checks.cases.rounding import disturbed  # noqa: E402
 from warpfront_checks.cases.run import (  # noqa: E402
     CaseResults,
     Reference,
     compared,
     reference_of,
     results_of,
+    run_case,
 )
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.opinfo.adapter import load_database  # noqa: E402
@@ -86,3 +92,42 @@ def test_a_gradient_that_cancels_or_underflows_on_the_way_is_right_and_more_is_n
     (gradient,) = found.gradients
     gradient.data.mul_(1.5 if dtype == "float16" else 1.01)
     assert faults(found, Measured)
+
+
+def case_of(name: str, lengths: dict[str, int], **choices: Any) -> Case:
+    """A case of an operation whose first operand is the same number along what is normalised."""
+    drawing = Drawing(CATALOGUE[name], ("float32",), random.Random(0))
+    first = {axis: values[0] for axis, values in drawing.axes.items()}
+    chosen = drawing.constrained({**first, "memory a": "expanded", **choices})
+    return build(CATALOGUE[name], {**chosen, "lengths": lengths, "seed": 7, "wide": 0}, "cpu")
+
+
+def wrong(case: Case, function: Callable[..., Any]) -> list[str]:
+    return [verdict.name for verdict in run_case(case, function=function) if verdict.fault]
+
+
+def test_a_mean_may_be_off_by_roundings_where_all_numbers_are_equal() -> None:
+    """The gradient of the weight is 0, a sum of differences from the mean that are all alike."""
+    choices = {"values": "normal", "option eps": 0.01, "absent": "c"}
+    case = case_of("instance_norm", {"b": 3, "c": 6, "x": 1031}, rank=0, **choices)
+
+    def norm(off: float, a: Any, b: Any) -> Any:
+        far = a - a.mean(-1, keepdim=True) * (1 + off)
+        return far * (far.square().mean(-1, keepdim=True) + 0.01).rsqrt() * b.view(1, -1, 1)
+
+    assert wrong(case, partial(norm, 8 * UNIT)) == []
+    assert "gradient of b" in wrong(case, partial(norm, 2.0**-9))
+
+
+def test_an_inner_transform_may_be_off_by_roundings_of_what_is_then_dropped() -> None:
+    """Of equal numbers all of the spectrum is in the first number, which the inverse is not of."""
+    case = case_of("irfft", {"m": 3, "n": 4099}, rank=0, values="normal", **{"option first": 1})
+    noise = torch.randn(3, 2050, generator=torch.Generator().manual_seed(0))
+
+    def transform(off: float, a: Any) -> Any:
+        spectrum = torch.fft.rfft(a)
+        size = spectrum.detach().abs().square().mean(-1, keepdim=True).sqrt()
+        return torch.fft.irfft((spectrum + off * size * noise)[..., 1:], 7)
+
+    assert wrong(case, partial(transform, 2 * UNIT)) == []
+    assert wrong(case, partial(transform, 2.0**-9)) == ["result"]

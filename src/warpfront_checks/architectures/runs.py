@@ -31,7 +31,8 @@ from warpfront_checks.architectures.watched import (
     observed_layers,
 )
 from warpfront_checks.cases.bounds import Verdict, rounding_unit
-from warpfront_checks.cases.measured import Limits, rms_of
+from warpfront_checks.cases.measured import Limits
+from warpfront_checks.cases.rounding import rms_of
 from warpfront_checks.documents import packaged
 from warpfront_checks.models.judging import (
     first_line,

@@ -83,9 +83,6 @@ QUICK_CASES = 3
 
 # Values of an axis that other choices demand.
 RECONCILED: Mapping[str, Iterable[str]] = {"gradient": ["none"], "values": VALUES}
-# The error of a sum of equal terms, in that of a sum of drawn ones. On an H200 norms of 8,000
-# numbers and an embedding of 65,000 indices came to 3 to 9.
-EQUAL_TERMS = 32
 # Keys of an assignment that are no axis, and those that are but follow from sizes.
 UNCROSSED = ("lengths", "seed", "wide", "rounded")
 UNLABELLED = (*UNCROSSED, "scale")
@@ -676,6 +673,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         roundings=_roundings(operation, assignment, arguments),
         least=operation.least,
         relative=assignment["values"] == "far",
+        summed=not operation.exact,
         labels=_labels(assignment),
         lengths=lengths,
     )
@@ -709,9 +707,7 @@ def _roundings(operation: Operation, assignment: Assignment, arguments: list[Arg
     named = assignment.get("mixed") == NAMED
     if assignment["dtype"] in HALVES and operation.half_roundings and not named:
         return operation.half_roundings
-    # Equal terms round to one side: their error grows with their number, not with its root.
-    alike = EQUAL_TERMS if _layout(assignment) == "expanded" else 1
-    return alike * operation.roundings + operation.walk * _terms(operation, assignment, arguments)
+    return operation.roundings + operation.walk * _terms(operation, assignment, arguments)
 
 
 def _wide_operand(operands: tuple[tuple[str, list[str]], ...], assignment: Assignment) -> str:

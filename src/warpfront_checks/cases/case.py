@@ -170,7 +170,8 @@ class Case:
     slices of one memory. `setup` are statements before all others; `made` has the names that they
     make, where its provider executed them. A `by_matrix` call decomposes matrices. Numbers are of
     the case's dtype, or `rounded` to another. The bound is `ulps` units in the last place, and
-    `roundings` of the largest number and of `least`. `definition` is the reference.
+    `roundings` of the largest number and of `least`. Where `summed` terms may cancel, each may also
+    have the effect that a rounding of operands and steps has. `definition` is the reference.
     """
 
     operation: str
@@ -189,6 +190,7 @@ class Case:
     roundings: float = 0.0
     least: float = 0.0
     relative: bool = False
+    summed: bool = False
     labels: tuple[tuple[str, object], ...] = field(default=(), compare=False)
     lengths: Mapping[str, int] = field(default_factory=dict, compare=False)
     by_matrix: bool = False

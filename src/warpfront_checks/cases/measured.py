@@ -9,21 +9,26 @@ an error has to be explained: the statements of the reference run again.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from warpfront_checks.cases.bounds import Bound, Verdict, agrees, floor_of, judge, rounding_unit
 from warpfront_checks.cases.case import COMPLEX, Case
-from warpfront_checks.cases.run import REFUSALS, Bounds, execute, listed, names_of
-from warpfront_checks.executing import DispatchMode, Watched, converted
+from warpfront_checks.cases.rounding import (
+    RoundedSteps,
+    dense_in,
+    differentiable,
+    disturbed,
+    rms_of,
+)
+from warpfront_checks.cases.run import DRAWS, Bounds, listed, results_again
+from warpfront_checks.executing import Watched
 from warpfront_checks.tolerance_profiles import opinions
 
 # Root mean square and worst element, over the allowed error; docs/bounds.md has the figures.
@@ -38,8 +43,6 @@ R_STEPS = 8.0
 YARDSTICK = 64.0
 # Integers from here on are not exact in float64.
 EXACT = 2.0**53
-# One draw may by chance leave a result of few numbers where it was.
-DRAWS = 8
 Tensors = list["Tensor | None"]
 
 
@@ -75,7 +78,7 @@ class Measured(Bounds):
     def judge(self, place: int, actual: Tensor, expected: Tensor) -> Verdict:
         """Return the verdict on one result, by a bound that is eased as far as needed."""
         peer = self.peers[place] if self.case.device != "cpu" and self.peers else None
-        if not _differentiable(actual):
+        if not differentiable(actual):
             return _judge_integers(actual, expected, peer)
         verdict = Verdict()
         if actual.shape != expected.shape:
@@ -163,18 +166,11 @@ class Measured(Bounds):
         mode: AbstractContextManager[object] | None = None,
     ) -> Tensors | None:
         """Return results and gradients of the reference or the call, run again; None if refused."""
-        names = names_of(case)
-        for name, x in self.reference.drawn.items():
-            names[name] = converted(x, lambda each: move(each.detach().clone()))
         results, slopes = ("found", "gradients") if narrow else ("right", "rights")
         lines = [*case.sent(), *case.call()] if narrow else case.again()
-        with warnings.catch_warnings(), mode or nullcontext():
-            warnings.simplefilter("ignore")
-            try:
-                execute(lines, names)
-            except REFUSALS:
-                return None
-        return [*listed(names[results]), *names.get(slopes, ())]
+        modes = () if mode is None else (mode,)
+        names = results_again(case, self.reference, lines, *modes, move=move)
+        return [*listed(names[results]), *names.get(slopes, ())] if names else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,84 +265,17 @@ class Limits:
         return replace(self, base=base, scale=scale)
 
 
-# aten's derivative of a fused attention on the CPU.
-FUSED_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
-
-
 def saturating(largest: float) -> Watched:
     """Return a mode in which every number beyond `largest` becomes infinite, in each step."""
 
     def saturate(_: Any, result: Any) -> None:
-        for x in _dense(result):
+        for x in dense_in(result):
             if x.is_floating_point():
                 # `.data`: autograd would take it for a change after the fact.
                 x.data.masked_fill_(x > largest, torch.inf)
                 x.data.masked_fill_(x < -largest, -torch.inf)
 
     return Watched(saturate)
-
-
-class RoundedSteps(DispatchMode):
-    """A mode that rounds the result of each step of a float64 call to a dtype, up or down by
-    chance (Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997).
-
-    Results that the dtype represents, such as selected or copied numbers, stay as they are.
-
-    Of a fused attention's output each number is, for the backward, a whole rounding off, all to one
-    side of the gradient. The kernel takes its product with the gradient from what was given to each
-    key; keys are alike, and what that product is off by is multiplied by what they have in common.
-    On an H200 the gradients of queries were 3 to 9 times as far off as with single steps, by that.
-    """
-
-    def __init__(self, dtype: torch.dtype, seed: int) -> None:
-        super().__init__()
-        self.real = torch.empty(0, dtype=dtype).real.dtype
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
-        if operator.name() == FUSED_BACKWARD:
-            args = self._one_sided(*args)
-        dispatch = operator(*args, **kwargs)
-        aliases = [result.alias_info for result in operator._schema.returns]
-        if any(alias is not None and not alias.is_write for alias in aliases):
-            return dispatch
-        for x in _dense(dispatch):
-            if x.dtype in {torch.float64, torch.complex128}:
-                self._round(x.data)
-        return dispatch
-
-    def _one_sided(
-        self, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, output: Tensor, *more: Any
-    ) -> tuple[Any, ...]:
-        side = torch.randint(2, (), generator=self.generator) * 2 - 1
-        off = rounding_unit(self.real) * side * output.abs() * gradient.sign()
-        return gradient, q, k, v, output + off, *more
-
-    def _round(self, x: Tensor) -> None:
-        numbers = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
-        down = numbers.to(self.real).double()
-        noise = torch.rand(down.shape, generator=self.generator, dtype=torch.float64) - 0.5
-        step = 2 * (rounding_unit(self.real) * numbers.abs() + floor_of(self.real))
-        rounded = (numbers + noise * step).to(self.real).double()
-        rounded = torch.where((down == numbers) | ~numbers.isfinite(), numbers, rounded)
-        x.copy_(torch.view_as_complex(rounded) if x.is_complex() else rounded)
-
-
-def disturbed(
-    x: Tensor, dtype: torch.dtype, generator: torch.Generator, *, by_matrix: bool = False
-) -> Tensor:
-    """Move every number by up to one rounding of `dtype`, of its matrix's root mean square with
-    `by_matrix`. Integers stay: they may be classes, signs or exponents.
-    """
-    if not _differentiable(x) or x.layout != torch.strided:
-        return x
-    noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
-    size = x
-    if by_matrix and x.dim() > 1:
-        size = size.abs()
-        size = size.maximum(size.square().mean((-2, -1), keepdim=True).sqrt())
-    moved = x + rounding_unit(dtype) * noise * size
-    return moved if x.is_complex() else torch.where(x == x.round(), x, moved)
 
 
 def _judge_integers(actual: Tensor, reference: Tensor, peer: Tensor | None) -> Verdict:
@@ -362,18 +291,6 @@ def _judge_integers(actual: Tensor, reference: Tensor, peer: Tensor | None) -> V
     return judge(actual, expected, Bound())
 
 
-def _dense(value: Any) -> Iterator[Tensor]:
-    """Yield the dense tensors with numbers. A zero tensor, as some gradients are, has no memory."""
-    for x in tree_leaves(value):
-        dense = isinstance(x, Tensor) and x.layout == torch.strided and x.numel()
-        if dense and not x._is_zerotensor():
-            yield x
-
-
-def _differentiable(x: Tensor) -> bool:
-    return bool(x.is_floating_point() or x.is_complex())
-
-
 def _real(x: Tensor) -> Tensor:
     """Return float64 values on the CPU; complex numbers as pairs."""
     x = x.detach().cpu()
@@ -385,11 +302,6 @@ def _real(x: Tensor) -> Tensor:
 def _narrow(x: Tensor) -> torch.dtype:
     """Return the dtype of a tensor's real numbers."""
     return getattr(torch, COMPLEX.get(str(x.dtype).removeprefix("torch."), ""), x.dtype)
-
-
-def rms_of(x: Tensor) -> float:
-    """Return the root mean square, 0 of nothing."""
-    return float(x.square().mean().sqrt()) if x.numel() else 0.0
 
 
 def _peak(x: Tensor) -> float:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from warpfront_checks.cases.measured import RoundedSteps
+from warpfront_checks.cases.rounding import RoundedSteps
 from warpfront_checks.executing import converted
 from warpfront_checks.models.families import Family, Pick
 
