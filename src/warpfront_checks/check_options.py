@@ -198,9 +198,13 @@ def _read_run(text: str) -> str:
 
 
 def _read_profile(text: str) -> str:
-    name = asked_profile(text)
+    """Return the current name of a profile; print a notice on stderr for its old name."""
+    name = current_profile(text)
     if name not in profile_names():
         raise ValueError(f"no profile {text!r}\nhint: {', '.join(profile_names())}")
+    if name != text:
+        note = f"note: the profile {text} is called {name} now; the next release drops the old"
+        sys.stderr.write(f"{note} name\n")
     return name
 
 
@@ -235,12 +239,3 @@ def current_profile(name: str) -> str:
     """Return a profile's name of today: older results and commands may have its old one."""
     profiles: Mapping[str, Mapping[str, object]] = packaged("profiles.json")["profiles"]
     return next((new for new, entry in profiles.items() if entry.get("formerly") == name), name)
-
-
-def asked_profile(name: str) -> str:
-    """Return the current name of a profile; print a notice on stderr for its old name."""
-    current = current_profile(name)
-    if current != name:
-        note = f"note: the profile {name} is called {current} now; the next release drops the old"
-        sys.stderr.write(f"{note} name\n")
-    return current

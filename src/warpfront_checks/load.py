@@ -66,14 +66,36 @@ def record_load(claims: Claims, recorder: Recorder, _effort: CheckOptions = USUA
     # The claimed ones of the stack; in the current Python, those that are installed.
     names = [*claims.stack, *claims.versions] if claims.image else [*installed.versions]
     companions = [name for name in IMPORT_NAMES if name in map(normalized, names)]
-    contents = {"contents": partial(record_contents, environment)} if claims.image else {}
+    no_lock = "" if claims.versions else "no lock: versions are not known"
+    no_guard = "" if claims.guard is not None else "no guard is claimed"
+    python = "" if claims.python else "no Python version is claimed"
+    distributions = added_to(installed, claims.stack, claims.versions)
+    archs = "" if claims.archs else "the target needs no device code"
+    image = claims.vendor, claims.smoke
+    code: Checks = {"device code": archs or partial(find_device_code, claims, installed)}
+    numpy: Checks = {"numpy": no_lock or partial(find_other_numpy, distributions)}
+    policies: Checks = {"policies": partial(match_policies, claims)}
+    contents: Checks = {"contents": partial(record_contents, environment)}
     checks: Checks = {
         "torch imports": partial(import_torch, environment),
-        **_claimed_checks(claims, installed),
+        "python version": python or partial(match_python, claims),
+        "machine type": partial(match_machine, claims),
+        "torch build": partial(match_build, claims),
+        "versions": no_lock or partial(match_versions, claims, installed),
+        "installed once": partial(find_duplicates, claims, installed),
+        "one toolkit": partial(find_foreign_toolkit, claims, installed),
+        "arch list": archs or partial(cover_target, claims),
+        **(code if claims.vendor == "amd" else {}),
+        "dependencies": partial(check_dependencies, claims, installed),
+        "libraries": no_lock or partial(find_lacking_libraries, distributions, *image),
+        **(numpy if "numpy" in installed.versions else {}),
+        "guard": no_guard or partial(check_guard, claims.guard),
+        "user": no_guard or check_user,
+        **(policies if claims.policies else {}),
         **{f"{name} works": partial(use_companion, name) for name in companions},
         **{f"{name} imports": partial(extension, name) for name in claims.extensions},
         "facts": partial(record_facts, installed, environment),
-        **contents,
+        **(contents if claims.image else {}),
     }
     recorder.run(checks)
 
@@ -129,34 +151,6 @@ def record_contents(environment: dict[str, object]) -> CheckFinding:
     count, packages = len(contents.distributions), len(contents.packages)
     wrong = [] if count else ["no distribution is found here"]
     return judged(wrong, f"{count} distributions, {packages} Debian packages")
-
-
-def _claimed_checks(claims: Claims, installed: Installed) -> Checks:
-    no_lock = "" if claims.versions else "no lock: versions are not known"
-    no_guard = "" if claims.guard is not None else "no guard is claimed"
-    python = "" if claims.python else "no Python version is claimed"
-    distributions = added_to(installed, claims.stack, claims.versions)
-    archs = "" if claims.archs else "the target needs no device code"
-    image = claims.vendor, claims.smoke
-    code: Checks = {"device code": archs or partial(find_device_code, claims, installed)}
-    numpy: Checks = {"numpy": no_lock or partial(find_other_numpy, distributions)}
-    policies: Checks = {"policies": partial(match_policies, claims)}
-    return {
-        "python version": python or partial(match_python, claims),
-        "machine type": partial(match_machine, claims),
-        "torch build": partial(match_build, claims),
-        "versions": no_lock or partial(match_versions, claims, installed),
-        "installed once": partial(find_duplicates, claims, installed),
-        "one toolkit": partial(find_foreign_toolkit, claims, installed),
-        "arch list": archs or partial(cover_target, claims),
-        **(code if claims.vendor == "amd" else {}),
-        "dependencies": partial(check_dependencies, claims, installed),
-        "libraries": no_lock or partial(find_lacking_libraries, distributions, *image),
-        **(numpy if "numpy" in installed.versions else {}),
-        "guard": no_guard or partial(check_guard, claims.guard),
-        "user": no_guard or check_user,
-        **(policies if claims.policies else {}),
-    }
 
 
 def match_policies(claims: Claims) -> CheckFinding:

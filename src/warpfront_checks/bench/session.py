@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -114,7 +114,19 @@ def record_bench(claims: Claims, effort: BenchEffort, folder: Path) -> Path:
         "schema": SCHEMA,
         "kind": "Timings",
         "target": claims.target,
-        "environment": _environment(bench, device, before, after),
+        "environment": {
+            **environment_of(torch),
+            "device_name": device.name if device else read_processor(Machine()).name,
+            "arch": device.arch if device else "cpu",
+            "memory_bytes": device.memory_bytes if device else None,
+            "threads": torch.get_num_threads(),
+            "cudnn_or_miopen": torch.backends.cudnn.version() if device else None,
+            "precision": precision_settings(),
+            "power_limit_watts": before.get("power_limit_watts"),
+            "state_before": before,
+            "state_after": after,
+            "nothing_takes_seconds": median(bench.clock.times(lambda: None, 50)),
+        },
         "settings": effort.document(),
         "results": results,
         "training": training,
@@ -275,25 +287,6 @@ def _train(bench: TorchBench, effort: BenchEffort) -> list[dict[str, Any]]:
         }
         trained.append(document)
     return trained
-
-
-def _environment(
-    bench: TorchBench, device: Device | None, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> dict[str, object]:
-    times = sorted(bench.clock.times(lambda: None, 50))
-    return {
-        **environment_of(torch),
-        "device_name": device.name if device else read_processor(Machine()).name,
-        "arch": device.arch if device else "cpu",
-        "memory_bytes": device.memory_bytes if device else None,
-        "threads": torch.get_num_threads(),
-        "cudnn_or_miopen": torch.backends.cudnn.version() if device else None,
-        "precision": precision_settings(),
-        "power_limit_watts": before.get("power_limit_watts"),
-        "state_before": dict(before),
-        "state_after": dict(after),
-        "nothing_takes_seconds": median(times),
-    }
 
 
 def _say(line: str) -> None:

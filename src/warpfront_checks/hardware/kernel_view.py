@@ -70,15 +70,6 @@ def read_properties(text: str) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-def _boards(reader: Machine, vendor: str) -> Iterator[str]:
-    """Yield one line for each board that a vendor's own driver lists."""
-    if vendor == "nvidia":
-        yield from (" ".join(board).strip() for board in nvidia_boards(reader))
-    elif vendor == "amd":
-        for node, properties in kfd_nodes(reader):
-            yield f"kfd {node} {decode_gfx(properties['gfx_target_version'])}"
-
-
 def read_kernel(reader: Machine, vendor: str) -> KernelView:
     """Return what the kernel shows of a vendor's devices. A missing place raises nothing."""
     places: Mapping[str, Any] = packaged("hardware/devices.json")["kernel"][vendor]
@@ -90,7 +81,12 @@ def read_kernel(reader: Machine, vendor: str) -> KernelView:
 
     listed = [place for place in reader.names(_PCI) if pci(place, "vendor") == places["pci"]]
     listed = [place for place in listed if pci(place, "class").startswith(_PCI_CLASSES)]
-    boards = (f"pci {place} {places['pci']}:{pci(place, 'device')}" for place in listed)
+    boards = [f"pci {place} {places['pci']}:{pci(place, 'device')}" for place in listed]
+    if vendor == "nvidia":
+        boards = [*(" ".join(board).strip() for board in nvidia_boards(reader)), *boards]
+    elif vendor == "amd":
+        archs = ((n, decode_gfx(each["gfx_target_version"])) for n, each in kfd_nodes(reader))
+        boards = [*(f"kfd {node} {arch}" for node, arch in archs), *boards]
     return KernelView(
         nodes=tuple(node for node in nodes if reader.access(node) is not None),
         shared=tuple(path for path in ("/dev/dxg",) if reader.access(path) is not None),
@@ -99,7 +95,7 @@ def read_kernel(reader: Machine, vendor: str) -> KernelView:
             for path in places["drivers"]
             if reader.names(path) or reader.text(path) is not None
         ),
-        boards=(*_boards(reader, vendor), *boards),
+        boards=tuple(boards),
         unseen=tuple(path for path in ("/dev", "/sys/bus", "/proc") if not reader.names(path)),
         lists_pci=bool(reader.names(_PCI)),
     )

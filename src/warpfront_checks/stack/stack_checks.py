@@ -188,7 +188,6 @@ def imported(
     compiled: tuple[str, ...] = (),
     attributes: tuple[str, ...] = (),
     diagnose: Claims | None = None,
-    seconds: float = SECONDS,
 ) -> ImportReport:
     """Return what a process reports of these imports; with claims, of every extension."""
     request = {
@@ -203,7 +202,7 @@ def imported(
     with tempfile.TemporaryFile() as answer:
         argv = [sys.executable, str(_IMPORTING), str(answer.fileno())]
         request_json, hears = json.dumps(request).encode(), (answer.fileno(),)
-        completed = _ran(argv, seconds=seconds, given=request_json, hears=hears)
+        completed = _ran(argv, seconds=SECONDS, given=request_json, hears=hears)
         document = _read_report(answer.read(), request["word"])
     return ImportReport(document=document, run=completed)
 

@@ -6,13 +6,14 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import warpfront_checks
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.known_defects import KnownDefect, defects_of
-from warpfront_checks.check_options import asked_profile, current_profile, profile_names
+from warpfront_checks.check_options import current_profile, profile_names, read_effort
 
 CHECKS = Path(warpfront_checks.__file__).parent
 
@@ -30,11 +31,12 @@ def test_strict_is_the_first_profile_and_each_other_has_a_source() -> None:
 def test_the_old_name_of_a_profile_is_accepted_and_not_listed(
     old: str, new: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert asked_profile(old) == current_profile(old) == new
+    options: dict[str, Any] = {"quick": False, "seeds": 1, "run": "0"}
+    assert read_effort(profile=old, **options).profile == current_profile(old) == new
     assert capsys.readouterr().err.startswith(f"note: the profile {old} is called {new} now; ")
     assert new in profile_names()
     assert old not in profile_names()
-    assert asked_profile("strict") == "strict"
+    assert read_effort(profile="strict", **options).profile == "strict"
     assert capsys.readouterr().err == ""
 
 

@@ -4,7 +4,6 @@ way. The packages are stand-ins, the extension in them is a real one, whole or d
 
 from __future__ import annotations
 
-import functools
 import json
 import random
 import re
@@ -146,8 +145,7 @@ def test_what_is_not_there_dies_hangs_or_hides_devices_is_said(
     assert hides["devices"].outcome == "failed"
     assert "before it" in hides["devices"].reason
     site.package("hangs", "1", {"__init__.py": "import time; time.sleep(60)"})
-    asked = functools.partial(stack_checks.imported, seconds=0.5)
-    monkeypatch.setattr(stack_checks, "imported", asked)
+    monkeypatch.setattr(stack_checks, "SECONDS", 0.5)
     hangs = found({"name": "hangs", "imports": ["hangs"]})
     assert "stopped after" in hangs["hangs: imports"].reason
 
