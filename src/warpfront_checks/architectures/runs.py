@@ -437,7 +437,18 @@ def try_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     except NotBuiltError as error:
         return vars(unavailable(str(error), modes={}))
     prepared = round(time.monotonic() - start, 3)
-    modes = {mode: _mode(prepared_model, mode, item["device"]) for mode in item["modes"]}
+    modes: dict[str, dict[str, Any]] = {}
+    for mode in item["modes"]:
+        start = time.monotonic()
+        try:
+            if mode in DTYPES:
+                finding = judge_pass(prepared_model, item["device"], DTYPES[mode])
+            else:
+                finding = USES[mode](prepared_model, item["device"])
+        except Exception as error:  # noqa: BLE001 - what a model raises in one mode is that mode's result
+            finding = CheckFinding(outcome=ERROR, reason=finding_from(error).reason)
+        result = {"outcome": finding.outcome, "reason": finding.reason, **finding.details}
+        modes[mode] = {**result, "seconds": round(time.monotonic() - start, 3)}
     details = {"modes": modes, "prepared_seconds": prepared}
     # The worst of the modes, and its reason with its mode's name.
     for worst in (ERROR, FAILED, UNAVAILABLE):
@@ -450,16 +461,3 @@ def try_item(item: Mapping[str, Any]) -> Mapping[str, Any]:
     unused = first.get("unused", [])
     more = f"; {len(unused)} parameters unused: {unused[0]} ..." if unused else ""
     return vars(passed(f"{first.get('layers', 0)} layers judged{more}", **details))
-
-
-def _mode(fed_model: FedModel, mode: str, device: str) -> dict[str, Any]:
-    start = time.monotonic()
-    try:
-        if mode in DTYPES:
-            finding = judge_pass(fed_model, device, DTYPES[mode])
-        else:
-            finding = USES[mode](fed_model, device)
-    except Exception as error:  # noqa: BLE001 - what a model raises in one mode is that mode's result
-        finding = CheckFinding(outcome=ERROR, reason=finding_from(error).reason)
-    result = {"outcome": finding.outcome, "reason": finding.reason, **finding.details}
-    return {**result, "seconds": round(time.monotonic() - start, 3)}

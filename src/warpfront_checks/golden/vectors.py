@@ -494,8 +494,17 @@ def check_case(golden: Golden, case_name: str, dtype: str, device: str) -> Check
             raise GoldenError(f"{golden.name}: {missing[0]} is missing or not known")
     computed = compute(case.operation, inputs, cotangent, device)
     faults = [*_faults_before_numbers(ours, stored, computed, vectors, device)]
-    pairs = {} if faults else {n: (computed[n], vectors[n]) for n in ours}
-    ways = {name: _ways(*ours[name], *pair) for name, pair in pairs.items()}
+    ways: dict[str, dict[str, Verdict]] = {}
+    for name, (exact, bound) in () if faults else ours.items():
+        # The maker's and this device's with float64 by its bound, one with the other by twice that.
+        local, maker = computed[name].detach().cpu().double(), vectors[name].double()
+        verdict = judge(local, exact, bound)
+        profiles = opinions(local, exact, computed[name].dtype, strict=not verdict.fault)
+        ways[name] = {
+            "maker": judge(maker, exact, bound),
+            "here": replace(verdict, profiles=profiles),
+            "apart": judge(local, maker, replace(bound, slack=2 * bound.slack, rms=2 * bound.rms)),
+        }
     # The two against float64 decide. Apart by more than both bounds while each is within its own
     # cannot be: the sum is the triangle's.
     faults += [
@@ -550,17 +559,3 @@ def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
             cells = [f"{number:.3f}" for number in numbers]
             lines.append(f"{name + ' ' + tensor:<36}{cells[0]:>20}{cells[1]:>14}{cells[2]:>22}")
     return "\n".join(lines) + "\n"
-
-
-def _ways(exact: Tensor, bound: Bound, computed: Tensor, vector: Tensor) -> dict[str, Verdict]:
-    """Compare one tensor three ways: the maker's and this device's with float64 by its bound, and
-    one with the other by twice that.
-    """
-    local, maker = computed.detach().cpu().double(), vector.double()
-    verdict = judge(local, exact.expand_as(local), bound)
-    profiles = opinions(local, exact.expand_as(local), computed.dtype, strict=not verdict.fault)
-    return {
-        "maker": judge(maker, exact, bound),
-        "here": replace(verdict, profiles=profiles),
-        "apart": judge(local, maker, replace(bound, slack=2 * bound.slack, rms=2 * bound.rms)),
-    }
