@@ -121,7 +121,6 @@ def main(arguments: list[str]) -> int:
     """Print the answer; exit 0 whatever the result, 2 if the options make no sense."""
     parser = argparse.ArgumentParser(prog="python -m warpfront_checks detect", description=__doc__)
     parser.add_argument("--json", action="store_true", help="the whole answer as JSON")
-    parser.add_argument("--no-torch", action="store_true", help="do not import torch")
     parser.add_argument("--record", type=Path, metavar="FOLDER", help="keep what was read")
     parser.add_argument("--source", default="recorded", help="with --record: of what, and when")
     parser.add_argument("--recorded", type=Path, metavar="FOLDER", help="detect a recorded machine")
@@ -132,7 +131,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"error: {error}\n  hint: --record FOLDER makes a recording\n")
         return 2
     recording = Recording(reader)
-    document = detect(recording, with_torch=not (options.no_torch or options.recorded))
+    document = detect(recording, with_torch=not options.recorded)
     if options.record:
         recording.save(options.record, options.source)
     if options.json:

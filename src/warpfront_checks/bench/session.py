@@ -66,10 +66,8 @@ def main(arguments: list[str]) -> int:
     # torch 2.13's profiler else prints two lines for each operation.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     try:
-        effort, claims = (
-            parsed(options, BENCH_OPTIONS, read_bench_effort),
-            read_claims(options.claims),
-        )
+        effort = parsed(options, BENCH_OPTIONS, read_bench_effort)
+        claims = read_claims(options.claims)
         options.results.mkdir(parents=True, exist_ok=True)
         record_bench(claims, effort, options.results)
     except (ClaimsError, NoDeviceError) as error:

@@ -130,11 +130,9 @@ class LoaderPaths:
         return tuple(name for name in dynamic.needed if not serves(name))
 
 
-def loader_paths(
-    packaged: Iterable[Path], vendor: str, environment: Mapping[str, str] = os.environ
-) -> LoaderPaths:
+def loader_paths(packaged: Iterable[Path], vendor: str) -> LoaderPaths:
     """Return the paths of this image: LD_LIBRARY_PATH, ld.so.cache and the loader's own folders."""
-    listed = [folder for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    listed = [folder for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     trusted = [folder for pattern in _TRUSTED for folder in sorted(glob.glob(pattern))]  # noqa: PTH207 - of the whole system
     cache = _CACHE.read_bytes() if _CACHE.is_file() else b""
     cached = (os.fsdecode(text) for text in cache.split(b"\0") if text.startswith(b"/"))

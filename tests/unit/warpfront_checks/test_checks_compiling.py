@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from warpfront_checks.compiling.__main__ import main
-from warpfront_checks.compiling.job import CopyError, copy_tree, filled, read_job
+from warpfront_checks.compiling.job import filled, read_job
+from warpfront_checks.compiling.job_run import CopyError, copy_tree
 from warpfront_checks.compiling.programs import HEAD_BYTES, TAIL_BYTES, ran
 
 pytestmark = pytest.mark.process
@@ -248,7 +249,7 @@ def test_a_file_that_hipify_breaks_on_is_an_error_of_its_own(
 def test_a_tree_too_large_to_copy_is_an_error(
     compile_all: Compile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warpfront_checks.compiling.job.COPY_LIMIT_BYTES", 3)
+    monkeypatch.setattr("warpfront_checks.compiling.job_run.COPY_LIMIT_BYTES", 3)
     compile_all({"a.cu": "four"})
     job = read_job(tmp_path / "job.json")
     with pytest.raises(CopyError, match="larger than 0 MiB"):

@@ -165,30 +165,33 @@ def linked(folder: Path, name: str, *options: str) -> Path:
     return library
 
 
-def test_libraries_are_looked_for_where_the_loader_looks(tmp_path: Path) -> None:
+def test_libraries_are_looked_for_where_the_loader_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
     other = tmp_path / "other"
     other.mkdir()
     needed = linked(other, "libneeded.so.1")
     file = linked(tmp_path, "libfile.so", str(needed))
     assert dynamic_of(needed).soname == "libneeded.so.1"
     assert LoaderPaths(cached=frozenset({"libc.so.6"})).unserved(file) == ("libneeded.so.1",)
-    assert loader_paths([], "cpu", {}).unserved(file) == ("libneeded.so.1",)
-    assert loader_paths([needed], "cpu", {}).unserved(file) == ()
-    assert loader_paths([], "cpu", {"LD_LIBRARY_PATH": str(other)}).unserved(file) == ()
+    assert loader_paths([], "cpu").unserved(file) == ("libneeded.so.1",)
+    assert loader_paths([needed], "cpu").unserved(file) == ()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(other))
+    assert loader_paths([], "cpu").unserved(file) == ()
+    monkeypatch.delenv("LD_LIBRARY_PATH")
     for flag in ("--enable-new-dtags", "--disable-new-dtags"):
         wl = f"-Wl,{flag},-rpath,$ORIGIN/other"
-        assert (
-            loader_paths([], "cpu", {}).unserved(linked(tmp_path, "libb.so", str(needed), wl)) == ()
-        )
+        assert loader_paths([], "cpu").unserved(linked(tmp_path, "libb.so", str(needed), wl)) == ()
 
 
 def test_a_driver_s_library_is_the_host_s_on_that_vendor_s_devices_only(tmp_path: Path) -> None:
     driver = linked(tmp_path, "libcuda.so.1")
     file = linked(tmp_path, "libfile.so", str(driver))
     driver.unlink()
-    assert loader_paths([], "nvidia", {}).unserved(file) == ()
+    assert loader_paths([], "nvidia").unserved(file) == ()
     for vendor in ("cpu", "amd", "gaudi", "intel"):
-        assert loader_paths([], vendor, {}).unserved(file) == ("libcuda.so.1",)
+        assert loader_paths([], vendor).unserved(file) == ("libcuda.so.1",)
     assert set(DRIVERS) == {"nvidia"}
 
 
