@@ -54,7 +54,7 @@ def run_side_by_side(
     every 30 s, by the files in the folder of their `results`.
     """
     # The command line reads this module, and no hardware.
-    hardware = importlib.import_module("warpfront_checks.hardware.processor")
+    hardware = importlib.import_module("warpfront_checks.hardware.values")
     row = CHECK_SESSIONS
     compiler = _COMPILER.get(device, ())
     waiting = sorted(

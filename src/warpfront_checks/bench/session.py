@@ -39,7 +39,7 @@ from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims, ClaimsError, read_claims
 from warpfront_checks.executing import profiled, synchronise
 from warpfront_checks.hardware import Machine, read_hardware
-from warpfront_checks.hardware.processor import read_processor
+from warpfront_checks.hardware.values import read_processor
 from warpfront_checks.precision import precision_settings, require_full_precision
 from warpfront_checks.results import write_json
 from warpfront_checks.torch_devices import Device, environment_of, read_facts

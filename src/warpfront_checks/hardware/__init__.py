@@ -10,9 +10,8 @@ from warpfront_checks.hardware.intel_devices import read_gaudi, read_intel
 from warpfront_checks.hardware.kernel_view import read_kernel
 from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.nvidia_devices import read_nvidia
-from warpfront_checks.hardware.processor import read_processor
 from warpfront_checks.hardware.recording import Recording
-from warpfront_checks.hardware.values import Hardware, resolve_visibility
+from warpfront_checks.hardware.values import Hardware, read_processor, resolve_visibility
 
 __all__ = ["Hardware", "Machine", "read_hardware"]
 
