@@ -1,6 +1,6 @@
-"""An architecture in a child: built small with random weights, fed, judged layer by layer and from
-end to end. Then its uses: training, generating, spreading over devices, each attention of the
-library, compiling.
+"""An architecture in a child: built small with random weights, fed, and judged layer by layer and
+from end to end. Then its uses: training, generating, spreading over devices, each attention of the
+library, and compiling.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Values of detection, and the CPU's: what this process may use of it, and its instructions for low
-precision.
-"""
+"""Values of detection, and the CPU: what this process may use of it, and its instructions."""
 
 from __future__ import annotations
 
