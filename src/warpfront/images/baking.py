@@ -52,10 +52,10 @@ from warpfront.system.provenance import read_invocation, read_provenance
 from warpfront.system.store import Store, read_tree, remove_other, write_json, write_text
 from warpfront.system.texts import readable_size
 from warpfront.system.tree_files import ImageFile
+from warpfront.wheels.lock.reading import check_wheels
 from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.project_folders import IMAGES_FOLDER, Folders
 from warpfront.wheels.sources import AskSite, Site
-from warpfront.wheels.store.checked_wheels import check_wheels
 from warpfront.wheels.store.sdists import install_toolbox
 from warpfront.wheels.store.unpacked import unpacked_files
 from warpfront.wheels.store.wheelhouse import Wheelhouse

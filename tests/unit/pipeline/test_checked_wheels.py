@@ -18,10 +18,10 @@ from warpfront.matrix.cell import Cell, Pin, RequirementList, Source
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Failed
+from warpfront.wheels.lock.reading import check_wheels
 from warpfront.wheels.lock.values import LockedWheel, RelaxedPackage, WheelLock
 from warpfront.wheels.resolve.resolver import wheel_of
 from warpfront.wheels.sources import Site
-from warpfront.wheels.store.checked_wheels import check_wheels
 from warpfront.wheels.store.wheelhouse import Wheelhouse
 
 CELL = a_cell(stack=(), requirements=("app",))
