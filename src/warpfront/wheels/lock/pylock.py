@@ -40,7 +40,7 @@ from warpfront.matrix.cell import (
     VariantRule,
 )
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system.strict_values import first_wrong, read_as
+from warpfront.system.strict_values import extended, first_wrong, read_as
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.core_metadata import split_label
 from warpfront.wheels.lock.values import (
@@ -89,12 +89,11 @@ def lock_inputs(
     compiler = cell.compiler.requirements if cell.compiler else ()
     vendor = VENDORS[cell.vendor]
     inherited = {package.package: package.reason for package in parent.relaxed} if parent else {}
-    return LockInputs(
+    return extended(
+        LockInputs,
+        cell,
         cell_id=cell.id,
-        python=cell.python,
-        machine=cell.machine,
         glibc=cell.base.glibc,
-        index=cell.index,
         stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
         requirements=tuple(sorted({*compiler, *cell.requirements, *requirement_list.requirements})),
         parent=tuple(f"{wheel.name}=={wheel.version}" for wheel in sorted(parent.wheels))
@@ -107,15 +106,11 @@ def lock_inputs(
             else source
             for source in requirement_list.sources
         ),
-        builds=cell.builds,
-        patches=cell.patches,
         unfit=unfit,
         targets=tuple(sorted(cell.targets)) if vendor.has_device_wheels(cell.toolkit) else (),
         toolkit=vendor.toolkit or "cpu",
         protected=vendor.protected,
         libraries=vendor.libraries,
-        own_indexes=cell.own_indexes,
-        allow_builds=cell.allow_builds,
         variants=variant_rule(cell),
     )
 
