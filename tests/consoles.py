@@ -15,7 +15,7 @@ import pytest
 
 from warpfront.cli.program import run
 from warpfront.cli.tasks.declaring import Command
-from warpfront.matrix.nearest import nearest
+from warpfront.matrix.selection import nearest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(

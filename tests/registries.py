@@ -23,7 +23,7 @@ from urllib.request import Request, urlopen
 
 import yaml
 
-from warpfront.images.engine import packages
+from warpfront.images.engine import embedded
 from warpfront.system.process import cache_folder
 from warpfront.system.store import exclusive
 
@@ -36,7 +36,7 @@ _READY_SECONDS = 20.0
 
 def registry_program() -> Path:
     """Debian's docker-registry: fetched once per machine, by apt, from where its apt fetches."""
-    return _program("docker-registry", packages.this_distribution().codename, name="registry")
+    return _program("docker-registry", embedded.this_distribution().codename, name="registry")
 
 
 def strangers_program(name: str) -> Path:
@@ -52,12 +52,12 @@ def cosign_3() -> Path:
 
 
 def _program(package: str, codename: str, *, name: str) -> Path:
-    distribution = packages.this_distribution()
+    distribution = embedded.this_distribution()
     root = cache_folder() / "packages" / f"{name}-{distribution.key}"
     with exclusive(root.parent, print, name=f".{name}.lock"):
         if not root.is_dir():
-            suite = packages.Suite(suite=codename, packages=(package,))
-            packages._fill(root, distribution, (suite,), print)
+            suite = embedded.Suite(suite=codename, packages=(package,))
+            embedded._fill(root, distribution, (suite,), print)
     return root / "usr/bin" / package
 
 

@@ -33,7 +33,7 @@ from warpfront.cli.tasks.declaring import (
 )
 from warpfront.cli.tasks.showing import print_json
 from warpfront.errors import INTERRUPTED_EXIT_CODE, UNREAD_EXIT_CODE
-from warpfront.matrix.nearest import nearest
+from warpfront.matrix.selection import nearest
 from warpfront.pipeline import STEPS
 
 WIDTH = 80

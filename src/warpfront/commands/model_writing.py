@@ -11,7 +11,7 @@ from typing import Any
 
 import warpfront_checks.architectures
 from warpfront.errors import InputError, StoreError
-from warpfront.matrix.nearest import nearest
+from warpfront.matrix.selection import nearest
 from warpfront.system.foreign import read_regular
 from warpfront.system.packaged import packaged_text
 from warpfront.system.store import write_text

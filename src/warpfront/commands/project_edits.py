@@ -11,8 +11,8 @@ from pathlib import Path
 from warpfront.errors import InputError, NothingSelectedError
 from warpfront.matrix import editing
 from warpfront.matrix.language import NAME_PATTERN
-from warpfront.matrix.nearest import nearest
 from warpfront.matrix.scaffold import BASES, Edit, new_project, with_row
+from warpfront.matrix.selection import nearest
 from warpfront.pipeline.workspace import MATRIX_FILE, matrix_text
 from warpfront.system.document import plain_values
 from warpfront.system.packaged import packaged_text

@@ -47,7 +47,6 @@ from warpfront.matrix.language import (
     Project,
     Smoke,
 )
-from warpfront.matrix.nearest import nearest, target_fault
 from warpfront.matrix.release_channels import Channel, read_channels
 from warpfront.matrix.runners import BuildNode, Runner, make_nodes, make_runners
 from warpfront.matrix.runtime_policies import (
@@ -56,6 +55,7 @@ from warpfront.matrix.runtime_policies import (
     policies_of,
     refusals,
 )
+from warpfront.matrix.selection import nearest, target_fault
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.system.digests import frozen
 from warpfront.system.document import Document, Where, checked, read_document

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from warpfront.errors import Problem
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import AliasText, ChannelText, Filter, MatrixText
-from warpfront.matrix.nearest import nearest
+from warpfront.matrix.selection import nearest
 from warpfront.system.document import Document, Where
 from warpfront.system.strict_values import extended
 from warpfront_checks.check_options import CHECK_SESSIONS

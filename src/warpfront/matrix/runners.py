@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from warpfront.errors import Problem
 from warpfront.matrix.language import MatrixText, NodeText, RunnerText
-from warpfront.matrix.nearest import target_fault
+from warpfront.matrix.selection import target_fault
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import Document, Where
 from warpfront.system.strict_values import extended

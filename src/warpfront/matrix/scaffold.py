@@ -11,8 +11,8 @@ from pathlib import Path
 from warpfront.errors import NothingSelectedError, StoreError
 from warpfront.matrix import editing
 from warpfront.matrix.compat import packaged
-from warpfront.matrix.nearest import nearest
 from warpfront.matrix.reading import read_matrix
+from warpfront.matrix.selection import nearest
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import plain_values
 from warpfront.system.packaged import packaged_folder, packaged_text

@@ -34,11 +34,17 @@ from warpfront.system.provenance import now
 from warpfront.system.store import exclusive, storing, write_json, write_text
 from warpfront.verify.containers import (
     MEMORY_BYTES,
+    Attempt,
+    attempt_key,
     built_image,
+    continue_attempt,
+    discard,
     ending_of,
+    finish,
     not_verified,
     result_in,
     run_told,
+    taken_over,
 )
 from warpfront.verify.emulation import (
     EMULATED_SESSIONS,
@@ -48,14 +54,6 @@ from warpfront.verify.emulation import (
 )
 from warpfront.verify.image_claims import image_claims, tried
 from warpfront.verify.results import EMULATOR, CheckResult, Outcome, Verification
-from warpfront.verify.resuming import (
-    Attempt,
-    attempt_key,
-    continue_attempt,
-    discard,
-    finish,
-    taken_over,
-)
 from warpfront.verify.run_options import TIME_LIMIT_SECONDS, RunOptions
 from warpfront.verify.verdict import (
     is_sealed,

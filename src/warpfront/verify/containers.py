@@ -1,12 +1,20 @@
-"""Containers of `verify` and `compile`: their image, output and ending. Path."""
+"""Containers of `verify` and `compile`: their image, output and ending; and sessions of an
+interrupted verification that count in the next one. Path.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from warpfront.errors import FailureKind, NotVerifiedError, StoreError
 from warpfront.images.built import BuiltImage
@@ -14,10 +22,14 @@ from warpfront.images.engine.protocol import Engine, RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Blocked, Failed, failed_by
-from warpfront.system.foreign import read_json
+from warpfront.system.digests import digest_of
+from warpfront.system.foreign import read_json, read_regular, remove_tree
 from warpfront.system.progress import Watch
-from warpfront.system.store import Store
-from warpfront.verify.verdict import Unreadable
+from warpfront.system.store import Store, as_json, read_tree, storing, write_json
+from warpfront.system.tree_files import ImageFile
+from warpfront.verify.results import Outcome
+from warpfront.verify.verdict import Unreadable, read_session, worst_of
+from warpfront_checks.check_options import CHECK_SESSIONS, CheckOptions
 from warpfront_checks.results import PROGRESS
 
 MEMORY_BYTES = 8 * 2**30
@@ -106,3 +118,115 @@ def ending_of(result: RunResult, *, limit_seconds: float) -> str:
     if result.timed_out:
         return f"the container was stopped after {limit_seconds:g} s"
     return "" if result.exit_code in {0, 1} else f"the container exited with {result.exit_code}"
+
+
+_RECORD = "attempt.json"
+_PROVEN = "proven"
+# Short, and it finds anew what all others rely on: that the image is the sealed one.
+_ALWAYS_RUN = "load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A verification that has begun and did not come to its end. `key` is the digest of all that
+    its sessions depend on, `effort` has the seeds, `proven` is session -> time and sha256 of its
+    results in the folder `proven`.
+    """
+
+    key: str
+    effort: CheckOptions
+    proven: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
+_ATTEMPT = TypeAdapter(Attempt)
+
+
+def attempt_key(packages: Iterable[Path], parts: Mapping[str, object]) -> str:
+    """Return the digest of `parts` and of the packages that are mounted into the image."""
+    code = {
+        f"{package.name}/{name}": file.identity if isinstance(file, ImageFile) else file.reason
+        for package in packages
+        for name, file in read_tree(package).items()
+        if "__pycache__" not in name
+    }
+    return digest_of({**parts, "code": code})
+
+
+def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) -> Attempt:
+    """Begin an attempt, and take over what an earlier one of the same key has proven.
+
+    Results move out of the folder that the container can write, and count by their digest. Without
+    a run of its own choice, `effort` becomes the earlier one's, so that all seeds are of one run.
+    """
+    before = None
+    with contextlib.suppress(OSError, ValueError):  # none, or none that can be read
+        before = _ATTEMPT.validate_json((folder / _RECORD).read_bytes())
+    chosen = effort.chosen and (before is None or effort.run != before.effort.run)
+    if before is None or before.key != key or chosen:
+        discard(folder)
+        attempt = Attempt(key=key, effort=effort)
+    else:
+        # Sessions that ended, and passed every check that they had planned.
+        passed = {}
+        proven = folder / _PROVEN
+        with storing(proven):
+            proven.mkdir(exist_ok=True)
+        for path in sorted((folder / "results").glob("*.json")):
+            session, copy = path.stem, proven / path.name
+            if session == _ALWAYS_RUN or session not in CHECK_SESSIONS:
+                continue
+            try:
+                moment = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+                end = moment.isoformat(timespec="seconds")
+                for file in _left_by(session, path.parent):
+                    (proven / file.name).write_bytes(read_regular(file))
+                content = read_regular(copy)
+                checks = read_session(read_json(copy), session=session, target=target)
+            except (OSError, StoreError):
+                continue
+            if worst_of(check.outcome for check in checks) is Outcome.PASSED:
+                passed[session] = (end, hashlib.sha256(content).hexdigest())
+        attempt = replace(before, proven={**before.proven, **passed})
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / _RECORD, as_json(attempt))
+    return attempt
+
+
+def discard(folder: Path) -> None:
+    """Forget an attempt: it came to its end, or nothing of it counts."""
+    with storing(folder):
+        (folder / _RECORD).unlink(missing_ok=True)
+    remove_tree(folder / _PROVEN)
+
+
+def taken_over(folder: Path, attempt: Attempt, sessions: Iterable[str]) -> dict[str, object]:
+    """Return the results of those of `sessions` that were proven, unless edited since then."""
+    over: dict[str, object] = {}
+    for session in sessions:
+        _, sha256 = attempt.proven.get(session, ("", ""))
+        path = folder / _PROVEN / f"{session}.json"
+        try:
+            if sha256 and hashlib.sha256(read_regular(path)).hexdigest() == sha256:
+                over[session] = read_json(path)
+        except (FileNotFoundError, StoreError):
+            continue
+    return over
+
+
+def finish(folder: Path, sessions: Iterable[str]) -> None:
+    """End an attempt: move results of the proven `sessions` to those of the last run."""
+    for session in sessions:
+        for path in _left_by(session, folder / _PROVEN):
+            copy = folder / "results" / path.name
+            if not os.path.lexists(copy):
+                with storing(copy):
+                    copy.write_bytes(read_regular(path))
+    discard(folder)
+
+
+def _left_by(session: str, folder: Path) -> list[Path]:
+    """Return the results of a session, and files named after it."""
+    named = (path for path in folder.glob(f"{session}*") if path.is_file())
+    ends = (".", "-", "_")
+    return sorted(path for path in named if path.name.removeprefix(session)[:1] in ends)

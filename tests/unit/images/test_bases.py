@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeEngine
 
 from warpfront.errors import BlockedError
-from warpfront.images.engine import bases, packages
+from warpfront.images.engine import bases, embedded
 from warpfront.images.engine.bases import (
     RECIPE_LABEL,
     SOURCE_LABEL,
@@ -19,7 +19,7 @@ from warpfront.images.engine.bases import (
     recipe_digest,
     resolve_base,
 )
-from warpfront.images.engine.packages import PackageTree
+from warpfront.images.engine.embedded import PackageTree
 from warpfront.matrix.cell import BaseSource
 from warpfront.matrix.language import Base, Bootstrap
 from warpfront.system import process
@@ -200,7 +200,7 @@ def test_what_was_in_memory_is_gone_with_the_command(
 def test_headers_are_installed_without_what_they_depend_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(packages, "machine_mirror", lambda _suite, public: public)
+    monkeypatch.setattr(embedded, "machine_mirror", lambda _suite, public: public)
     for program in ("perl", "mmdebstrap"):
         (tmp_path / "usr" / "bin").mkdir(parents=True, exist_ok=True)
         (tmp_path / "usr" / "bin" / program).touch()

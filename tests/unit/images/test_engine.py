@@ -18,7 +18,7 @@ import requests
 
 from warpfront.errors import EngineError
 from warpfront.images.engine import docker as room
-from warpfront.images.engine import embedded, packages
+from warpfront.images.engine import embedded
 from warpfront.images.engine import protocol as rooms
 from warpfront.images.engine.docker import LONGEST_LINE, LineSplitter
 from warpfront.images.engine.protocol import RunRequest, connect
@@ -238,26 +238,26 @@ def test_labels_that_lack_a_part_name_no_process() -> None:
 def test_every_distribution_has_both_sets() -> None:
     for key in ("debian-12", "debian-13", "ubuntu-24.04"):
         name, _, version = key.partition("-")
-        row = packages.read_distribution(f'ID={name}\nVERSION_ID="{version}"\n')
+        row = embedded.read_distribution(f'ID={name}\nVERSION_ID="{version}"\n')
         unpacked = {package for suite in row.engine for package in suite.packages}
         assert {"docker.io", "docker-buildx", "containerd", "runc", "tini", "nftables"} <= unpacked
         assert any("mmdebstrap" in suite.packages for suite in row.bootstrap)
 
 
 def test_debian_12_keeps_its_own_runc() -> None:
-    row = packages.read_distribution(DEBIAN)
+    row = embedded.read_distribution(DEBIAN)
     assert [suite.suite for suite in row.engine if "runc" in suite.packages] == ["bookworm"]
 
 
 def test_an_unknown_distribution_is_refused_with_those_there_are() -> None:
     with pytest.raises(EngineError, match="fedora-41") as caught:
-        packages.read_distribution("ID=fedora\nVERSION_ID=41\n")
+        embedded.read_distribution("ID=fedora\nVERSION_ID=41\n")
     assert "debian-12" in caught.value.hint
 
 
 def test_only_a_moving_suite_may_have_an_old_release_and_every_source_is_signed() -> None:
-    row = packages.read_distribution(DEBIAN)
-    sid, bookworm = packages.sources(row, row.engine, "http://mirror.test/debian").splitlines()
+    row = embedded.read_distribution(DEBIAN)
+    sid, bookworm = embedded.sources(row, row.engine, "http://mirror.test/debian").splitlines()
     assert sid == (
         "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg check-valid-until=no] "
         "http://mirror.test/debian sid main"
@@ -271,9 +271,9 @@ def test_the_mirror_is_the_one_that_apt_uses_for_the_suite() -> None:
         "'http://sec.test/debian-security/dists/bookworm-security/InRelease' sec_InRelease 0 \n"
         "'http://mirror.test/debian/dists/bookworm/InRelease' mirror_InRelease 0 \n"
     )
-    assert packages.read_mirror(listed, "bookworm") == "http://mirror.test/debian"
-    assert packages.read_mirror(listed, "bookworm-security") == "http://sec.test/debian-security"
-    assert packages.read_mirror(listed, "trixie") is None
+    assert embedded.read_mirror(listed, "bookworm") == "http://mirror.test/debian"
+    assert embedded.read_mirror(listed, "bookworm-security") == "http://sec.test/debian-security"
+    assert embedded.read_mirror(listed, "trixie") is None
 
 
 def test_the_engine_lives_below_the_cache_folder() -> None:
@@ -331,7 +331,7 @@ def test_half_a_record_is_a_stale_engine_not_a_traceback(tmp_path: Path) -> None
 def test_the_distributions_own_docker_is_advised_where_it_can_build(
     version: str, advice: str
 ) -> None:
-    row = packages.read_distribution(f'ID=debian\nVERSION_ID="{version}"\n')
+    row = embedded.read_distribution(f'ID=debian\nVERSION_ID="{version}"\n')
     assert row.docker_instead == advice
 
 
@@ -411,7 +411,7 @@ def test_engines_that_begin_at_once_get_a_subnet_each(
     }.items():
         monkeypatch.setattr(embedded, name, fake)
     monkeypatch.setattr(process, "start_daemon", lambda *_: None)
-    tree = packages.PackageTree(root=tmp_path, perl="")
+    tree = embedded.PackageTree(root=tmp_path, perl="")
     (tmp_path / "bin").mkdir()
     for program in ("dockerd", "docker-proxy", "tini-static"):
         (tmp_path / "bin" / program).write_text("")

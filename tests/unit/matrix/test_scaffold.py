@@ -12,9 +12,9 @@ from warpfront.commands.project_edits import add_image, add_python, add_row, pro
 from warpfront.errors import InputError, MatrixError, NothingSelectedError, StoreError
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.editing import with_current_keys, with_item
-from warpfront.matrix.nearest import nearest
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import Edit, make_project, new_project
+from warpfront.matrix.selection import nearest
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.values import NEVER_BUILT

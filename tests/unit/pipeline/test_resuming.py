@@ -22,7 +22,7 @@ from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.progress import Line
-from warpfront.verify import resuming
+from warpfront.verify.containers import attempt_key
 from warpfront.verify.results import Outcome, Verification
 from warpfront.verify.run_options import RunOptions
 from warpfront.verify.verdict import outcome_of
@@ -332,11 +332,11 @@ def test_a_change_of_the_code_in_the_image_is_another_key(tmp_path: Path) -> Non
     (tmp_path / "checks").mkdir()
     check = tmp_path / "checks" / "one.py"
     check.write_text("bound = 1\n")
-    first = resuming.attempt_key([tmp_path], {"image": "a"})
-    assert resuming.attempt_key([tmp_path], {"image": "a"}) == first
+    first = attempt_key([tmp_path], {"image": "a"})
+    assert attempt_key([tmp_path], {"image": "a"}) == first
     check.write_text("bound = 2\n")
 
-    assert resuming.attempt_key([tmp_path], {"image": "a"}) != first
+    assert attempt_key([tmp_path], {"image": "a"}) != first
 
 
 def test_a_line_on_the_way_has_the_counts_of_sessions_and_checks(world: World) -> None:

@@ -24,7 +24,7 @@ from warpfront.cli.display import Display, Volume
 from warpfront.cli.job_output import job_output, shown
 from warpfront.cli.tasks.showing import print_json
 from warpfront.matrix.cell import Selection
-from warpfront.matrix.nearest import nearest
+from warpfront.matrix.selection import nearest
 from warpfront.system.extras import how_to_install
 from warpfront.system.process import terminable
 from warpfront_checks.check_options import EFFORT_OPTIONS, CheckOptions, read_effort

@@ -10,7 +10,7 @@ from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import DryRun, Group, Option, command
 from warpfront.cli.tasks.showing import project_root
 from warpfront.errors import InputError
-from warpfront.matrix.nearest import nearest
+from warpfront.matrix.selection import nearest
 from warpfront.system.packaged import packaged_folder
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from warpfront.cli.display import Display, text_width
 from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, Group, Option, Options, command
 from warpfront.cli.tasks.showing import print_unfinished, raise_failure, workspace_here
 from warpfront.errors import CommandFailedError, InputError, NotComparableError, SlowerError
-from warpfront.matrix.nearest import nearest
+from warpfront.matrix.selection import nearest
 from warpfront.step_results import Failed, require_determined
 from warpfront.system.texts import counted
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort

@@ -22,8 +22,8 @@ from typing import IO
 
 from warpfront.errors import BlockedError, CommandFailedError, EngineError
 from warpfront.images.built import ResolvedBase
-from warpfront.images.engine import packages
-from warpfront.images.engine.packages import PackageTree
+from warpfront.images.engine import embedded
+from warpfront.images.engine.embedded import PackageTree
 from warpfront.images.engine.protocol import Engine, StoredImage
 from warpfront.matrix.cell import BaseSource
 from warpfront.matrix.language import Base, Bootstrap
@@ -153,7 +153,7 @@ def bootstrap_rootfs(bootstrap: Bootstrap, cache: Path, on_line: Line) -> Path:
     tar = cache / "bases" / f"{recipe_digest(bootstrap)}.tar"
     if tar.is_file():
         return tar
-    tree = packages.unpack("bootstrap", cache, on_line)
+    tree = embedded.unpack("bootstrap", cache, on_line)
     on_line(f"bootstrapping Debian {bootstrap.suite}")
     tar.parent.mkdir(parents=True, exist_ok=True)
     with (
@@ -213,8 +213,8 @@ def _mmdebstrap(bootstrap: Bootstrap, tree: PackageTree, tar: Path) -> Command:
     suite = bootstrap.suite
     public, local = tar.parent / "sources.list", tar.parent / "mirror.list"
     public.write_text(apt_sources(bootstrap, _PUBLIC, _PUBLIC_SECURITY), encoding="ascii")
-    mirror = packages.machine_mirror(suite, _PUBLIC)
-    security = packages.machine_mirror(f"{suite}-security", _PUBLIC_SECURITY)
+    mirror = embedded.machine_mirror(suite, _PUBLIC)
+    security = embedded.machine_mirror(f"{suite}-security", _PUBLIC_SECURITY)
     local.write_text(apt_sources(bootstrap, mirror, security), encoding="ascii")
     own_keyring = tree.root / _KEYRING
     keyring = own_keyring if own_keyring.exists() else Path("/") / _KEYRING

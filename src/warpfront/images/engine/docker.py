@@ -41,7 +41,7 @@ from docker.utils import kwargs_from_env
 from docker.utils.socket import frames_iter
 
 from warpfront.errors import CommandFailedError, EngineError, RegistryError, RegistryFault
-from warpfront.images.engine import embedded, packages
+from warpfront.images.engine import embedded
 from warpfront.images.engine.bases import image_archive
 from warpfront.images.engine.protocol import (
     DEAD_MAN_SECONDS,
@@ -142,7 +142,7 @@ class DockerEngine:
     @functools.cached_property
     def buildx(self) -> tuple[str, ...]:
         # `docker buildx` if that answers, else a docker-buildx: the user's or ours.
-        package_tree = packages.unpacked("engine", self._cache)
+        package_tree = embedded.unpacked("engine", self._cache)
         for argv in (
             ("docker", "buildx"),
             ("docker-buildx",),
