@@ -61,7 +61,7 @@ from warpfront.system.digests import frozen
 from warpfront.system.document import Document, Where, checked, read_document
 from warpfront.system.packaged import packaged_toml
 from warpfront.system.references import is_tag
-from warpfront.system.strict_values import extended
+from warpfront.system.strict_values import extended, read_as
 from warpfront.system.texts import counted
 from warpfront_checks.stack.descriptions import names as described_names
 
@@ -622,8 +622,7 @@ class SlimRecipe:
 
 @cache
 def slim_recipes() -> Mapping[str, SlimRecipe]:
-    recipes = packaged_toml("slim.toml").items()
-    return {n: SlimRecipe(**{**row, "removes": tuple(row["removes"])}) for n, row in recipes}
+    return read_as(dict[str, SlimRecipe], packaged_toml("slim.toml"))
 
 
 def removed(names: Iterable[str], targets: Iterable[str]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ interrupted verification that count in the next one. Path.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 from collections import deque
@@ -13,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-
-from pydantic import TypeAdapter
 
 from warpfront.errors import FailureKind, NotVerifiedError, StoreError
 from warpfront.images.built import BuiltImage
@@ -25,7 +22,7 @@ from warpfront.step_results import Blocked, Failed, failed_by
 from warpfront.system.digests import digest_of
 from warpfront.system.foreign import read_json, read_regular, remove_tree
 from warpfront.system.progress import Watch
-from warpfront.system.store import Store, as_json, read_tree, storing, write_json
+from warpfront.system.store import Store, read_tree, storing
 from warpfront.system.tree_files import ImageFile
 from warpfront.verify.results import Outcome
 from warpfront.verify.verdict import Unreadable, read_session, worst_of
@@ -120,7 +117,7 @@ def ending_of(result: RunResult, *, limit_seconds: float) -> str:
     return "" if result.exit_code in {0, 1} else f"the container exited with {result.exit_code}"
 
 
-_RECORD = "attempt.json"
+_RECORD = "attempt"
 _PROVEN = "proven"
 # Short, and it finds anew what all others rely on: that the image is the sealed one.
 _ALWAYS_RUN = "load"
@@ -136,9 +133,6 @@ class Attempt:
     key: str
     effort: CheckOptions
     proven: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-
-
-_ATTEMPT = TypeAdapter(Attempt)
 
 
 def attempt_key(packages: Iterable[Path], parts: Mapping[str, object]) -> str:
@@ -158,9 +152,8 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
     Results move out of the folder that the container can write, and count by their digest. Without
     a run of its own choice, `effort` becomes the earlier one's, so that all seeds are of one run.
     """
-    before = None
-    with contextlib.suppress(OSError, ValueError):  # none, or none that can be read
-        before = _ATTEMPT.validate_json((folder / _RECORD).read_bytes())
+    store = Store(folder.parent)
+    before: Attempt | None = store.readable(folder.name, _RECORD, (Attempt,))
     chosen = effort.chosen and (before is None or effort.run != before.effort.run)
     if before is None or before.key != key or chosen:
         discard(folder)
@@ -187,16 +180,13 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
             if worst_of(check.outcome for check in checks) is Outcome.PASSED:
                 passed[session] = (end, hashlib.sha256(content).hexdigest())
         attempt = replace(before, proven={**before.proven, **passed})
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / _RECORD, as_json(attempt))
+    store.save(folder.name, _RECORD, attempt)
     return attempt
 
 
 def discard(folder: Path) -> None:
     """Forget an attempt: it came to its end, or nothing of it counts."""
-    with storing(folder):
-        (folder / _RECORD).unlink(missing_ok=True)
+    Store(folder.parent).drop(folder.name, _RECORD)
     remove_tree(folder / _PROVEN)
 
 

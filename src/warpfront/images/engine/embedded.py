@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Literal
 
 import yaml
-from pydantic import TypeAdapter
 
 from warpfront.errors import CommandFailedError, EngineError
 from warpfront.system import process
@@ -600,8 +599,8 @@ def sources(distribution: LinuxDistribution, suites: tuple[Suite, ...], mirror: 
 @cached
 def _rows() -> Mapping[str, LinuxDistribution]:
     rows = yaml.safe_load(packaged_text("engine.yaml"))["distributions"]
-    reader = TypeAdapter(dict[str, LinuxDistribution])
-    return reader.validate_python({key: {**row, "key": key} for key, row in rows.items()})
+    keyed = {key: {**row, "key": key} for key, row in rows.items()}
+    return read_as(dict[str, LinuxDistribution], keyed)
 
 
 def _tree(name: PackageSet, distribution: LinuxDistribution, cache: Path) -> PackageTree:
