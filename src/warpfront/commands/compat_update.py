@@ -16,8 +16,9 @@ from packaging.version import Version
 
 from warpfront.ci.forge_api import ForgeApi, Proposal
 from warpfront.errors import InputError, StaleError, without_secrets
-from warpfront.matrix.compat_table import (
-    Table,
+from warpfront.matrix.compat_table import Table
+from warpfront.matrix.index_contents import Contents, IndexContents, Releases
+from warpfront.matrix.index_evidence import (
     changes,
     contradictions,
     dump_contents,
@@ -25,7 +26,6 @@ from warpfront.matrix.compat_table import (
     updated,
     wanted_releases,
 )
-from warpfront.matrix.index_contents import Contents, IndexContents, Releases
 from warpfront.pipeline.workspace import contents_path
 from warpfront.system.progress import Watch
 from warpfront.system.store import read_text, write_text

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from warpfront.errors import BuildFailedError, StoreError, WarpfrontError
-from warpfront.images.baking import BakeTarget
+from warpfront.images.bake import BakeTarget
 from warpfront.images.engine.buildx import bake, forget_steps
 from warpfront.images.preparing import Prepared
 from warpfront.images.render import (

@@ -16,8 +16,8 @@ from warpfront.images.preparing import (
     render_cells,
     unrunnable,
 )
+from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
 from warpfront.matrix.cell import Cell, Pin, Selection, WheelIndex
-from warpfront.matrix.compat import base_notes, driver_note, ended_notes, table_notes
 from warpfront.matrix.language import Maintenance
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace

@@ -11,7 +11,7 @@ from warpfront.images.render import Material, Templates
 from warpfront.matrix import compat
 from warpfront.matrix.cell import RequirementList
 from warpfront.matrix.compat import Compat
-from warpfront.matrix.compat_table import read_contents
+from warpfront.matrix.index_evidence import read_contents
 from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.system.foreign import inside_root
 from warpfront.system.process import cache_folder

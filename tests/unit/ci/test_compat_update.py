@@ -22,8 +22,9 @@ from warpfront.commands.compat_update import (
 )
 from warpfront.errors import InputError, StaleError
 from warpfront.matrix.compat import CONTENTS, Compat
-from warpfront.matrix.compat_table import Table, read_contents, read_table
+from warpfront.matrix.compat_table import Table, read_table
 from warpfront.matrix.index_contents import Contents
+from warpfront.matrix.index_evidence import read_contents
 from warpfront.pipeline.workspace import compat_of, contents_path
 from warpfront.wheels.sources import Site
 

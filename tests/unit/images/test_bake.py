@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import A_PROJECT, A_RESOLVED_BASE, a_cell, a_lock
 
-from warpfront.images.baking import BakeTarget, bake_file, proxy_script
+from warpfront.images.bake import BakeTarget, bake_file, proxy_script
 from warpfront.images.labels import CONTENT_HASH, image_labels
 from warpfront.system.tree_files import Provenance
 

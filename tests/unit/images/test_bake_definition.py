@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warpfront.images.baking import BakeTarget, bake_file, proxy_script
+from warpfront.images.bake import BakeTarget, bake_file, proxy_script
 
 A_TARGET = BakeTarget(
     name="cell-a",

@@ -8,8 +8,8 @@ import pytest
 from builders import a_cell
 
 from warpfront.matrix import compat
+from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
 from warpfront.matrix.cell import Cell, Toolkit
-from warpfront.matrix.compat import base_notes, driver_note, ended_notes, table_notes
 
 COMPAT = compat.packaged()
 CUDA = "nvidia"

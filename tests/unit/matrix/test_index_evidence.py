@@ -17,21 +17,19 @@ from warpfront.matrix.compat import (
     packaged_contents,
     packaged_rows,
 )
-from warpfront.matrix.compat_table import (
-    PYPI,
+from warpfront.matrix.compat_table import PYPI, Combination, read_table
+from warpfront.matrix.index_contents import Contents, IndexContents, IndexedRelease
+from warpfront.matrix.index_evidence import (
     QUIET_DAYS,
-    Combination,
     changes,
     contradictions,
     cuda_of,
     dump_contents,
     names_by_url,
     read_contents,
-    read_table,
     updated,
     wanted_releases,
 )
-from warpfront.matrix.index_contents import Contents, IndexContents, IndexedRelease
 
 ROWS = read_table(
     (Path(__file__).parents[2] / "compat" / "small.yaml").read_text("utf-8"), path="small.yaml"

@@ -18,7 +18,7 @@ from builders import a_cell, a_lock
 from standins import stand_in_wheel
 
 from warpfront.images import composing
-from warpfront.images.baking import BakeTarget, bake_file
+from warpfront.images.bake import BakeTarget, bake_file
 from warpfront.images.built import RenderedImage, ResolvedBase
 from warpfront.images.composing import Composer
 from warpfront.images.engine.buildx import Baked, BakeRequest
