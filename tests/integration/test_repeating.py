@@ -37,7 +37,7 @@ def test_the_line_that_repeats_a_failure_repeats_it(project: Project) -> None:
 def test_the_line_of_a_verification_is_one_that_the_program_reads(project: Project) -> None:
     words = shlex.split(repeat_line("verify", CELL, "x86_64"))[1:]
     # Nothing was built: it is blocked, and no option of it is unknown.
-    ended = project.invoke(*words, "--dry-run", "--json").expect(0)
+    ended = project.invoke(*words, "--json")
     assert CELL in ended.stdout
 
 

@@ -16,9 +16,8 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.progress import Watch
 from warpfront.system.texts import counted
 from warpfront_port.commands.scanning import ScanRequest, scan, verdict_of
-from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
+from warpfront_port.commands.syntax_passes import with_compiler
 from warpfront_port.finding_forms import Scan, noun_of, verdict_text
-from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.verdict import Verdict, VerdictAnswer
 
 
@@ -29,20 +28,6 @@ class Answer(StrEnum):
     UNDETERMINED = "not determined"
     HOLDS = "holds"
     NOTHING = "nothing to determine"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRequest:
-    """A request to check the project at `repo` for `target`.
-
-    `cells` are the cells of preflight and try; `argv` is a program to try, if any.
-    """
-
-    repo: Path
-    target: ScanTarget
-    cells: Selection
-    compiler: str = "auto"
-    argv: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +71,19 @@ class ProjectCheck:
         return f"{target}: {self.answer}: {'; '.join(self.reasons)} (scan: {verdict})"
 
 
-def check_project(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> ProjectCheck:
-    """Return the report on a project. A part that cannot run is undetermined, with the reason."""
-    scan_request = ScanRequest(repo=request.repo, target=request.target)
-    target = request.target
-    syntax = SyntaxRequest(
-        root=request.repo, target=target.name, release=target.release, where=request.compiler
-    )
-    compiled = partial(with_compiler, request=syntax, workspace=workspace, watch=watch)
-    scanned, new = scan(scan_request, watch, compiled)
+def check_project(
+    request: ScanRequest,
+    cells: Selection,
+    argv: tuple[str, ...],
+    workspace: Workspace | None,
+    watch: Watch,
+) -> ProjectCheck:
+    """Return the report on a project. A part that cannot run is undetermined, with the reason.
+
+    `cells` are the cells of preflight and try; `argv` is a program to try, if any.
+    """
+    compiled = partial(with_compiler, request=request, workspace=workspace, watch=watch)
+    scanned, new = scan(request, watch, compiled)
     verdict = verdict_of(scanned, new)
     answers = {VerdictAnswer.RUNS: Answer.HOLDS, VerdictAnswer.UNDETERMINED: Answer.UNDETERMINED}
     answer = answers.get(verdict.answer, Answer.FAILS)
@@ -102,8 +91,8 @@ def check_project(request: CheckRequest, workspace: Workspace | None, watch: Wat
     parts = (
         CheckPart(name="scan", answer=answer, line=line, text=verdict_text(verdict, scanned)),
         _compile_part(scanned),
-        _part("preflight", lambda: _preflight(request, workspace, watch)),
-        _part("try", lambda: _try(request, workspace, watch)),
+        _part("preflight", lambda: _preflight(request, cells, workspace, watch)),
+        _part("try", lambda: _try(request.repo, argv, cells, workspace, watch)),
     )
     return ProjectCheck(verdict=verdict, parts=parts)
 
@@ -129,7 +118,9 @@ def _part(name: str, run: Callable[[], CheckPart]) -> CheckPart:
         return CheckPart(name=name, answer=answer, line=str(error).splitlines()[0])
 
 
-def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> CheckPart:
+def _preflight(
+    request: ScanRequest, cells: Selection, workspace: Workspace | None, watch: Watch
+) -> CheckPart:
     from warpfront_port.commands.preflighting import preflight  # noqa: PLC0415 - loads the resolver
     from warpfront_port.preflight.findings import preflight_text  # noqa: PLC0415 - see above
 
@@ -139,7 +130,7 @@ def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch)
     if not any(request.target.name in cell.targets for cell in workspace.matrix.cells):
         line = f"no cell of matrix.yaml serves {request.target.name}"
         return part(answer=Answer.NOTHING, line=line)
-    result = preflight(workspace, request.cells, watch, repo=request.repo, offline=True)
+    result = preflight(workspace, cells, watch, repo=request.repo, offline=True)
     part = partial(part, text=preflight_text(result))
     if result.count:
         line = f"{counted(result.count, 'requirement')} would replace torch"
@@ -149,18 +140,19 @@ def _preflight(request: CheckRequest, workspace: Workspace | None, watch: Watch)
     return part(answer=Answer.HOLDS, line="torch stays as it is")
 
 
-def _try(request: CheckRequest, workspace: Workspace | None, watch: Watch) -> CheckPart:
+def _try(
+    repo: Path, argv: tuple[str, ...], cells: Selection, workspace: Workspace | None, watch: Watch
+) -> CheckPart:
     from warpfront_port.commands.trial_runs import TrialRequest, try_project  # noqa: PLC0415 - loads the resolver
     from warpfront_port.trying.trial import trial_text  # noqa: PLC0415 - see above
 
     part = partial(CheckPart, name="try")
-    if not request.argv:
+    if not argv:
         return part(answer=Answer.NOTHING, line="no program was named: `-- python train.py`")
     if workspace is None:
         return part(answer=Answer.UNDETERMINED, line="no matrix.yaml here")
-    cells = dataclasses.replace(request.cells, image=request.cells.image or "torch")
-    asking = TrialRequest(repo=request.repo, argv=request.argv)
-    trial = try_project(workspace, cells, watch, asking)
+    cells = dataclasses.replace(cells, image=cells.image or "torch")
+    trial = try_project(workspace, cells, watch, TrialRequest(repo=repo, argv=argv))
     if isinstance(trial, Blocked | Failed):
         return part(answer=Answer.UNDETERMINED, line=str(trial.reason))
     part = partial(part, text=trial_text(trial, name="app"))

@@ -280,7 +280,9 @@ def _limited(seconds: float) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRequest:
-    """A request to scan the tree at `repo` for `target`, without accepted findings."""
+    """A request to scan the tree at `repo` for `target`, without accepted findings. `compiler` is
+    where that of its CUDA sources is from: auto, host, fetched, matrix or none.
+    """
 
     repo: Path
     target: ScanTarget
@@ -289,6 +291,7 @@ class ScanRequest:
     before: Path | None = None
     baseline: str = ""
     write_baseline: bool = False
+    compiler: str = "auto"
 
 
 def scan(

@@ -10,7 +10,7 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
@@ -28,7 +28,7 @@ from warpfront.system.store import read_text, write_json
 from warpfront.system.texts import counted
 from warpfront.wheels.sources import read_site
 from warpfront_port.commands.compiling import CompilerPlace, compiler_place
-from warpfront_port.commands.scanning import NO_TOOLCHAIN
+from warpfront_port.commands.scanning import NO_TOOLCHAIN, ScanRequest
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import (
     claims_of,
@@ -43,7 +43,6 @@ from warpfront_port.finding_forms import Scan
 from warpfront_port.scan.hipify_names import hipify_names
 
 MODULES = Path(str(resources.files("warpfront_port").joinpath("data", "cmake")))
-PLACES = ("auto", "host", "fetched", "matrix", "none")
 _SECONDS = 180.0
 _KEPT_SECONDS = 30 * 24 * 3600
 _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
@@ -51,42 +50,26 @@ _JOB, _RESULTS, _CACHE, _SOURCE, _TORCH, _PYTHON = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyntaxRequest:
-    """The choice of a compiler for the units of a scan: `where` is one of `PLACES`.
-
-    `auto` takes this machine's where its HIP is not older than the target's `release`, else the
-    fetched one. `matrix` is an image of `compilers:`, which is built where it is missing.
-    """
-
-    root: Path
-    target: str
-    release: str = ""
-    where: str = "auto"
-    seconds: float = _SECONDS
-
-
 def with_compiler(
-    scan: Scan, request: SyntaxRequest, workspace: Workspace | None, watch: Watch
+    scan: Scan, request: ScanRequest, workspace: Workspace | None, watch: Watch
 ) -> Scan:
     """Return the scan with a compiler's answers on its units; as it is where none is at hand.
 
-    Raise `WarpfrontError` where a place was named and has no compiler for the target.
+    `auto` takes this machine's where its HIP is not older than the target's release, else the
+    fetched one. `matrix` is an image of `compilers:`, which is built where it is missing. Raise
+    `WarpfrontError` where a place was named and has no compiler for the target.
     """
     units = list(units_to_compile(scan))
-    if (
-        not (units or scan.project.builds_hip)
-        or request.where == "none"
-        or not request.target.startswith("gfx")
-    ):
+    has_units, target = units or scan.project.builds_hip, request.target.name
+    if not has_units or request.compiler == "none" or not target.startswith("gfx"):
         return scan
     try:
         document = _document(units, scan, request, workspace, watch)
         if not document.get("compiler"):
-            reason = f"{NO_TOOLCHAIN} for {request.target} ({request.where})"
+            reason = f"{NO_TOOLCHAIN} for {target} ({request.compiler})"
             raise UnavailableError(reason, hint="--compiler fetched brings one, none goes without")
     except WarpfrontError as error:
-        if request.where != "auto":
+        if request.compiler != "auto":
             raise
         reason = error.message.partition("\n")[0]
         return replace(scan, uncompiled=dict.fromkeys(scan.uncompiled, reason))
@@ -96,18 +79,19 @@ def with_compiler(
 def _document(
     units: list[str],
     scan: Scan,
-    request: SyntaxRequest,
+    request: ScanRequest,
     workspace: Workspace | None,
     watch: Watch,
 ) -> dict[str, object]:
     """Return the results of the passes, and the `root` that their paths are below."""
     # No other clang++ could know HIP.
     has_hip = shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()
-    if request.where == "host" or (request.where == "auto" and has_hip):
+    where, release = request.compiler, request.target.release
+    if where == "host" or (where == "auto" and has_hip):
         document = _here(units, scan, request, "", watch)
-        if request.where == "host" or _serves(str(document["compiler"]), request.release):
+        if where == "host" or _serves(str(document["compiler"]), release):
             return document
-    if request.where != "matrix":
+    if where != "matrix":
         try:
             toolchain = fetched_toolchain(cache_folder(), read_site(), watch)
         except WarpfrontError as error:
@@ -118,7 +102,7 @@ def _document(
     if workspace is None:
         raise UnavailableError("no matrix.yaml here", hint="--compiler fetched needs none")
     tools = Tools(engine=connect(), folders=workspace.folders)
-    place = compiler_place(workspace.matrix, Selection(), request.target, tools, watch)
+    place = compiler_place(workspace.matrix, Selection(), request.target.name, tools, watch)
     return _in_image(place, units, scan, request, workspace=workspace, watch=watch)
 
 
@@ -141,10 +125,10 @@ def _serves(compiler: str, release: str) -> bool:
 
 
 def _here(
-    units: list[str], scan: Scan, request: SyntaxRequest, toolchain: str, watch: Watch
+    units: list[str], scan: Scan, request: ScanRequest, toolchain: str, watch: Watch
 ) -> dict[str, object]:
     """Run the passes on this machine, by its own toolchain or by the fetched one in a folder."""
-    root, cache = str(request.root.resolve()), str(_stored_passes(cache_folder()))
+    root, cache = str(request.repo.resolve()), str(_stored_passes(cache_folder()))
     with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
         job, results = Path(folder) / "job.json", Path(folder) / "results.json"
         document = _job(units, scan, request, root, cache)
@@ -165,9 +149,9 @@ def _here(
 
 
 def _job(
-    units: list[str], scan: Scan, request: SyntaxRequest, root: str, cache: str
+    units: list[str], scan: Scan, request: ScanRequest, root: str, cache: str
 ) -> dict[str, object]:
-    local_root = str(request.root.resolve())
+    local_root = str(request.repo.resolve())
     product = scan.project.product
     of_python = product.installs and any(map(product.has, scan.project.builds))
     return {
@@ -177,7 +161,7 @@ def _job(
         },
         # Where Python builds, a CMakeLists.txt is another build, of other sources.
         "modules": "" if product.basis or of_python else str(MODULES),
-        "target": request.target,
+        "target": request.target.name,
         "root": root,
         "units": units,
         "native": native_units(scan),
@@ -186,14 +170,14 @@ def _job(
         "definitions": [
             word
             for build in filter(product.has, scan.project.builds)
-            for word in definitions_of(build, read_text(request.root / build) or "")
+            for word in definitions_of(build, read_text(request.repo / build) or "")
         ],
         "names": dict(hipify_names().twins),
         "headers": dict(hipify_names().headers),
         "torch": syntax_job.torch_headers(),
         "python": sysconfig.get_paths()["include"],
         "jobs": os.cpu_count() or 1,
-        "seconds": request.seconds,
+        "seconds": _SECONDS,
         "cache": cache,
     }
 
@@ -202,7 +186,7 @@ def _in_image(
     place: CompilerPlace,
     units: list[str],
     scan: Scan,
-    request: SyntaxRequest,
+    request: ScanRequest,
     *,
     workspace: Workspace,
     watch: Watch,
@@ -221,7 +205,7 @@ def _in_image(
         write_json(folder / "job" / "job.json", job)
         shutil.copy(str(syntax_job.__file__), folder / "job" / "syntax_job.py")
         binds = [
-            Bind(source=request.root.resolve(), target=_SOURCE),
+            Bind(source=request.repo.resolve(), target=_SOURCE),
             Bind(source=folder / "job", target=_JOB),
             Bind(source=folder / "results", target=_RESULTS, writable=True),
             Bind(source=cache.resolve(), target=_CACHE, writable=True),
@@ -239,7 +223,7 @@ def _in_image(
                 environment={**place.environment, "HOME": "/tmp"},  # noqa: S108 - in the container
                 user=f"{os.getuid()}:{os.getgid()}",
                 workdir="/tmp",  # noqa: S108 - in the container
-                time_limit_seconds=10 * (1 + len(units)) * request.seconds,
+                time_limit_seconds=10 * (1 + len(units)) * _SECONDS,
             ),
             on_line=lambda line: watch.step("compile", line),
         )

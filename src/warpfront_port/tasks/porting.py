@@ -275,8 +275,8 @@ def scan(
     from warpfront_port.commands import scanning
     from warpfront_port.scan.catalogue import catalogue
 
-    request = _scan_request(source, scanned, dry_run=forms.dry_run)
-    result, new = scanning.scan(request, display, _compiled_by(request, compiler, display))
+    request = _scan_request(source, scanned, compiler, dry_run=forms.dry_run)
+    result, new = scanning.scan(request, display, _compiled_by(request, display))
     if not result.files and all(file.left_out for file in result.unread):
         raise InputError(
             f"{request.repo}: nothing to determine: no file is of a kind that a rule reads",
@@ -311,15 +311,11 @@ def scan(
         require_determined(verdict.reasons, allow_undetermined=allow_undetermined, hint=hint)
 
 
-def _compiled_by(scan_request: ScanRequest, where: str, display: Display) -> Callable[[Scan], Scan]:
+def _compiled_by(request: ScanRequest, display: Display) -> Callable[[Scan], Scan]:
     """Return what adds a compiler's answers to a scan."""
-    from warpfront_port.commands.syntax_passes import SyntaxRequest, with_compiler
+    from warpfront_port.commands.syntax_passes import with_compiler
 
-    workspace = workspace_here() if where == "matrix" else None
-    target = scan_request.target
-    request = SyntaxRequest(
-        root=scan_request.repo, target=target.name, release=target.release, where=where
-    )
+    workspace = workspace_here() if request.compiler == "matrix" else None
     return lambda scanned: with_compiler(scanned, request, workspace, display)
 
 
@@ -343,12 +339,13 @@ def fix_tree(
     from warpfront.system.store import write_text
     from warpfront_port.commands import port_work, scanning
 
-    request = _scan_request(Selection(), Scanned(repo=repo, exclude=exclude, vendored=vendored))
-    scanned, _ = scanning.scan(request, display, _compiled_by(request, compiler, display))
+    tree = Scanned(repo=repo, exclude=exclude, vendored=vendored)
+    request = _scan_request(Selection(), tree, compiler)
+    scanned, _ = scanning.scan(request, display, _compiled_by(request, display))
     fixes = port_work.fixes_of(request.repo, exclude=request.exclude, vendored=vendored)
 
     def compiled(root: Path, bare: Scan) -> Scan:
-        return _compiled_by(dataclasses.replace(request, repo=root), compiler, display)(bare)
+        return _compiled_by(dataclasses.replace(request, repo=root), display)(bare)
 
     fixes, refused = port_work.compiled_fixes(request.repo, fixes, scanned, compiled)
     patch, is_written = "" if dry_run else out, apply and not dry_run
@@ -382,25 +379,13 @@ def check(
     The first line is the worst answer; each part answers in one line, with
     details below. A program to try follows `--`.
     """
-    from warpfront_port.commands.project_check import (
-        Answer,
-        CheckRequest,
-        check_project,
-        check_text,
-    )
+    from warpfront_port.commands.project_check import Answer, check_project, check_text
     from warpfront_port.finding_forms import verdict_json
-    from warpfront_port.scan.targets import read_target
 
     workspace = workspace_here() if Path("matrix.yaml").is_file() else None
     cells = dataclasses.replace(source, target=source.target or DEFAULT_TARGET)
-    request = CheckRequest(
-        repo=Path(repo),
-        target=read_target(cells.target),
-        cells=cells,
-        compiler=compiler,
-        argv=_words_after_dashes(),
-    )
-    report = check_project(request, workspace, display)
+    request = _scan_request(source, Scanned(repo=repo), compiler)
+    report = check_project(request, cells, _words_after_dashes(), workspace, display)
     parts = [{"name": p.name, "answer": p.answer.value, "line": p.line} for p in report.parts]
     document = {"line": report.line, "verdict": verdict_json(report.verdict), "parts": parts}
     display.result(document, check_text(report))
@@ -411,7 +396,9 @@ def check(
         require_determined(report.reasons, allow_undetermined=allow_undetermined, hint=hint)
 
 
-def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool = False) -> ScanRequest:
+def _scan_request(
+    source: Selection, scanned: Scanned, compiler: str, *, dry_run: bool = False
+) -> ScanRequest:
     from warpfront_port.commands.scanning import ScanRequest
     from warpfront_port.scan.targets import read_target
 
@@ -423,6 +410,7 @@ def _scan_request(source: Selection, scanned: Scanned, *, dry_run: bool = False)
         before=Path(scanned.diff_base) if scanned.diff_base else None,
         baseline=scanned.baseline,
         write_baseline=scanned.write_baseline and not dry_run,
+        compiler=compiler,
     )
 
 

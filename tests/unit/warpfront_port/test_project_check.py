@@ -10,7 +10,8 @@ import pytest
 from warpfront.errors import InputError, LockError
 from warpfront.matrix.cell import Selection
 from warpfront_port.commands import project_check
-from warpfront_port.commands.project_check import Answer, CheckRequest, check_project, check_text
+from warpfront_port.commands.project_check import Answer, check_project, check_text
+from warpfront_port.commands.scanning import ScanRequest
 from warpfront_port.scan.targets import read_target
 
 OPEN = Answer.UNDETERMINED
@@ -35,13 +36,8 @@ class Silent:
 def checked(root: Path, **files: str) -> project_check.ProjectCheck:
     for name, text in files.items():
         (root / name.replace("__", ".")).write_text(text)
-    request = CheckRequest(
-        repo=root,
-        target=read_target("gfx942"),
-        cells=Selection(target="gfx942"),
-        compiler="none",
-    )
-    return check_project(request, None, Silent())
+    request = ScanRequest(repo=root, target=read_target("gfx942"), compiler="none")
+    return check_project(request, Selection(target="gfx942"), (), None, Silent())
 
 
 def test_a_project_of_python_holds_and_what_did_not_run_says_so(tmp_path: Path) -> None:

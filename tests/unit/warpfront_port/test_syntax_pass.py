@@ -18,8 +18,8 @@ from releases import Quiet
 from warpfront.errors import BlockedError, UnavailableError
 from warpfront.wheels.sources import Site
 from warpfront_port.commands import syntax_passes
-from warpfront_port.commands.scanning import scan_tree, verdict_of
-from warpfront_port.commands.syntax_passes import MODULES, SyntaxRequest, with_compiler
+from warpfront_port.commands.scanning import ScanRequest, scan_tree, verdict_of
+from warpfront_port.commands.syntax_passes import MODULES, with_compiler
 from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import claims_of, read_results, with_syntax
 from warpfront_port.compile.units import definitions_of
@@ -465,14 +465,14 @@ def test_a_toolchain_that_cannot_be_fetched_is_the_reason(
     monkeypatch.setattr(syntax_passes, "fetched_toolchain", refused)
     monkeypatch.setattr(syntax_passes, "read_site", Site)
     monkeypatch.setattr(shutil, "which", lambda _: None)
-    request = SyntaxRequest(root=tmp_path, target="gfx942")
+    request = ScanRequest(repo=tmp_path, target=read_target("gfx942"))
     scanned = with_compiler(found, request, None, Quiet())
     line = verdict_of(scanned, scanned.findings).line
     assert "no HIP toolchain, and none can be fetched: h.deb: no source has it" in line
     with pytest.raises(UnavailableError, match=r"h\.deb"):
-        with_compiler(found, replace(request, where="fetched"), None, Quiet())
+        with_compiler(found, replace(request, compiler="fetched"), None, Quiet())
     with pytest.raises(UnavailableError, match=r"no matrix\.yaml"):
-        with_compiler(found, replace(request, where="matrix"), None, Quiet())
+        with_compiler(found, replace(request, compiler="matrix"), None, Quiet())
 
 
 @pytest.mark.parametrize("of_host", ["", "clang 17.0.6, HIP 5.7.1"])
@@ -492,12 +492,13 @@ def test_a_host_whose_hip_is_old_or_compiles_nothing_takes_the_fetched_toolchain
     monkeypatch.setattr(syntax_passes, "fetched_toolchain", lambda *_: Path("/fetched"))
     monkeypatch.setattr(syntax_passes, "read_site", Site)
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/hipcc")
-    request = SyntaxRequest(root=tmp_path, target="gfx942", release="rocm7")
+    request = ScanRequest(repo=tmp_path, target=read_target("gfx942", "7.0"))
     assert with_compiler(found, request, None, Quiet()).compiled == ("k.cu",)
     assert taken == ["", "/fetched"]
-    asked = replace(request, where="host")
+    asked = replace(request, compiler="host")
     if of_host:  # an older release was asked for, or this one by name
-        with_compiler(found, replace(request, release="rocm5"), None, Quiet())
+        older = replace(request, target=read_target("gfx942", "5.7"))
+        with_compiler(found, older, None, Quiet())
         assert with_compiler(found, asked, None, Quiet()).compiler == of_host
         assert taken == ["", "/fetched", "", ""]
     else:
