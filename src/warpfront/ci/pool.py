@@ -4,9 +4,8 @@ by its fingerprint alone. It goes to another only where a builder would be idle.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from warpfront.matrix.runners import BuildNode
@@ -27,49 +26,36 @@ class Load:
     made_on: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Pool:
     """Builders and what they have to do. `waiting` goes from the largest; `running` maps a load to
     the node that has it. Who is `lost` gets nothing more.
     """
 
     nodes: tuple[BuildNode, ...]
-    waiting: tuple[Load, ...]
-    running: Mapping[Load, BuildNode] = field(default_factory=dict)
-    lost: frozenset[str] = frozenset()
+    waiting: list[Load]
+    running: dict[Load, BuildNode] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
 
     @property
     def living(self) -> tuple[BuildNode, ...]:
         return tuple(node for node in self.nodes if node.name not in self.lost)
 
-    def begin(self) -> tuple[Pool, tuple[tuple[Load, BuildNode], ...]]:
-        """Return the pool after every possible start, and the started loads with their nodes."""
-        pool, assignments = self, []
-        while assignment := pool._next():
+    def begin(self) -> Iterator[tuple[Load, BuildNode]]:
+        """Start every load that can be, and yield each with its node."""
+        while assignment := self._next():
             load, node = assignment
-            assignments.append(assignment)
-            pool = dataclasses.replace(
-                pool,
-                waiting=tuple(other for other in pool.waiting if other is not load),
-                running={**pool.running, load: node},
-            )
-        return pool, tuple(assignments)
+            self.waiting.remove(load)
+            self.running[load] = node
+            yield assignment
 
-    def end(self, load: Load) -> Pool:
-        """Return the pool after a load was built, or failed for a reason that is its own."""
-        remaining = {other: node for other, node in self.running.items() if other != load}
-        return dataclasses.replace(self, running=remaining)
-
-    def lose(self, node: BuildNode) -> Pool:
-        """Return the pool without a node whose engine is gone: its loads wait for the others."""
+    def lose(self, node: BuildNode) -> None:
+        """Take a node out whose engine is gone: its loads wait for the others."""
+        self.lost.add(node.name)
         back = [load for load, other in self.running.items() if other == node]
-        remaining = {load: other for load, other in self.running.items() if other != node}
-        return dataclasses.replace(
-            self,
-            waiting=_largest_first([*self.waiting, *back]),
-            running=remaining,
-            lost=self.lost | {node.name},
-        )
+        for load in back:
+            del self.running[load]
+        self.waiting = _largest_first([*self.waiting, *back])
 
     def _next(self) -> tuple[Load, BuildNode] | None:
         """Return the next load and its node: first each node's own; then, for an idle node, the
@@ -127,5 +113,5 @@ def _could(node: BuildNode, load: Load) -> bool:
     return node.machine == load.machine and load.size_bytes <= node.room_bytes
 
 
-def _largest_first(loads: Iterable[Load]) -> tuple[Load, ...]:
-    return tuple(sorted(loads, key=lambda load: (-load.size_bytes, load.name)))
+def _largest_first(loads: Iterable[Load]) -> list[Load]:
+    return sorted(loads, key=lambda load: (-load.size_bytes, load.name))

@@ -83,7 +83,7 @@ def spread(
     for node in nodes:
         if not answers(node):
             watch.say(f"builder {node.name} does not answer, and gets nothing")
-            pool = pool.lose(node)
+            pool.lose(node)
     return _Spreading(folders=folders, watch=watch, answers=answers).all(pool)
 
 
@@ -116,12 +116,14 @@ class _Spreading:
             going: dict[Future[Completed], tuple[Load, BuildNode]] = {}
             try:
                 while True:
-                    pool, started = pool.begin()
-                    going |= {threads.submit(self._child, *placed): placed for placed in started}
+                    for placed in pool.begin():
+                        going[threads.submit(self._child, *placed)] = placed
                     if not going:
                         break
                     for future in wait(going, return_when=FIRST_COMPLETED).done:
-                        pool = self._after(future.result(), *going.pop(future), pool, results)
+                        load, node = going.pop(future)
+                        if node.name not in pool.lost:
+                            self._after(future.result(), load, node, pool, results)
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 stop_all()
@@ -134,19 +136,19 @@ class _Spreading:
 
     def _after(
         self, end: Completed, load: Load, node: BuildNode, pool: Pool, results: Results
-    ) -> Pool:
+    ) -> None:
         """Process the end of a child. The load of a lost engine goes back to the pool."""
-        if node.name in pool.lost:
-            return pool
         # Whatever the child made of it: what an engine's end looks like to a client is a race.
         if end.returncode != 0 and not self.answers(node):
             self.watch.say(f"builder {node.name} is gone: its images are built by the others")
-            return pool.lose(node)
+            pool.lose(node)
+            return
+        del pool.running[load]
         store, folder = self.folders.store, self._folder(load, node) / LEFT / load.name
         if not folder.is_dir():
             reason = end.stderr[-2000:].strip() or "it said nothing"
             results |= _failed(load, reason, end.returncode)
-            return pool.end(load)
+            return
         for cell in load.cells:
             store.drop(cell, "build")
         merge([folder], store.folder)
@@ -154,7 +156,6 @@ class _Spreading:
             results[cell] = store.load(cell, "build", (BuiltImage, Blocked, Failed))
             where = Placed(cell_id=cell, builder=node.name, fingerprint=load.fingerprint)
             store.save(cell, PLACED, where)
-        return pool.end(load)
 
     def _child(self, load: Load, node: BuildNode) -> Completed:
         """Run the same job as a CI machine, in a copy of the project without results of builds."""
