@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from warpfront.errors import UnavailableError, WarpfrontError
 from warpfront.images.engine.protocol import Bind, RunRequest, connect
@@ -59,12 +60,11 @@ def with_compiler(
     fetched one. `matrix` is an image of `compilers:`, which is built where it is missing. Raise
     `WarpfrontError` where a place was named and has no compiler for the target.
     """
-    units = list(units_to_compile(scan))
-    has_units, target = units or scan.project.builds_hip, request.target.name
+    has_units, target = units_to_compile(scan) or scan.project.builds_hip, request.target.name
     if not has_units or request.compiler == "none" or not target.startswith("gfx"):
         return scan
     try:
-        document = _document(units, scan, request, workspace, watch)
+        document = _document(scan, request, workspace, watch)
         if not document.get("compiler"):
             reason = f"{NO_TOOLCHAIN} for {target} ({request.compiler})"
             raise UnavailableError(reason, hint="--compiler fetched brings one, none goes without")
@@ -77,18 +77,14 @@ def with_compiler(
 
 
 def _document(
-    units: list[str],
-    scan: Scan,
-    request: ScanRequest,
-    workspace: Workspace | None,
-    watch: Watch,
+    scan: Scan, request: ScanRequest, workspace: Workspace | None, watch: Watch
 ) -> dict[str, object]:
     """Return the results of the passes, and the `root` that their paths are below."""
     # No other clang++ could know HIP.
     has_hip = shutil.which("hipcc") or shutil.which("amdclang++") or Path("/opt/rocm").is_dir()
     where, release = request.compiler, request.target.release
     if where == "host" or (where == "auto" and has_hip):
-        document = _here(units, scan, request, "", watch)
+        document = _here(scan, request, "", watch)
         if where == "host" or _serves(str(document["compiler"]), release):
             return document
     if where != "matrix":
@@ -98,12 +94,12 @@ def _document(
             reason = error.message.partition("\n")[0]
             words = f"{NO_TOOLCHAIN}, and none can be fetched: {reason}"
             raise UnavailableError(words, hint=error.hint) from error
-        return _here(units, scan, request, str(toolchain), watch)
+        return _here(scan, request, str(toolchain), watch)
     if workspace is None:
         raise UnavailableError("no matrix.yaml here", hint="--compiler fetched needs none")
     tools = Tools(engine=connect(), folders=workspace.folders)
     place = compiler_place(workspace.matrix, Selection(), request.target.name, tools, watch)
-    return _in_image(place, units, scan, request, workspace=workspace, watch=watch)
+    return _in_image(place, scan, request, workspace.folders.cache, watch)
 
 
 def _stored_passes(cache: Path) -> Path:
@@ -124,14 +120,12 @@ def _serves(compiler: str, release: str) -> bool:
     return major is not None and int(major[1]) >= int(release.removeprefix("rocm") or 0)
 
 
-def _here(
-    units: list[str], scan: Scan, request: ScanRequest, toolchain: str, watch: Watch
-) -> dict[str, object]:
+def _here(scan: Scan, request: ScanRequest, toolchain: str, watch: Watch) -> dict[str, object]:
     """Run the passes on this machine, by its own toolchain or by the fetched one in a folder."""
     root, cache = str(request.repo.resolve()), str(_stored_passes(cache_folder()))
     with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as folder:
         job, results = Path(folder) / "job.json", Path(folder) / "results.json"
-        document = _job(units, scan, request, root, cache)
+        document = _job(scan, request, root, cache)
         document |= {"toolchain": toolchain, "is_confined": True}
         if toolchain:
             document["torch"] = f"{toolchain}/torch/include"
@@ -139,7 +133,7 @@ def _here(
         write_json(job, document)
         argv = (sys.executable, str(syntax_job.__file__), str(job), str(results))
         path = f"{toolchain}/bin:{environment().get('PATH', '')}".lstrip(":")
-        watch.step("compile", f"{counted(len(units), 'source')} on this machine")
+        watch.step("compile", f"{counted(len(document['units']), 'source')} on this machine")
         try:
             command = Command(argv=argv, environment={"PATH": path, "TMPDIR": folder})
             stream(command, lambda line: watch.step("compile", line)).check()
@@ -148,9 +142,7 @@ def _here(
         return {**json.loads(results.read_text("utf-8")), "root": root}
 
 
-def _job(
-    units: list[str], scan: Scan, request: ScanRequest, root: str, cache: str
-) -> dict[str, object]:
+def _job(scan: Scan, request: ScanRequest, root: str, cache: str) -> dict[str, Any]:
     local_root = str(request.repo.resolve())
     product = scan.project.product
     of_python = product.installs and any(map(product.has, scan.project.builds))
@@ -163,7 +155,7 @@ def _job(
         "modules": "" if product.basis or of_python else str(MODULES),
         "target": request.target.name,
         "root": root,
-        "units": units,
+        "units": list(units_to_compile(scan)),
         "native": native_units(scan),
         "builds_hip": scan.project.builds_hip,
         "claims": claims_of(scan),
@@ -183,22 +175,16 @@ def _job(
 
 
 def _in_image(
-    place: CompilerPlace,
-    units: list[str],
-    scan: Scan,
-    request: ScanRequest,
-    *,
-    workspace: Workspace,
-    watch: Watch,
+    place: CompilerPlace, scan: Scan, request: ScanRequest, cached: Path, watch: Watch
 ) -> dict[str, object]:
     """Run the passes in an image, without network, the tree read-only."""
-    cache = _stored_passes(workspace.folders.cache)
+    cache = _stored_passes(cached)
     torch, python = syntax_job.torch_headers(), sysconfig.get_paths()["include"]
     with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as name:
         folder = Path(name).resolve()
         (folder / "job").mkdir()
         (folder / "results").mkdir()
-        job = _job(units, scan, request, _SOURCE, _CACHE)
+        job = _job(scan, request, _SOURCE, _CACHE)
         job |= {"torch": _TORCH if torch else "", "python": _PYTHON}
         job["modules"] = job["modules"] and f"{_JOB}/cmake"
         shutil.copytree(MODULES, folder / "job" / "cmake")
@@ -214,7 +200,7 @@ def _in_image(
             *place.binds,
         ]
         argv = (f"{_JOB}/syntax_job.py", f"{_JOB}/job.json", f"{_RESULTS}/results.json")
-        watch.step("compile", f"{counted(len(units), 'source')} in {place.name}")
+        watch.step("compile", f"{counted(len(job['units']), 'source')} in {place.name}")
         connect().run(
             RunRequest(
                 image=place.image_id,
@@ -223,7 +209,7 @@ def _in_image(
                 environment={**place.environment, "HOME": "/tmp"},  # noqa: S108 - in the container
                 user=f"{os.getuid()}:{os.getgid()}",
                 workdir="/tmp",  # noqa: S108 - in the container
-                time_limit_seconds=10 * (1 + len(units)) * _SECONDS,
+                time_limit_seconds=10 * (1 + len(job["units"])) * _SECONDS,
             ),
             on_line=lambda line: watch.step("compile", line),
         )

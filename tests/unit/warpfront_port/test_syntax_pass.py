@@ -483,7 +483,7 @@ def test_a_host_whose_hip_is_old_or_compiles_nothing_takes_the_fetched_toolchain
     found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
     taken: list[str] = []
 
-    def here(_units: object, _scan: object, _request: object, toolchain: str, _: object) -> object:
+    def here(_scan: object, _request: object, toolchain: str, _: object) -> object:
         taken.append(toolchain)
         compiler = "clang 22, HIP 7.2.4" if toolchain else of_host
         return {**results("", 0, 0), "compiler": compiler, "root": "/src"}
