@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import warpfront_checks.architectures
 from warpfront.errors import InputError, StoreError
@@ -16,6 +14,7 @@ from warpfront.system.foreign import read_regular
 from warpfront.system.packaged import packaged_text
 from warpfront.system.store import write_text
 from warpfront_checks.architectures.roster import LibraryError, architectures, library_version
+from warpfront_checks.documents import packaged
 
 _WRITTEN = b"Written by `warpfront models --write`"
 _OURS = Path(warpfront_checks.architectures.__file__).parent
@@ -54,18 +53,19 @@ def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool 
             hint=f"{nearest(architecture, sorted(types))} A newer release may have it: "
             "--allow-undetermined",
         )
-    exceptions = json.loads((_OURS / "exceptions.json").read_text(encoding="utf-8"))["values"]
-    exception: Any = next((each for each in exceptions if each["name"] == architecture), {})
-    values: dict[str, object] = {
-        "architecture": architecture,
-        "file": file.name,
-        "default": dict(exception.get("default", {})),
-        "changed": dict(exception.get("values", {})),
+    exceptions = {
+        each["name"]: each for each in packaged("architectures/exceptions.json")["values"]
     }
-    head = packaged_text("model_test", "head.txt").replace("{architecture}", architecture)
-    head = head.replace("{file}", file.name)
-    for name, value in values.items():
-        head = head.replace(f"{{{name}!r}}", repr(value))
+    exception = exceptions.get(architecture, {})
+    head = packaged_text("model_test", "head.txt")
+    for place, text in {
+        "{architecture}": architecture,
+        "{architecture!r}": repr(architecture),
+        "{file}": file.name,
+        "{default!r}": repr(exception.get("default", {})),
+        "{changed!r}": repr(exception.get("values", {})),
+    }.items():
+        head = head.replace(place, text)
     titles = {"shrinking": "How small a configuration is made", "feeding": "What a model is fed"}
     middle = "\n\n".join(
         f"# {title}.\n\n{_body((_OURS / f'{name}.py').read_text(encoding='utf-8')).strip()}\n"

@@ -36,19 +36,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Signed(Place):
-    """The same, and the key of its signatures."""
+    """The same, and the key of its signatures; `dry_run` publishes nothing."""
 
     key: Annotated[str, COMMON["key"]] = ""
+    dry_run: DryRun = False
 
 
 @command(example="publish --channel nightly --dry-run")
-def publish(display: Display, cells: Chosen, *, place: Signed, dry_run: DryRun = False) -> None:
+def publish(display: Display, cells: Chosen, *, place: Signed) -> None:
     """Tag proven images, attach the proof, and sign it.
 
     An image that lacks what its channel demands is not sent.
     """
-    results = pipeline.publish(workspace_here(), cells, display, dry_run=dry_run, **vars(place))
-    finish(display, results)
+    finish(display, pipeline.publish(workspace_here(), cells, display, **vars(place)))
 
 
 release_group = Group(
@@ -80,14 +80,13 @@ def promote(
     source: Annotated[str, "FROM  the channel whose images are promoted"],
     *,
     place: Signed,
-    dry_run: DryRun = False,
     trust: Trust = "",
 ) -> None:
     """Publish images of one channel in another, by the proof attached to them."""
     from warpfront.commands.promoting import promote
 
-    options = {**vars(place), "trust": trust, "dry_run": dry_run}
-    finish(display, promote(workspace_here(), cells, display, source=source, **options))
+    options = {"source": source, "trust": trust, **vars(place)}
+    finish(display, promote(workspace_here(), cells, display, **options))
 
 
 @command("release yank", example="release yank ghcr.io/me/torch:2.13.0-cpu-py3.11 --reason CVE")
@@ -154,13 +153,12 @@ def import_(
     folder: Annotated[str, "DIR  a folder of `release export`"],
     *,
     place: Signed,
-    dry_run: DryRun = False,
     trust: Trust = "",
 ) -> None:
     """Publish the images of a folder that `release export` wrote."""
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such folder", hint="`release export DIR` writes one")
-    promote.body(display, cells, folder, place=place, dry_run=dry_run, trust=trust)
+    promote.body(display, cells, folder, place=place, trust=trust)
 
 
 @command(example="why ghcr.io/me/torch:2.13.0-cpu-py3.11")
