@@ -17,6 +17,7 @@ from warpfront_checks.cases.bounds import Verdict  # noqa: E402
 from warpfront_checks.cases.case import Case  # noqa: E402
 from warpfront_checks.cases.catalogue import CATALOGUE  # noqa: E402
 from warpfront_checks.cases.measured import Measured  # noqa: E402
+from warpfront_checks.cases.operation import Operation  # noqa: E402
 from warpfront_checks.cases.rounding import disturbed  # noqa: E402
 from warpfront_checks.cases.run import (  # noqa: E402
     CaseResults,
@@ -61,6 +62,12 @@ def test_a_matrix_that_is_decomposed_moves_by_its_own_rounding() -> None:
     assert 1e-6 < (by_matrix - x).abs()[0, 1] < 1e6 * 2 * UNIT
 
 
+def test_a_zero_keeps_its_sign() -> None:
+    zeros = torch.full((64,), -0.0, dtype=torch.float64)
+    moved = disturbed(zeros, torch.float32, torch.Generator().manual_seed(0), integers=True)
+    assert bool(moved.signbit().all())
+
+
 def test_eigenvectors_whose_gradient_amplifies_a_rounding_are_right_and_a_thousandth_is_not() -> (
     None
 ):
@@ -96,10 +103,14 @@ def test_a_gradient_that_cancels_or_underflows_on_the_way_is_right_and_more_is_n
 
 def case_of(name: str, lengths: dict[str, int], **choices: Any) -> Case:
     """A case of an operation whose first operand is the same number along what is normalised."""
-    drawing = Drawing(CATALOGUE[name], ("float32",), random.Random(0))
+    return built(CATALOGUE[name], lengths, **{"memory a": "expanded", **choices})
+
+
+def built(operation: Operation, lengths: dict[str, int], **choices: Any) -> Case:
+    drawing = Drawing(operation, ("float32",), random.Random(0))
     first = {axis: values[0] for axis, values in drawing.axes.items()}
-    chosen = drawing.constrained({**first, "memory a": "expanded", **choices})
-    return build(CATALOGUE[name], {**chosen, "lengths": lengths, "seed": 7, "wide": 0}, "cpu")
+    chosen = drawing.constrained({**first, **choices})
+    return build(operation, {**chosen, "lengths": lengths, "seed": 7, "wide": 0}, "cpu")
 
 
 def wrong(case: Case, function: Callable[..., Any]) -> list[str]:
@@ -131,3 +142,13 @@ def test_an_inner_transform_may_be_off_by_roundings_of_what_is_then_dropped() ->
 
     assert wrong(case, partial(transform, 2 * UNIT)) == []
     assert wrong(case, partial(transform, 2.0**-9)) == ["result"]
+
+
+def test_a_rounding_that_decides_a_result_explains_no_error() -> None:
+    """A half is rounded to the even number; a rounding of it could lead to either."""
+    code, values = "torch.round(a * 2).sum(-1)", ("quarters",)
+    rounding = Operation(name="halves", code=code, values=values, exact=False, roundings=24, walk=1)
+    case = built(rounding, {"m": 5, "n": 64}, gradient="none")
+    assert case.summed
+    assert wrong(case, lambda a: torch.round(a * 2).sum(-1)) == []
+    assert wrong(case, lambda a: torch.floor(a * 2 + 0.5).sum(-1)) == ["result"]

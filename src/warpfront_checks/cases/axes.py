@@ -673,7 +673,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         roundings=_roundings(operation, assignment, arguments),
         least=operation.least,
         relative=assignment["values"] == "far",
-        summed=not operation.exact,
+        summed=not operation.exact and operation.walk > 0,
         labels=_labels(assignment),
         lengths=lengths,
     )

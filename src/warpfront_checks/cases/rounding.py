@@ -18,7 +18,7 @@ FUSED_BACKWARD = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
 
 class RoundedSteps(DispatchMode):
     """A mode that rounds the result of each step of a float64 call to a dtype, up or down by
-    chance (Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997).
+    chance (Monte Carlo arithmetic: D. S. Parker, UCLA CSD-970002, 1997), or a `share` of the way.
 
     Results that the dtype represents, such as selected or copied numbers, stay as they are.
 
@@ -28,8 +28,9 @@ class RoundedSteps(DispatchMode):
     On an H200 the gradients of queries were 3 to 9 times as far off as with single steps, by that.
     """
 
-    def __init__(self, dtype: torch.dtype, seed: int) -> None:
+    def __init__(self, dtype: torch.dtype, seed: int, share: float = 1.0) -> None:
         super().__init__()
+        self.share = share
         self.real = torch.empty(0, dtype=dtype).real.dtype
         self.generator = torch.Generator().manual_seed(seed)
 
@@ -58,6 +59,7 @@ class RoundedSteps(DispatchMode):
         noise = torch.rand(down.shape, generator=self.generator, dtype=torch.float64) - 0.5
         step = 2 * (rounding_unit(self.real) * numbers.abs() + floor_of(self.real))
         rounded = (numbers + noise * step).to(self.real).double()
+        rounded = rounded if self.share == 1 else numbers.lerp(rounded, self.share)
         rounded = torch.where((down == numbers) | ~numbers.isfinite(), numbers, rounded)
         x.copy_(torch.view_as_complex(rounded) if x.is_complex() else rounded)
 
@@ -69,9 +71,10 @@ def disturbed(
     *,
     by_matrix: bool = False,
     integers: bool = False,
+    share: float = 1.0,
 ) -> Tensor:
-    """Move every number by up to one rounding of `dtype`, of its matrix's root mean square with
-    `by_matrix`. Without `integers` these stay: they may be classes, signs or exponents.
+    """Move every number by up to one rounding of `dtype`, or a `share` of it, of its matrix's root
+    mean square with `by_matrix`. Without `integers` these stay: they may be classes or signs.
     """
     if not differentiable(x) or x.layout != torch.strided:
         return x
@@ -80,7 +83,9 @@ def disturbed(
     if by_matrix and x.dim() > 1:
         size = size.abs()
         size = size.maximum(size.square().mean((-2, -1), keepdim=True).sqrt())
-    moved = x + rounding_unit(dtype) * noise * size
+    moved = x + share * rounding_unit(dtype) * noise * size
+    # The sum of zeros of two signs is one without.
+    moved = torch.where(moved == 0, x, moved)
     return moved if integers or x.is_complex() else torch.where(x == x.round(), x, moved)
 
 

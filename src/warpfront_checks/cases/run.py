@@ -34,7 +34,8 @@ Oracle = AbstractContextManager[object]
 # times as far.
 DRAWS, FAR = 8, 8.0
 # The dtype of these roundings: kernels for 16 bits add up in it, and float64 has no room below it.
-DRAWN = torch.float32
+# A share of one is drawn, whose effect is that much smaller but where it decides: it is not to.
+DRAWN, SHARE, DECISION = torch.float32, 2.0**-16, 2.0**-12
 
 # Of no kernel; also of fused optimizers, and of a device that registers itself.
 LACKING = re.compile(
@@ -168,8 +169,10 @@ class Bounds:
         moved = self._drawn[draw][place] if self._drawn[draw] else None
         apart = torch.zeros_like(exact) if moved is None else (_parts(moved) - exact).abs()
         kind = getattr(torch, COMPLEX.get(self.case.dtype, self.case.dtype))
-        share = min(1.0, torch.finfo(kind).eps / torch.finfo(DRAWN).eps)
-        return torch.where(apart.isfinite(), apart, 0.0) * share
+        unit = min(1.0, torch.finfo(kind).eps / torch.finfo(DRAWN).eps)
+        most = float(exact.abs().max()) if exact.numel() else 0.0
+        decided = ~(apart <= DECISION * (self.case.least + most))
+        return torch.where(decided, 0.0, apart) * (unit / SHARE)
 
     def _rounded_again(self, draw: int) -> Sequence[Any]:
         """Return results and gradients of operands and steps that are off by a rounding."""
@@ -179,8 +182,9 @@ class Bounds:
             dtype=DRAWN,
             generator=torch.Generator().manual_seed(seed),
             integers=True,
+            share=SHARE,
         )
-        modes = oracle_for(self.case.device), RoundedSteps(DRAWN, seed)
+        modes = oracle_for(self.case.device), RoundedSteps(DRAWN, seed, SHARE)
         names = results_again(self.case, self.reference, self.case.again(), *modes, move=move)
         return [*listed(names["right"]), *names.get("rights", ())] if names else []
 
