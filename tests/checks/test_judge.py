@@ -97,6 +97,17 @@ def test_the_cpus_own_result_is_the_cpus_where_the_call_names_a_device() -> None
     assert [x.tolist() for x in peers if x is not None] == [[1.0, 1.0]]
 
 
+def test_the_cpu_computes_its_own_result_only_for_an_error_that_needs_one() -> None:
+    text: dict[str, Any] = {"operation": "x", "code": "a", "definition": "a"}
+    case = Case(**text, arguments=(), dtype="float32", device="meta")
+    for right, found, computed in ((3.0, 3.0, []), (3.0, 3.0000002, []), (3.0, 4.0, ["peers"])):
+        exact = torch.tensor([right], dtype=torch.float64)
+        bounds = Measured(case, Reference(expected=[], rights=[], drawn={"a": exact}))
+        vars(bounds).update({"plain": [None], "_moved": [], "_rounded": []})
+        bounds.judge(0, torch.tensor([found]), exact)
+        assert [name for name in vars(bounds) if name == "peers"] == computed
+
+
 @pytest.mark.parametrize(
     ("error", "share"), [(0.0, 0.0), (BOUND / 4, 0.25), (BOUND, 1.0), (-BOUND / 2, 0.5)]
 )

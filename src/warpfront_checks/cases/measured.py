@@ -77,14 +77,16 @@ class Measured(Bounds):
 
     def judge(self, place: int, actual: Tensor, expected: Tensor) -> Verdict:
         """Return the verdict on one result, by a bound that is eased as far as needed."""
-        peer = self.peers[place] if self.case.device != "cpu" and self.peers else None
         if not differentiable(actual):
-            return _judge_integers(actual, expected, peer)
+            verdict = _judge_integers(actual, expected)
+            peer = self._peer(place) if verdict.fault else None
+            # The CPU's own are right.
+            return verdict if peer is None or not torch.equal(actual.cpu(), peer) else Verdict()
         verdict = Verdict()
         if actual.shape != expected.shape:
             verdict = judge(actual, expected, Bound())
         elif not agrees(actual, expected):
-            verdict = self._explained(place, actual, expected, peer)
+            verdict = self._explained(place, actual, expected)
         if actual.dtype == self.kind:
             values, reference = _real(actual), _real(expected)
             # A rounded reference is right by all of them.
@@ -94,11 +96,12 @@ class Measured(Bounds):
             verdict = replace(verdict, profiles=profiles)
         return verdict
 
-    def _explained(
-        self, place: int, actual: Tensor, expected: Tensor, peer: Tensor | None
-    ) -> Verdict:
-        limits = Limits.of(actual, expected, peer, self.kind)
+    def _explained(self, place: int, actual: Tensor, expected: Tensor) -> Verdict:
+        limits = Limits.of(actual, expected, None, self.kind)
         verdict = judge(actual, expected, limits.bound)
+        if verdict.fault and (peer := self._peer(place)) is not None:
+            limits = Limits.of(actual, expected, peer, self.kind)
+            verdict = judge(actual, expected, limits.bound)
         if verdict.fault and not bool(actual.isfinite().all()):
             expected = limits.overflowed(actual, expected, self.saturated[place])
             verdict = judge(actual, expected, limits.bound)
@@ -114,6 +117,10 @@ class Measured(Bounds):
         """Return the dtype of the tested numbers; float32 computes fractions of integers."""
         kind: torch.dtype = getattr(torch, self.case.dtype)
         return kind if kind.is_floating_point or kind.is_complex else torch.float32
+
+    def _peer(self, place: int) -> Tensor | None:
+        """Return the CPU's own result where another device is judged, computed when first used."""
+        return self.peers[place] if self.case.device != "cpu" and self.peers else None
 
     @cached_property
     def peers(self) -> Tensors:
@@ -278,10 +285,8 @@ def saturating(largest: float) -> Watched:
     return Watched(saturate)
 
 
-def _judge_integers(actual: Tensor, reference: Tensor, peer: Tensor | None) -> Verdict:
-    """Judge integers. Those beyond float64 are not compared, and the CPU's own are right."""
-    if peer is not None and torch.equal(actual.cpu(), peer):
-        return Verdict()
+def _judge_integers(actual: Tensor, reference: Tensor) -> Verdict:
+    """Judge integers. Those beyond float64 are not compared."""
     expected = reference
     if actual.dtype != reference.dtype:
         truth = torch.bool in {actual.dtype, reference.dtype}
