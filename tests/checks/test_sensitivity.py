@@ -152,3 +152,12 @@ def test_a_rounding_that_decides_a_result_explains_no_error() -> None:
     assert case.summed
     assert wrong(case, lambda a: torch.round(a * 2).sum(-1)) == []
     assert wrong(case, lambda a: torch.floor(a * 2 + 0.5).sum(-1)) == ["result"]
+
+
+def test_numbers_far_from_zero_have_exact_differences_and_no_eased_bound() -> None:
+    """Their own roundings, which are in no result, would explain an error of a hundredth."""
+    lengths = {"n": 5, "k": 1031}
+    case = built(CATALOGUE["layer_norm far from 0"], lengths, **{"option eps": 0.125})
+    assert not case.summed
+    assert case.arguments[0].values == "away"
+    assert built(CATALOGUE["layer_norm without weights"], lengths, rank=0).summed

@@ -24,7 +24,7 @@ from warpfront_checks.cases.case import (
     Argument,
     Case,
 )
-from warpfront_checks.cases.operation import HALF_SIZE, HALVES, WORK, Operation
+from warpfront_checks.cases.operation import HALF_SIZE, HALVES, ROUNDED, WORK, Operation
 
 # Size classes: inclusive bounds. Kernels switch at powers of two, so odd sizes lie between them.
 SIZES: Mapping[str, tuple[int, int]] = {
@@ -83,6 +83,8 @@ QUICK_CASES = 3
 
 # Values of an axis that other choices demand.
 RECONCILED: Mapping[str, Iterable[str]] = {"gradient": ["none"], "values": VALUES}
+# Numbers about 0. The differences of others are exact: a rounding of them is in no result.
+CENTRED = (*ROUNDED, "equal")
 # Keys of an assignment that are no axis, and those that are but follow from sizes.
 UNCROSSED = ("lengths", "seed", "wide", "rounded")
 UNLABELLED = (*UNCROSSED, "scale")
@@ -673,7 +675,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         roundings=_roundings(operation, assignment, arguments),
         least=operation.least,
         relative=assignment["values"] == "far",
-        summed=not operation.exact and operation.walk > 0,
+        summed=not operation.exact and operation.walk > 0 and assignment["values"] in CENTRED,
         labels=_labels(assignment),
         lengths=lengths,
     )
