@@ -11,7 +11,7 @@ import ast
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, get_args, get_type_hints
@@ -24,6 +24,7 @@ from warpfront_port.scan.python import (
     kernels,
     mentions,
     settings,
+    vendor_names,
     without_cuda,
 )
 from warpfront_port.scan.python.gates import Gates, Standing
@@ -36,7 +37,7 @@ from warpfront_port.scan.words import SETTING_WORDS, line_starts
 CudaReader = Callable[[SourceText, Context], Iterator[Match]]
 Detector = Callable[[Module, Any], Iterator[Seen]]
 _RULES = (
-    mentions, extensions, settings, devices, kernels, without_cuda,
+    mentions, extensions, settings, devices, kernels, without_cuda, vendor_names,
 )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def rule_matches(
     if script := script_metadata(source.text):
         yield from toml_rule_matches(script)
     gates = Gates(module, context.started, context.purpose)
-    for sighting in _seen(module, context):
+    for sighting in _of_lines(_seen(module, context)):
         decided = sighting.rule in _DECIDED and gates.standing(sighting.node).sides == {"amd"}
         if not decided:
             yield _rule_match(module, gates, sighting)
@@ -116,6 +117,19 @@ def rule_matches(
                 gate=both.gate,
                 gate_line=both.line,
             )
+
+
+def _of_lines(sightings: Iterable[Seen]) -> Iterator[Seen]:
+    """Yield what rules see; names that mean NVIDIA only on lines where no other rule sees any."""
+    names: list[Seen] = []
+    lines: set[int] = set()
+    for sighting in sightings:
+        if sighting.rule == "PY064":
+            names.append(sighting)
+            continue
+        lines.add(getattr(sighting.node, "lineno", 0))
+        yield sighting
+    yield from (name for name in names if getattr(name.node, "lineno", 0) not in lines)
 
 
 def _seen(module: Module, context: Context) -> Iterator[Seen]:

@@ -34,7 +34,6 @@ CALLS: Mapping[str, Sequence[tuple[str, re.Pattern[str], re.Pattern[str], str]]]
 """Rule, argument, what the module's text must not have, and what is shown, by what is called."""
 _OCP = frozenset({"torch.float8_e4m3fn", "torch.float8_e5m2"})
 _COMPUTED = (ast.Call, ast.Attribute, ast.BinOp)
-_NVML_CALL = re.compile(r"nvml[A-Z]")
 
 
 def imports(module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[Seen]:
@@ -56,8 +55,6 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     name, dotted = last_name(node.func), module.dotted(node.func)
     if dotted in {"importlib.import_module", "__import__"} and node.args:
         yield from _imported(module, node, text_of(node.args[0]) or "")
-    if _NVML_CALL.match(name):  # a note, for the package may come by another module
-        yield Seen("PY014", node, f"pynvml.{name}", shift=-2)
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
     of = (node, receiver) if isinstance(receiver, ast.Call) else (node,)
     for called in {name, dotted} & CALLS.keys():

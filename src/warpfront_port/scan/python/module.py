@@ -28,6 +28,19 @@ from warpfront_port.scan.words import SETTING_WORDS, line_starts
 
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
 _AMD = re.compile(r"(?i)rocm|(?<![a-z])(?:is_?)?(?:hip|hipcc|amd)(?![a-z]|64)")
+# Words for NVIDIA's devices and its programs, and for the same of AMD's.
+_NVIDIA = re.compile(
+    r"(?i)cuda(?!_?graph)|(?<![a-z])(?:nvidia(?!/)|nvml|nvcc|nvrtc|cublas|(?:compute|device)_?capabilit\w*)"
+    r"|(?<![a-z0-9])(?:sm_?\d\d(?!\d)|cu(?=\d|\\d))"
+)
+_TWINS = ("hip", "rocm", "amd")
+_WORD = re.compile(r"\w+")
+# Flags, and variables that ROCm reads too; torch's devices, and its key of options for a compiler.
+_FLAG = (
+    r"(?:-*(?:no|use|is|with)[-_]?)?cuda|.*CUDA_(?:VISIBLE_DEVICES|LAUNCH_BLOCKING|DEVICE_ORDER)"
+)
+_TORCHS = r"-*(?:[a-z][\w-]*[-_])?cuda(?:s|[-_](?!v?er)[a-z]\w*)?|.*CUDA_ALLOC_CONF|nvcc"
+_SHARED = [re.compile(rf"(?:{words})(?::.*)?\Z") for words in (_FLAG, f"{_FLAG}|{_TORCHS}")]
 _SAYING = re.compile(r"(?i)print|echo|warn|info|error|exception|debug|critical|log\Z|exit")
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -263,6 +276,29 @@ class Module:
     def knows_hip(self) -> bool:
         """Return true if the module names AMD's software anywhere."""
         return _AMD.search(self.text) is not None
+
+    @cached_property
+    def nvidia_names(self) -> frozenset[str]:
+        """Return the words of the text that mean NVIDIA's devices, without a twin for AMD."""
+        names = _WORD.findall(self.text) if self.names_nvidia else ()
+        return frozenset(filter(self.means_nvidia, set(names)))
+
+    @cached_property
+    def names_nvidia(self) -> bool:
+        """Return true if the module names NVIDIA's devices or programs anywhere."""
+        return _NVIDIA.search(self.text) is not None
+
+    def means_nvidia(self, text: str) -> bool:
+        """Return true for a name or text that means NVIDIA's devices, without a twin for AMD."""
+        shared = _SHARED["torch" in self.packages]
+        if _NVIDIA.search(text) is None or shared.match(text):
+            return False
+        twins = (_WORD.findall(_NVIDIA.sub(twin, text).lower()) for twin in _TWINS)
+        return not any(map(self._words.issuperset, twins))
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self.text.lower()))
 
     @cached_property
     def packages(self) -> frozenset[str]:

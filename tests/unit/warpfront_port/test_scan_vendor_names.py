@@ -1,0 +1,58 @@
+"""Places where a module names NVIDIA's devices, and where that name means AMD's too."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+import pytest
+
+from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.engines import Scope, scan_source
+from warpfront_port.scan.findings import Context, ScanFinding, Severity, SourceText
+from warpfront_port.scan.targets import read_target
+
+TORCH = "import torch\n"
+SCOPE = Scope(target=read_target("gfx942"), rules=catalogue(), context=Context())
+
+
+def findings_of(text: str) -> tuple[ScanFinding, ...]:
+    return scan_source(SourceText(path=PurePosixPath("m.py"), text=text), SCOPE).findings
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("import flash_attn_interface\ndef f(q):\n    return flash_attn_interface.f(q)\n", [3]),
+        ('import re\nWHEEL = re.compile(r"pytorch[.]org/whl/(cpu|cu\\d+)/")\n', [2]),
+        ("def is_nvidia_system(): ...\nuse = is_nvidia_system()\n", [1, 2]),
+        (f"{TORCH}from mine import frameworks\nversion = frameworks.get_cuda_ver()\n", [3]),
+        (f"{TORCH}space = ExecutionSpace.Cuda\n", [2]),
+    ],
+)  # fmt: skip
+def test_a_name_for_nvidia_is_one_note_with_its_lines(text: str, lines: list[int]) -> None:
+    found = [f for f in findings_of(text) if f.rule == "PY064"]
+    assert [f.severity for f in found] == [Severity.NOTE]
+    assert [line for f in found for line in (f.uses or (f.line,))] == lines
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{TORCH}use_cuda = torch.cuda.is_available()\ndevice = "cuda:0" if use_cuda else "cpu"\n',
+        f"{TORCH}num_cuda_devices = torch.cuda.device_count()\n",
+        f"{TORCH}kinds = [torch.profiler.ProfilerActivity.CUDA]\n",
+        'parser.add_argument("--no-cuda")\n',
+        'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n',
+        "def is_nvidia_system(): ...\ndef is_rocm_system(): ...\n",
+        'print("CUDA", "is not there")\nwhy = "CUDA is not available"\n',
+        'model = "nvidia/Nemotron-4"\n',
+        "try:\n    import flashinfer\nexcept ImportError:\n    flashinfer = None\n",
+    ],
+)
+def test_what_means_amds_devices_too_is_none(text: str) -> None:
+    assert [f.line for f in findings_of(text) if f.rule == "PY064"] == []
+
+
+def test_a_line_with_a_finding_of_another_rule_needs_no_note() -> None:
+    text = "import subprocess\nsubprocess.run(['nvidia-smi'])\nname = 'nvidia-smi'\n"
+    assert [(f.rule, f.line) for f in findings_of(text)] == [("PY016", 2), ("PY064", 3)]
