@@ -54,6 +54,10 @@ _IMPORT = (
 )
 _TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
 _ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
+_COMPUTED_IMPORT = re.compile(
+    r"import_module|__import__|exec_module|load_source|get_obj_from_str|hydra|pkgutil"
+)
+_DOTTED = re.compile(r"\w+[./][\w./]*\w")
 _ENTRY = re.compile(r"([\w.]+):\w+[\"']")
 _VERSION = re.compile(r"(?:version|about)_*\Z")
 _OFF = re.compile(
@@ -86,6 +90,7 @@ class Product:
     unreached: frozenset[str] = frozenset()
     installs: bool = False
     modules: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
     lines: Mapping[str, int] = field(default_factory=dict)
     imported: frozenset[str] = frozenset()
     started: frozenset[str] = frozenset()
@@ -112,7 +117,7 @@ class Product:
             return False
         if path.endswith((".py", ".pyi", ".ipynb")) and self.packages is not None and "/" in path:
             return path in self.modules
-        return True
+        return path not in self.unused
 
 
 def _depth(path: str, folders: Iterable[str]) -> int:
@@ -174,6 +179,7 @@ def read_product(
         other_folders=unneeded,
         installs=installs or (runs and any(map(_REQUIREMENTS.fullmatch, texts))),
         modules=modules,
+        unused=frozenset(p for p in (_unused(texts) if runs else ()) if not _depth(p, needed)),
     )
     return _with_code(plain, texts, commands, builds if installs or runs else {}, runs=runs)
 
@@ -273,9 +279,43 @@ def _run_by_default(
                 yield names[name]
 
 
-def _around(name: str) -> Iterator[str]:
+def _unused(texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the modules in packages of a program that no script, notebook or page of it names.
+
+    A script is in no package, or asks for `__main__`. Names that a program computes may be any. A
+    folder of which nothing is used is a library for others.
+    """
+    paths = [path for path in texts if path.endswith(".py")]
+    if any(_COMPUTED_IMPORT.search(texts[path]) for path in paths):
+        return
+    packages = {path.rpartition("/")[0] for path in paths if path.endswith("/__init__.py")}
+    named: dict[str, set[str]] = {}  # the modules by each ending of their dotted names
+    for path in paths:
+        parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+        for start in range(len(parts)):
+            named.setdefault(".".join(parts[start:]), set()).add(path)
+    graph: dict[str, set[str]] = {}
+    for path in paths:
+        dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        found = _imports(texts[path], dotted, path, named, anywhere=True)
+        graph[path] = {other for name in found for other in named[name]}
+        graph[path] |= {f"{folder}/__init__.py" for folder in _around(path, "/")} & texts.keys()
+    inside = {path for path in paths if path.rpartition("/")[0] in packages}
+    scripts = {path for path in paths if path not in inside or "__main__" in texts[path]}
+    for path, text in texts.items():
+        if path.endswith(".py") or SOURCE.search(path):
+            continue
+        imports = _imports(text.replace('"', "\n"), "", path, named, anywhere=True)
+        words = (word.removesuffix(".py").replace("/", ".") for word in _DOTTED.findall(text))
+        scripts |= {other for name in {*imports, *words} for other in named.get(name, ())}
+    reached = followed(scripts, graph)
+    used = {path.partition("/")[0] for path in reached}
+    yield from (path for path in inside - reached if path.partition("/")[0] in used)
+
+
+def _around(name: str, dot: str = ".") -> Iterator[str]:
     """Yield the packages around a module, which its import runs too."""
-    while name := name.rpartition(".")[0]:
+    while name := name.rpartition(dot)[0]:
         yield name
 
 
@@ -292,7 +332,7 @@ def _imports(
         base = match["base"].lstrip(".")
         if dots:
             around = package.rsplit(".", dots - 1)[0] if dots > 1 else package
-            base = f"{around}.{base}".rstrip(".")
+            base = f"{around}.{base}".strip(".")
         inner = (f"{base}.{word}" for word in re.findall(r"\w+", match["names"]))
         yield from (word for word in (base, *inner) if word in names)
 

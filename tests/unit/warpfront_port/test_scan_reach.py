@@ -315,3 +315,31 @@ def test_a_build_for_other_devices_of_amd_fails_when_a_kernel_starts(
     both = text.replace("--offload", "--offload-arch=gfx942 --offload")
     assert "runs as it is" in line(tmp_path, {name: both})
     assert "runs as it is" in line(tmp_path, {name: text.replace("gfx1100", "$(ARCH)")})
+
+
+@pytest.mark.parametrize(
+    ("script", "reached"),
+    [
+        ("import net.model\n", False),
+        ("from net import sync\n", True),
+        ("from net.model import sync\n", True),
+        ("import importlib\nimportlib.import_module(name)\n", True),
+    ],
+)
+def test_a_module_of_a_program_that_no_script_imports_decides_nothing(
+    tmp_path: Path, script: str, *, reached: bool
+) -> None:
+    files = {
+        "main.py": script,
+        "net/__init__.py": "",
+        "net/model.py": "from . import sync\n" if "model import" in script else "",
+        "net/sync.py": "import pynvml\n",
+    }
+    assert ("run time" in line(tmp_path, files)) is reached
+
+
+def test_a_page_or_notebook_names_a_module_of_a_program(tmp_path: Path) -> None:
+    files = {"main.py": "import net\n", "net/__init__.py": "", "net/sync.py": "import pynvml\n"}
+    assert "runs as it is" in line(tmp_path, files)
+    notebook = '{"cells": [{"cell_type": "code", "source": ["from net import sync"]}]}'
+    assert "run time" in line(tmp_path, {"a.ipynb": notebook})
