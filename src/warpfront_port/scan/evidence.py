@@ -263,7 +263,15 @@ class _Tree:
                 for source in named(item.name, PurePosixPath(path).parent, self.sources):
                     spared.setdefault(source, evidence)
                     needed |= set() if item.optional or path in spare else {source}
-        yield from ((path, item) for path, item in spared.items() if path not in needed)
+        spared = {path: item for path, item in spared.items() if path not in needed}
+        yield from spared.items()
+        # A header of these sources alone is a part of them.
+        includes, users = self.includes if spared else ({}, {})
+        others = (path for path in includes if path not in spared and path not in users)
+        kept = followed(others, includes)
+        for path in spared:
+            inner = followed({path}, includes) - kept
+            yield from ((header, spared[path]) for header in inner if header not in spared)
 
     def unused(self, project: Project) -> Shown:
         """Yield the headers that no source includes, where sources are what is built."""

@@ -12,7 +12,7 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
@@ -320,7 +320,7 @@ def _around(name: str, dot: str = ".") -> Iterator[str]:
 
 
 def _imports(
-    text: str, name: str, path: str, names: Mapping[str, str], *, anywhere: bool
+    text: str, name: str, path: str, names: Collection[str], *, anywhere: bool
 ) -> Iterator[str]:
     """Yield the modules among `names` that a module imports."""
     package = name if path.endswith("/__init__.py") else name.rpartition(".")[0]

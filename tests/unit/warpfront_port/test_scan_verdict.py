@@ -624,3 +624,30 @@ def test_a_tree_that_distributes_nothing_is_judged_by_the_library_in_its_folder(
         "library/src/lib/__init__.py": NVML,
     }
     assert judged(tmp_path, files)[0].answer == answer
+
+
+LOOP = "for a in sys.argv:\n    if a == "
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("if '--fast' in sys.argv:\n", "runs as it is"),
+        (f"plain = True\n{LOOP}'--fast':\n        plain = False\nif not plain:\n", "runs as it is"),
+        (f"plain = False\n{LOOP}'--plain':\n        plain = True\nif not plain:\n", "will not build"),
+        ("if '--plain' not in sys.argv:\n", "will not build"),
+    ],
+)  # fmt: skip
+def test_what_an_option_of_a_setup_py_adds_is_a_thing_to_check_with_its_headers(
+    tmp_path: Path, asked: str, answer: str
+) -> None:
+    files = {
+        "setup.py": f"import sys\nfrom setuptools import setup\n"
+        "from torch.utils.cpp_extension import CUDAExtension\nmodules = []\n"
+        f"{asked}    modules.append(CUDAExtension('k', ['csrc/k.cu']))\n"
+        "setup(ext_modules=modules)\n",
+        "p/__init__.py": "",
+        "csrc/k.cu": '#include "k.h"\n',
+        "csrc/k.h": PTX,
+    }
+    assert judged(tmp_path, files)[0].answer == answer

@@ -123,6 +123,8 @@ class Conditions:
                 truth = self.truth(test, world[0], unset=world[1])
                 if truth is not None:
                     result = self._value(body if truth else orelse, world)
+            case ast.Compare(ops=[ast.In() | ast.Eq()]) if world[1] and self._asks_arguments(node):
+                result = False
             case ast.Compare(left=operand, ops=[_]):
                 result = self._compared(self._value(operand, world), node, world[0])
             case _:
@@ -187,12 +189,37 @@ class Conditions:
             value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         defined: object = _Vague.UNKNOWN if value is node else self._defined(value, world)
         if defined is _Vague.UNKNOWN and isinstance(node, ast.Name):
-            defined = self._remaining(
-                () if scopes.is_parameter(node) else scopes.bound(node), world
-            )
+            given = () if scopes.is_parameter(node) else scopes.bound(node)
+            defined = self._remaining(given, world)
+            if defined is _Vague.UNKNOWN and world[1] and len(given) > 1:
+                defined = self._by_default(given, world)
         if defined is _Vague.UNKNOWN:
             return _Vague(_fitting(_CONVENTIONS, last_name(node))[world[0]])
         return defined
+
+    def _asks_arguments(self, test: ast.Compare) -> bool:
+        """Return true for `"--fast" in sys.argv`, and `argument == "--fast"` of one of them."""
+        return "sys.argv" in self._module.scopes.made_of(test)
+
+    def _by_default(self, values: Sequence[ast.expr | None], world: World) -> object:
+        """Return the one constant that remains where no option of a command line is set."""
+        options = (
+            value
+            for value in values
+            if value is not None
+            and any(
+                isinstance(parent, ast.If)
+                and child in parent.body
+                and isinstance(parent.test, ast.Compare)
+                and self._asks_arguments(parent.test)
+                for parent, child in self._module.ancestors(value)
+            )
+        )
+        set_by_option = frozenset(options)
+        remaining = [value for value in values if value not in set_by_option]
+        if not set_by_option or len(remaining) != 1 or remaining[0] is None:
+            return _Vague.UNKNOWN
+        return self._value(remaining[0], world)
 
     def _defined(self, value: ast.AST, world: World) -> object:
         """Return the value of a definition where it tells vendors apart, or the environment has it.
