@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -12,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import FrameType
+
+from packaging.utils import canonicalize_name
 
 from warpfront.errors import StoreError
 from warpfront.system.progress import Watch
@@ -32,7 +35,7 @@ from warpfront_port.scan.findings import Context, Gate, ScanFinding, Severity, S
 from warpfront_port.scan.languages import reason_of_languages
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.python.gates import is_named_for_nvidia
-from warpfront_port.scan.reach import read_commands
+from warpfront_port.scan.reach import MANIFESTS, read_commands
 from warpfront_port.scan.severities import Judged
 from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.verdict import Verdict, judge_project
@@ -47,6 +50,8 @@ NO_TOOLCHAIN = "no HIP toolchain"
 BASELINE = ".warpfront-baseline.json"
 _COMMANDS = "compile_commands.json"
 _WORTH_SAYING = 500
+_NAMED = re.compile(r"(?m)^\s*name\s*=\s*[\"']?([\w.-]+)")
+_REQUIRED = re.compile(r"requirement ([\w.-]+)")
 
 Progress = Callable[[int, int], None]
 
@@ -92,7 +97,9 @@ def scan_tree(
     results = dict(sorted(_results(root, files, scope, processes, progress), key=lambda r: r[0]))
     judged = {path: result for path, result in results.items() if isinstance(result, Judged)}
     unread = [result for result in results.values() if isinstance(result, UnreadFile)]
-    findings = tuple(finding for result in judged.values() for finding in result.findings)
+    own = _own_distributions(texts)
+    found = (finding for result in judged.values() for finding in result.findings)
+    findings = tuple(finding for finding in found if _required(finding) not in own)
     called = [f for f in findings if f.gate is Gate.CALLED and f.severity is Severity.ERROR]
     if called:
         modules = {path: texts[path] for path in project.product.lines}
@@ -111,6 +118,18 @@ def scan_tree(
         doubt=doubt_of_branch(texts, target.release) if project.of_cuda else "",
         unread_sources=reason_of_languages({file.path for file in tree.files}, project.product),
     )
+
+
+def _own_distributions(texts: Mapping[str, str]) -> frozenset[str]:
+    """Return the normal names of the distributions that a tree is the source of."""
+    manifests = (text for path, text in texts.items() if path.rpartition("/")[2] in MANIFESTS)
+    return frozenset(canonicalize_name(n) for text in manifests for n in _NAMED.findall(text))
+
+
+def _required(finding: ScanFinding) -> str:
+    """Return the normal name of the distribution that a finding is about; "" for others."""
+    required = _REQUIRED.match(finding.message)
+    return canonicalize_name(required[1]) if required else ""
 
 
 def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:

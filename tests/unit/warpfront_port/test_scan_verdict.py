@@ -634,7 +634,7 @@ LOOP = "for a in sys.argv:\n    if a == "
     [
         ("if '--fast' in sys.argv:\n", "runs as it is"),
         (f"plain = True\n{LOOP}'--fast':\n        plain = False\nif not plain:\n", "runs as it is"),
-        (f"plain = False\n{LOOP}'--plain':\n        plain = True\nif not plain:\n", "will not build"),
+        (f"plain = 0\n{LOOP}'--plain':\n        plain = True\nif not plain:\n", "will not build"),
         ("if '--plain' not in sys.argv:\n", "will not build"),
     ],
 )  # fmt: skip
@@ -651,3 +651,11 @@ def test_what_an_option_of_a_setup_py_adds_is_a_thing_to_check_with_its_headers(
         "csrc/k.h": PTX,
     }
     assert judged(tmp_path, files)[0].answer == answer
+
+
+def test_a_distribution_that_requires_itself_requires_nothing_of_nvidias(tmp_path: Path) -> None:
+    project = (
+        "[project]\nname = 'nvidia-tool'\ndependencies = ['nvidia_tool[all]', 'nvidia-nvml']\n"
+    )
+    _, found = judged(tmp_path, {"pyproject.toml": project})
+    assert [one.message for one in found.findings] == ["requirement nvidia-nvml"]
