@@ -256,7 +256,7 @@ def _run_by_default(
         graph = {
             name: set(
                 _imports(_by_default(texts[path]), name, path, names, anywhere=True)
-                if name in entries - {top}
+                if name in entries and (name != top or top in named)
                 else _imports(texts[path], name, path, names, anywhere=False)
             )
             for name, path in names.items()

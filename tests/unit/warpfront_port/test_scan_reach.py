@@ -343,3 +343,16 @@ def test_a_page_or_notebook_names_a_module_of_a_program(tmp_path: Path) -> None:
     assert "runs as it is" in line(tmp_path, files)
     notebook = '{"cells": [{"cell_type": "code", "source": ["from net import sync"]}]}'
     assert "run time" in line(tmp_path, {"a.ipynb": notebook})
+
+
+@pytest.mark.parametrize("entry", ["tool = 'p:main'\n", "other = 'q:main'\n"])
+def test_a_package_whose_init_is_a_command_offers_no_other_modules(
+    tmp_path: Path, entry: str
+) -> None:
+    files = {
+        "pyproject.toml": f"[project]\nname = 'p'\n[project.scripts]\n{entry}",
+        "p/__init__.py": "def main():\n    from p import app\n",
+        "p/app.py": "import torch\n",
+        "p/watch.py": "import pynvml\n",
+    }
+    assert ("run time" in line(tmp_path, files)) is ("'q:" in entry)

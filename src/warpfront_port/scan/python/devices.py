@@ -35,11 +35,26 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
         # fits them too.
         ordered = isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
         first = numbers[0] // 10 if numbers[0] > _CODES else numbers[0]
-        yield Seen("PY019", node, shift=-2 * (ordered and 0 < first < _CDNA))
+        old = ordered and 0 < first < _CDNA
+        option = ordered and _gives_torch_an_option(module, node)
+        yield Seen("PY019", node, shift=-2 if old else -int(option))
     words = [text for text in map(text_of, sides) if text and text.startswith("gfx")]
     exact = isinstance(node.ops[0], ast.Eq | ast.NotEq) and bool(words) and ":" not in words[0]
     if exact and _is_made_of(module, sides, _GCN):
         yield Seen("PY052", node)
+
+
+def _gives_torch_an_option(module: Module, node: ast.AST) -> bool:
+    """Return true if the arm of a test calls methods with names of torch alone: AMD has them."""
+    block = getattr(module.parents[node], "body", ())
+    if not isinstance(block, list) or not all(
+        isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) for s in block
+    ):
+        return False
+    calls = [s.value for s in block if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
+    given = [value for call in calls for value in call.args]
+    methods = all(isinstance(call.func, ast.Attribute) for call in calls)
+    return methods and all(module.dotted(value).startswith("torch.") for value in given)
 
 
 def architectures(module: Module, node: ast.Call) -> Iterator[Seen]:
