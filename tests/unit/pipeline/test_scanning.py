@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import time
@@ -506,3 +507,11 @@ def test_a_dockerfile_that_is_nvidias_by_name_is_notes(tmp_path: Path, name: str
         (name, Severity.NOTE),
         ("Dockerfile", Severity.ERROR),
     }
+
+
+def test_a_scan_leaves_the_garbage_collector_as_it_was(tmp_path: Path) -> None:
+    before = gc.get_threshold()
+    during: list[tuple[int, int, int]] = []
+    tree = a_tree(tmp_path, a__py="")
+    scan_tree(tree, MI300X, progress=lambda *_: during.append(gc.get_threshold()))
+    assert (during, gc.get_threshold()) == ([(500_000, 3, 3)], before)

@@ -29,7 +29,7 @@ from warpfront_port.scan.python import (
 )
 from warpfront_port.scan.python.gates import Gates, Standing
 from warpfront_port.scan.python.mentions import EVERY_NAME, OF_PACKAGES
-from warpfront_port.scan.python.module import Module, Seen
+from warpfront_port.scan.python.module import Module, Seen, sees
 from warpfront_port.scan.python.nodes import Text
 from warpfront_port.scan.structured.dependencies import toml_rule_matches
 from warpfront_port.scan.words import SETTING_WORDS, line_starts
@@ -133,14 +133,20 @@ def _of_lines(sightings: Iterable[Seen]) -> Iterator[Seen]:
 
 
 def _seen(module: Module, context: Context) -> Iterator[Seen]:
-    detections = [(node, d) for node in module.nodes for d in _DETECTORS.get(type(node), ())]
-    detections += [(text, d) for text in module.texts for d in _DETECTORS.get(Text, ())]
-    for node, detect in detections:
-        for sighting in detect(module, node):
-            package = sighting.excerpt.partition(".")[0] if sighting.rule in OF_PACKAGES else ""
-            if package not in context.own_packages:
-                spared = sighting.rule == "PY047" and str(module.path) in context.dispensable
-                yield replace(sighting, shift=sighting.shift - int(spared))
+    for kind, detectors in _DETECTORS.items():
+        nodes = module.texts if kind is Text else module.of(kind)
+        for detect in detectors if nodes else ():
+            for node in nodes if sees(detect, module) else ():
+                for sighting in detect(module, node):
+                    yield from _of_others(sighting, module, context)
+
+
+def _of_others(sighting: Seen, module: Module, context: Context) -> Iterator[Seen]:
+    """Yield a sighting that is not about a package of the tree's own."""
+    package = sighting.excerpt.partition(".")[0] if sighting.rule in OF_PACKAGES else ""
+    if package not in context.own_packages:
+        spared = sighting.rule == "PY047" and str(module.path) in context.dispensable
+        yield replace(sighting, shift=sighting.shift - 1) if spared else sighting
 
 
 def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:

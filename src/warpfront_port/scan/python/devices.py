@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from warpfront_port.scan.python.mentions import imports_nvidia
-from warpfront_port.scan.python.module import Module, Seen
+from warpfront_port.scan.python.module import Module, Seen, needs
 from warpfront_port.scan.python.nodes import elements, last_name, text_of
 
 # What a compared value is made of, by its dotted names.
@@ -24,6 +24,7 @@ def _is_made_of(module: Module, nodes: list[ast.expr], names: re.Pattern[str]) -
     return any(names.search(name) for node in nodes for name in module.scopes.made_of(node))
 
 
+@needs("get_device_capability", "get_device_properties", "gcnArchName")
 def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
     """Yield compared compute capabilities and gfx names."""
     sides = [node.left, *node.comparators]
@@ -57,6 +58,7 @@ def _gives_torch_an_option(module: Module, node: ast.AST) -> bool:
     return methods and all(module.dotted(value).startswith("torch.") for value in given)
 
 
+@needs("get_arch_list")
 def architectures(module: Module, node: ast.Call) -> Iterator[Seen]:
     """Yield `torch.cuda.get_arch_list()[0].split("_")`."""
     owner = node.func.value if isinstance(node.func, ast.Attribute) else node
@@ -66,9 +68,10 @@ def architectures(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield Seen("PY019", node)
 
 
+@needs("version.cuda")
 def cuda_version(module: Module, node: ast.Call | ast.Subscript) -> Iterator[Seen]:
     """Yield `torch.version.cuda.split(".")`, `Version(torch.version.cuda)`, and slices."""
-    match node if module.names("version.cuda") else None:
+    match node:
         case ast.Subscript(value=ast.Attribute() as text):
             pass
         case ast.Call(func=ast.Attribute(value=text, attr=name)) if name in _OF_STRINGS:
@@ -85,10 +88,12 @@ def cuda_version(module: Module, node: ast.Call | ast.Subscript) -> Iterator[See
 
 def tests(module: Module, node: ast.If | ast.IfExp | ast.While) -> Iterator[Seen]:
     """Yield tests that are true on NVIDIA alone, in a module that names nothing of AMD's."""
+    if module.knows_hip:
+        return
     truths = module.conditions.truths(node.test)
     alone = truths["amd"] is False and truths["nvidia"] is not False
     opposite = truths["amd"] is True and truths["nvidia"] is False
-    if not (alone or opposite) or module.knows_hip:
+    if not (alone or opposite):
         return
     # NVIDIA's own packages are behind such a test with good reason.
     body = node.body if isinstance(node, ast.If) else []
@@ -97,6 +102,7 @@ def tests(module: Module, node: ast.If | ast.IfExp | ast.While) -> Iterator[Seen
         yield Seen("PY022", node.test, shift=by_version - 1)
 
 
+@needs("nvmlInit")
 def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
     """Yield `try: nvmlInit() except: <go on with the CPU>`."""
     inner = (each for statement in node.body for each in ast.walk(statement))
@@ -106,9 +112,10 @@ def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
         yield Seen("PY015", started, "nvmlInit()")
 
 
+@needs("_HOME")
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
     """Yield `if CUDA_HOME is not None:` as the question which build this is."""
-    last = module.dotted(node).split(".")[-1] if module.names("_HOME") else ""
+    last = module.dotted(node).split(".")[-1]
     if last != "CUDA_HOME" or not isinstance(node.ctx, ast.Load):
         return
     test = _enclosing_test(module, node)
@@ -120,6 +127,7 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
         yield Seen(rule, node, text, shift=worse - int(module.knows_hip))
 
 
+@needs("CUDA_HOME", "get_cuda_path")
 def home_as_text(module: Module, node: ast.Name | ast.Attribute | ast.Call) -> Iterator[Seen]:
     """Yield `os.path.join(CUDA_HOME, "lib")`, `CUDA_HOME + "/lib"` and `os.environ["X"] = ...`."""
     home = node.func if isinstance(node, ast.Call) else node

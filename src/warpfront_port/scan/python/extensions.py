@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from warpfront_port.scan.package_rules import read_requirement
-from warpfront_port.scan.python.module import Module, Seen
+from warpfront_port.scan.python.module import Module, Seen, needs
 from warpfront_port.scan.python.nodes import Text, keyword, last_name, text_of
 from warpfront_port.scan.python.scopes import HOLE, STARTERS
 from warpfront_port.scan.structured.command_rules import script_rule_matches
@@ -92,6 +92,7 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
         yield Seen("BL216", node)
 
 
+@needs("CUDA_HOME")
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
     """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an import for ROCm."""
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
@@ -101,8 +102,10 @@ def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
 
 def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     """Yield conditions that refuse the build for AMD, or leave its GPU extension out there."""
+    if not module.builds_extensions:
+        return
     truths = module.conditions.truths(node.test)
-    if not module.builds_extensions or truths["amd"] is None or truths["nvidia"] is truths["amd"]:
+    if truths["amd"] is None or truths["nvidia"] is truths["amd"]:
         return
     body, other = ([arm] if isinstance(arm, ast.expr) else arm for arm in (node.body, node.orelse))
     if not truths["amd"]:
@@ -122,13 +125,12 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
         yield Seen("PY047", node.test, shift=-int(module.knows_hip))
 
 
+@needs("CUDAExtension")
 def source_patterns(module: Module, node: ast.Call) -> Iterator[Seen]:
     """Yield `glob.glob("csrc/*.cpp")` where torch's hipify writes its files next to the sources."""
-    name = last_name(node.func)
-    if name in {"glob", "rglob", "iglob"} and node.args:
-        hipified = "CUDAExtension" in module.text and not module.knows_hip
-        if hipified and _PATTERN.search(module.source_of(node)):
-            yield Seen("BL211", node)
+    looks = last_name(node.func) in {"glob", "rglob", "iglob"} and node.args
+    if looks and not module.knows_hip and _PATTERN.search(module.source_of(node)):
+        yield Seen("BL211", node)
 
 
 def started_commands(module: Module, node: ast.Call) -> Iterator[Seen]:
@@ -150,6 +152,7 @@ def started_commands(module: Module, node: ast.Call) -> Iterator[Seen]:
                 yield from _found(text.text.replace(HOLE, "_"), text.node, node)
 
 
+@needs("setup")
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
     """Yield `setup(install_requires=[...], extras_require={...})`."""
     if last_name(node.func) == "setup":

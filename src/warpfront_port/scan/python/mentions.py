@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from warpfront_port.scan.catalogue import catalogue, rules_by_name
 from warpfront_port.scan.package_rules import vendor_packages
-from warpfront_port.scan.python.module import Module, Seen
+from warpfront_port.scan.python.module import Module, Seen, needs
 from warpfront_port.scan.python.nodes import last_name, text_of
 
 IMPORTS = {
@@ -62,6 +62,7 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield from _with_arguments(module, node, called, arguments)
 
 
+@needs("environ")
 def read_variables(module: Module, node: ast.Subscript) -> Iterator[Seen]:
     """Yield `os.environ["CUDA_HOME"]` where it is read, as a call that gets it."""
     if isinstance(node.ctx, ast.Load) and module.dotted(node.value) == "os.environ":

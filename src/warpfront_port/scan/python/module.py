@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import PurePosixPath
@@ -43,6 +43,24 @@ _TORCHS = r"-*(?:[a-z][\w-]*[-_])?cuda(?:s|[-_](?!v?er)[a-z]\w*)?|.*CUDA_ALLOC_C
 _SHARED = [re.compile(rf"(?:{words})(?::.*)?\Z") for words in (_FLAG, f"{_FLAG}|{_TORCHS}")]
 _SAYING = re.compile(r"(?i)print|echo|warn|info|error|exception|debug|critical|log\Z|exit")
 _Node = TypeVar("_Node", bound=ast.AST)
+_Detector = TypeVar("_Detector", bound=Callable[..., object])
+_NEEDED: dict[Callable[..., object], tuple[str, ...]] = {}
+
+
+def needs(*words: str) -> Callable[[_Detector], _Detector]:
+    """Mark a detector that sees nothing in a module whose text has none of the words."""
+
+    def mark(detector: _Detector) -> _Detector:
+        _NEEDED[detector] = words
+        return detector
+
+    return mark
+
+
+def sees(detector: Callable[..., object], module: Module) -> bool:
+    """Return true if the module's text has a word that the detector needs."""
+    words = _NEEDED.get(detector)
+    return words is None or any(map(module.names, words))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _FIELDS_WITHOUT_NODES = frozenset(
     {"ctx", "op", "ops", "id", "attr", "kind", "lineno", "name", "arg", "type_params"}
 )
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 _ANY = ast.Name("_", ast.Load())
 
 
@@ -23,10 +24,11 @@ def children_of(node: ast.AST) -> list[ast.AST]:
     """Return the children in source order, without operators and contexts: those are values of
     their parent, shared between nodes.
     """
+    kind = type(node)
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(name for name in kind._fields if name not in _FIELDS_WITHOUT_NODES)
     children: list[ast.AST] = []
-    for name in node._fields:
-        if name in _FIELDS_WITHOUT_NODES:
-            continue
+    for name in _FIELDS[kind]:
         value = getattr(node, name, None)
         if isinstance(value, list):
             children += [child for child in value if isinstance(child, ast.AST)]
