@@ -27,6 +27,11 @@ def callers_of(
         path: {node.name: node for node in tree.body if isinstance(node, _DEFINED)}
         for path, tree in modules.items()
     }
+    by_name: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+    for path, names in defined.items():
+        for name in names:
+            parts = PurePosixPath(path).with_suffix("").parts
+            by_name.setdefault(name, []).append((path, parts))
     callers: dict[str, set[str]] = {}
     for path, tree in modules.items():
         imported = {
@@ -40,8 +45,7 @@ def callers_of(
                 folder, original = imported.get(called, ("", ""))
                 owners = [path] if called in defined[path] else []
                 if original and not owners:
-                    parts = ((p, PurePosixPath(p).with_suffix("").parts) for p in defined)
-                    owners = [p for p, names in parts if original in defined[p] and folder in names]
+                    owners = [p for p, parts in by_name.get(original, ()) if folder in parts]
                 for owner in owners:
                     callers.setdefault(f"{owner}:{original or called}", set()).add(f"{path}:{name}")
     found: dict[tuple[str, int], frozenset[str]] = {}
