@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from urllib.parse import unquote
 
 from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
@@ -77,12 +78,15 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
 
     `extra` is the optional group of the requirement: a vendor's group is optional on other vendors.
     """
+    wheel = _WHEEL.fullmatch(text.strip())
     try:
-        requirement = foreign_requirement(text)
+        requirement = foreign_requirement(f"{wheel[1]} @ {text.strip()}" if wheel else text)
     except InvalidRequirement:
         return
     name = canonicalize_name(requirement.name)
     rule = rule_of_package(name)
+    if rule != "DP302" and _CUDA_BUILD.search(unquote(str(requirement))):
+        rule = "DP303"
     if name in _JAX and any(option.startswith("cuda") for option in requirement.extras):
         rule = "DP303"
     package = vendor_packages().get(name)
@@ -104,6 +108,9 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     yield Required(rule=rule, shift=shift)
 
 
+_WHEEL = re.compile(r"https?://\S+/(\w+)-[^/\s]+\.whl(?:#\S*)?")
+_CUDA_BUILD = re.compile(r"(?:==[\w.!]+|/\w+-[\w.]+)\+\w*?cu(?:da)?\d{2,3}")
+"""`==0.0.22+cu118`, `lib-2.5.8+cu122torch2.3-cp310-...whl`: a version that was built for CUDA."""
 _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
 
 

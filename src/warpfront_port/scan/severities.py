@@ -47,6 +47,7 @@ _SOFTENED = {
     Gate.LEFT_OUT: Severity.NOTE,
 }
 _TELLING = re.compile(r"-{1,2}[a-zA-Z][\w-]*(?:=\w+)?|[A-Za-z_][\w.]{2,}(?:::\w+)*")
+_FOLDER = re.compile(r"https?://\S+/")
 _COMMON = frozenset(
     {"import", "asm", "volatile", "if", "ifdef", "elif", "defined", "const", "int", "unsigned"}
     | {"constexpr", "static", "uint32_t", "define", "for", "__asm__", "float"}
@@ -198,7 +199,8 @@ def _finding(
     end_line, end_column = lines.place(max(rule_match.end, rule_match.start))
     snippet = " ".join((rule_match.excerpt or lines.text(line)).split())[:_EXCERPT]
     # The places of one cause have the first distinctive word of their code in common.
-    words = (word for word in _TELLING.findall(snippet) if word not in _COMMON)
+    telling = _TELLING.findall(_FOLDER.sub("", snippet))
+    words = (word for word in telling if word not in _COMMON)
     named = next(words, snippet[:40])
     return ScanFinding(
         path=str(source.path),

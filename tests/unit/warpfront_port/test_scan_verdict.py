@@ -659,3 +659,25 @@ def test_a_distribution_that_requires_itself_requires_nothing_of_nvidias(tmp_pat
     )
     _, found = judged(tmp_path, {"pyproject.toml": project})
     assert [one.message for one in found.findings] == ["requirement nvidia-nvml"]
+
+
+WHEEL = "https://x.org/v2/flash_attn-2.5.8+cu122torch2.3cxx11abiFALSE-cp310-cp310-linux_x86_64.whl"
+
+
+@pytest.mark.parametrize(
+    ("required", "answer"),
+    [
+        ("flash-attn", "runs as it is"),
+        ("flash-attn==2.5.8+rocm7.2", "runs as it is"),
+        ("flash-attn==2.5.8+cu122", "will fail at run time"),
+        (f"flash-attn @ {WHEEL}", "will fail at run time"),
+        (WHEEL.replace("+", "%2B"), "will fail at run time"),
+        ("flash-attn==2.5.8+cu122 ; sys_platform == 'win32'", "runs as it is"),
+        ("other==2.5.8+cu122", "runs as it is"),
+    ],
+)
+def test_a_wheel_that_was_built_for_cuda_fails_what_imports_it(
+    tmp_path: Path, required: str, answer: str
+) -> None:
+    files = {"requirements.txt": f"{required}\n", "main.py": "import flash_attn\n"}
+    assert judged(tmp_path, files)[0].answer == answer
