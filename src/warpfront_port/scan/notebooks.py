@@ -47,7 +47,12 @@ def _cell_lines(text: object) -> Iterator[str]:
     if joined.lstrip().startswith("%%"):
         yield from (f"# {line}" for line in joined.split("\n"))
         return
+    is_shell = False  # a command of the shell goes on after a backslash
     for line in joined.split("\n"):
-        magic = line.lstrip().startswith(_NOT_PYTHON)
         indent = line[: len(line) - len(line.lstrip())]
-        yield f"{indent}pass  # {line.strip()}" if magic else line
+        if is_shell:
+            yield f"# {line}"
+        else:
+            is_shell = line.lstrip().startswith(_NOT_PYTHON)
+            yield f"{indent}pass  # {line.strip()}" if is_shell else line
+        is_shell = is_shell and line.endswith("\\")

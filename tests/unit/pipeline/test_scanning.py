@@ -91,14 +91,18 @@ def test_a_notebook_is_scanned_by_its_code_cells(tmp_path: Path) -> None:
     cells = [
         {"cell_type": "markdown", "source": ["import cupy\n"]},
         {"cell_type": "code", "source": ["%matplotlib inline\n", "!nvidia-smi\n", "import pynvml"]},
+        {
+            "cell_type": "code",
+            "source": "!python run.py \\\n    --fast \\\n    # --slow\nimport cudf",
+        },
         {"cell_type": "code", "source": "%%bash\nimport tensorrt\n"},
         {"cell_type": "code", "source": "import cupy, (\n"},
     ]
     (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}))
     (tmp_path / "broken.ipynb").write_text("{]")
     found = scan_tree(tmp_path, MI300X)
-    assert rules_of(found) == ["SC003", "PY014", "SC003"]
-    assert "cell 4 is no Python" in found.findings[-1].message
+    assert rules_of(found) == ["SC003", "PY014", "PY035", "SC003"]
+    assert "cell 5 is no Python" in found.findings[-1].message
 
 
 DEEP = 30_000

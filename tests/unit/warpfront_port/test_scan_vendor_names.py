@@ -74,3 +74,23 @@ def test_an_arm_for_hopper_that_gives_torch_an_option_fails_nowhere(
         f"kinds = []\nif torch.cuda.get_device_properties(0).major >= 9:\n    {arm}\n"
     )
     assert [f.severity for f in findings_of(text) if f.rule == "PY019"] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("name", "ending", "decides"),
+    [
+        ("start", "device = 'cpu'", True),
+        ("start", "n_gpus = 0", True),
+        ("has_gpu", "return False", True),
+        ("start", "return False", False),
+        ("start", "started = False", False),
+    ],
+)
+def test_nvml_decides_about_a_gpu_where_its_failure_says_so(
+    name: str, ending: str, *, decides: bool
+) -> None:
+    text = (
+        f"def {name}(pynvml):\n    try:\n        pynvml.nvmlInit()\n        return True\n"
+        f"    except Exception:\n        {ending}\n"
+    )
+    assert any(f.rule == "PY015" for f in findings_of(text)) is decides

@@ -16,6 +16,8 @@ _ARCH_LIST = re.compile(r"get_arch_list\(\)")
 _GCN = re.compile(r"\.gcnArchName\w*\Z")
 _OF_STRINGS = frozenset({"split", "replace", "startswith", "rsplit", "partition", "strip"})
 _OF_VERSIONS = frozenset({"Version", "parse", "float", "LooseVersion"})
+_OF_DEVICES = re.compile(r"(?i)gpu|cuda|device|avail")
+_WITHOUT_DEVICE = re.compile(rf"\bcpu\b|(?:{_OF_DEVICES.pattern[4:]})\w*\s*=\s*(?:false|0)\b")
 _CDNA = 9
 _CODES = 20
 
@@ -107,8 +109,10 @@ def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
     """Yield `try: nvmlInit() except: <go on with the CPU>`."""
     inner = (each for statement in node.body for each in ast.walk(statement))
     starts = (c for c in inner if isinstance(c, ast.Call) and "nvmlInit" in last_name(c.func))
-    ends = (module.source_of(each).lower() for handler in node.handlers for each in handler.body)
-    if (started := next(starts, None)) and re.search(r"cpu|false|= 0", "\n".join(ends)):
+    ends = "\n".join(module.source_of(each) for h in node.handlers for each in h.body).lower()
+    names = _OF_DEVICES.search(getattr(module.scope(node), "name", ""))
+    decides = _WITHOUT_DEVICE.search(ends) or (names and re.search(r"return (?:false|0)\b", ends))
+    if decides and (started := next(starts, None)):
         yield Seen("PY015", started, "nvmlInit()")
 
 
