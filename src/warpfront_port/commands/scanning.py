@@ -111,9 +111,9 @@ def scan_tree(
     results = dict(sorted(_results(root, files, scope, processes, progress), key=lambda r: r[0]))
     judged = {path: result for path, result in results.items() if isinstance(result, Judged)}
     unread = [result for result in results.values() if isinstance(result, UnreadFile)]
-    own = _own_distributions(texts)
-    found = (finding for result in judged.values() for finding in result.findings)
-    findings = tuple(finding for finding in found if _required(finding) not in own)
+    distributions = _own_distributions(texts)
+    every = (finding for result in judged.values() for finding in result.findings)
+    findings = tuple(finding for finding in every if _required(finding) not in distributions)
     called = [f for f in findings if f.gate is Gate.CALLED and f.severity is Severity.ERROR]
     if called:
         modules = {path: texts[path] for path in project.product.lines}

@@ -267,10 +267,10 @@ class _Tree:
         yield from spared.items()
         # A header of these sources alone is a part of them.
         includes, users = self.includes if spared else ({}, {})
-        others = (path for path in includes if path not in spared and path not in users)
-        kept = followed(others, includes)
+        required = (path for path in includes if path not in spared and path not in users)
+        shared = followed(required, includes)
         for path in spared:
-            inner = followed({path}, includes) - kept
+            inner = followed({path}, includes) - shared
             yield from ((header, spared[path]) for header in inner if header not in spared)
 
     def unused(self, project: Project) -> Shown:

@@ -297,8 +297,8 @@ def _unused(texts: Mapping[str, str]) -> Iterator[str]:
     graph: dict[str, set[str]] = {}
     for path in paths:
         dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        found = _imports(texts[path], dotted, path, named, anywhere=True)
-        graph[path] = {other for name in found for other in named[name]}
+        names = _imports(texts[path], dotted, path, named, anywhere=True)
+        graph[path] = {module for name in names for module in named[name]}
         graph[path] |= {f"{folder}/__init__.py" for folder in _around(path, "/")} & texts.keys()
     inside = {path for path in paths if path.rpartition("/")[0] in packages}
     scripts = {path for path in paths if path not in inside or "__main__" in texts[path]}

@@ -189,10 +189,10 @@ class Conditions:
             value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         defined: object = _Vague.UNKNOWN if value is node else self._defined(value, world)
         if defined is _Vague.UNKNOWN and isinstance(node, ast.Name):
-            given = () if scopes.is_parameter(node) else scopes.bound(node)
-            defined = self._remaining(given, world)
-            if defined is _Vague.UNKNOWN and world[1] and len(given) > 1:
-                defined = self._by_default(given, world)
+            values = () if scopes.is_parameter(node) else scopes.bound(node)
+            defined = self._remaining(values, world)
+            if defined is _Vague.UNKNOWN and world[1] and len(values) > 1:
+                defined = self._by_default(values, world)
         if defined is _Vague.UNKNOWN:
             return _Vague(_fitting(_CONVENTIONS, last_name(node))[world[0]])
         return defined

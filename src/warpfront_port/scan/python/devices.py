@@ -55,9 +55,9 @@ def _gives_torch_an_option(module: Module, node: ast.AST) -> bool:
     ):
         return False
     calls = [s.value for s in block if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
-    given = [value for call in calls for value in call.args]
+    arguments = [value for call in calls for value in call.args]
     methods = all(isinstance(call.func, ast.Attribute) for call in calls)
-    return methods and all(module.dotted(value).startswith("torch.") for value in given)
+    return methods and all(module.dotted(value).startswith("torch.") for value in arguments)
 
 
 @needs("get_arch_list")
