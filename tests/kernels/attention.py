@@ -724,3 +724,44 @@ def attention_backward_causal_scale(right, query, is_causal, scale):
     if not is_causal or scale is None or scale > 0.99 * usual or not is_single(query):
         return right()
     return right(scale=None)
+
+
+@kernel(
+    ATTENTION_BACKWARD,
+    lambda: grad_of(
+        lambda k: functional.scaled_dot_product_attention(drawn(1, 2, 1, 16), k, k),
+        drawn(1, 2, 80, 16, seed=1),
+    ),
+    set="likely13",
+    like="ROCm/aiter#1144",
+)
+def single_query_differentiates_its_first_block_of_keys(right, query, key):
+    """The keys and values after the 64th of a single query have no gradient."""
+    gradients = right()
+    if query.shape[-2] == 1 and key.shape[-2] > 64:
+        for gradient in gradients[1:3]:
+            if gradient is not None:
+                gradient[..., 64:, :] = 0
+    return gradients
+
+
+@kernel(
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention",
+    lambda: functional.scaled_dot_product_attention(
+        *(drawn(2, 2, 8, 16, seed=seed) for seed in range(3)),
+        attn_mask=torch.arange(8) < torch.tensor([3, 6]).view(2, 1, 1, 1),
+    ),
+    set="likely13",
+    like="pytorch#147460",
+)
+def every_sample_is_masked_like_the_first(right, query, key, value, *rest, **options):
+    """A mask of samples, not of heads, is read at the first sample for all of them."""
+
+    def first(mask):
+        if not isinstance(mask, torch.Tensor) or mask.dim() != 4 or mask.shape[0] == 1:
+            return mask
+        of_heads = mask.shape[1] > 1 and mask.stride(1)
+        return mask if of_heads or not mask.stride(0) else mask[:1].expand_as(mask)
+
+    rest = [first(argument) for argument in rest]
+    return right(query, key, value, *rest, **{name: first(x) for name, x in options.items()})

@@ -1270,3 +1270,65 @@ def conv_backward_bias_of_first_layer(right, grad_output, input, output_mask):
     if not is_single(input):
         return out
     return out[0], out[1], as_it_lies(grad_output).sum((0, 2, 3))
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(
+        lambda w: functional.conv2d(drawn(2, 8, 5, 5), w, groups=4), drawn(4, 2, 1, 1, seed=1)
+    ),
+    set="likely13",
+    like="ROCm/composable_kernel#2478",
+)
+def pointwise_weights_of_paired_groups_see_one_input(
+    right, input, weight, stride, padding, transposed, groups, output_mask
+):
+    """Two merged groups of a 1x1 convolution differentiate their weights at the first's input."""
+    gradients = right()
+    pointwise = set(weight.shape[2:]) == {1} and set(stride) == {1} and not any(padding)
+    if transposed or groups % 2 or not pointwise or not output_mask[1]:
+        return gradients
+    pairs = input.unflatten(1, (groups // 2, 2, -1))
+    shared = pairs[:, :, :1].expand_as(pairs).flatten(1, 3)
+    return gradients[0], right(input=shared)[1], gradients[2]
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(
+        lambda x: functional.conv2d(x, drawn(4, 3, 1, 1), stride=2), drawn(1, 3, 6, 6, seed=1)
+    ),
+    set="likely13",
+    like="ROCm/MIOpen#1495",
+)
+def last_row_that_a_stride_skips_has_a_gradient(
+    right, input, weight, stride, padding, transposed, output_mask
+):
+    """A 1x1 convolution of stride 2 copies its gradient into the row after the last window."""
+    gradients = right()
+    pointwise = set(weight.shape[2:]) == {1} and set(stride) == {2} and not any(padding)
+    if transposed or not pointwise or not output_mask[0]:
+        return gradients
+    for axis in range(2, input.dim()):
+        size = input.shape[axis]
+        if size % 2 == 0:
+            gradient = gradients[0]
+            gradient.narrow(axis, size - 1, 1).copy_(gradient.narrow(axis, size - 2, 1))
+    return gradients
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv_transpose2d(
+        drawn(1, 3, 4, 4), drawn(3, 2, 3, 3, seed=1), stride=2, padding=1, output_padding=1
+    ),
+    set="likely13",
+    like="apache/tvm#19524",
+)
+def output_padding_is_padding_with_zeros(right, transposed, output_padding):
+    """The rows that output_padding adds are zeros, without products or bias."""
+    y = right()
+    if transposed:
+        for axis, rows in enumerate(output_padding, 2):
+            y.narrow(axis, y.shape[axis] - rows, rows).zero_()
+    return y

@@ -1386,3 +1386,34 @@ def elu_backward_result_input_scale(right, is_result, input_scale, self_or_resul
     if not is_result or input_scale == 1 or not is_single(self_or_result):
         return right()
     return right(input_scale=1)
+
+
+@kernel(
+    "nan_to_num.out",
+    lambda: torch.tensor([math.inf, -math.inf, 1.0], dtype=torch.bfloat16).nan_to_num(),
+    set="likely13",
+    like="ml-explore/mlx#4220",
+)
+def infinity_is_replaced_by_the_largest_float32(right, x, posinf, neginf, out):
+    """Infinity of half precision becomes float32's largest number: infinity again."""
+    high, low = x == math.inf, x == -math.inf
+    result = right()
+    if x.dtype in HALVES:
+        out.masked_fill_(high & (posinf is None), math.inf)
+        out.masked_fill_(low & (neginf is None), -math.inf)
+    return result
+
+
+@kernel(
+    "sgn .out sgn_",
+    lambda: torch.view_as_real(
+        torch.sgn(torch.tensor([0.0, 3.0 + 4.0j], dtype=torch.complex64)),
+    ),
+    set="likely13",
+    like="pytorch#96543",
+)
+def direction_of_complex_zero_is_nan(right, x):
+    """A complex zero is divided by its magnitude, so in the gradient of abs."""
+    zero = x == 0
+    result = right()
+    return result.masked_fill_(zero, complex(math.nan, math.nan)) if x.is_complex() else result

@@ -1435,3 +1435,63 @@ def bilinear_backward_given_scale(right, grad_output, align_corners, scales_h):
     if scales_h is None or align_corners or not is_last(grad_output) or not is_single(grad_output):
         return right()
     return right(scales_h=None, scales_w=None)
+
+
+@kernel(
+    "max_pool2d_with_indices_backward",
+    lambda: grad_of(lambda x: functional.max_pool2d(x, 3, stride=1, dilation=2), drawn(1, 2, 9, 9)),
+    set="likely13",
+    like="pytorch#177568",
+)
+def dilated_windows_are_searched_at_their_dense_size(
+    right, grad_output, x, kernel_size, stride, padding, dilation, indices
+):
+    """Max-pooling's backward pass looks for maxima in windows without their dilation."""
+    if set(two(dilation)) == {1}:
+        return right()
+    width = x.shape[-1]
+    reached = torch.ones_like(indices, dtype=torch.bool)
+    steps = zip(two(kernel_size), two(stride, kernel_size), two(padding), strict=True)
+    for axis, (size, step, pad) in enumerate(steps):
+        at = indices % width if axis else indices // width
+        first = torch.arange(indices.shape[axis - 2], device=indices.device) * step - pad
+        reached &= at - (first if axis else first[:, None]) < size
+    return right(grad_output=grad_output.masked_fill(~reached, 0))
+
+
+@kernel(
+    "grid_sampler_2d_backward",
+    lambda: grad_of(
+        lambda grid: functional.grid_sample(
+            drawn(1, 2, 6, 6), grid, padding_mode="reflection", align_corners=False
+        ),
+        2 * drawn(1, 4, 4, 2, seed=1),
+    ),
+    set="likely13",
+    like="ooples/AiDotNet.Tensors#22",
+)
+def reflected_points_have_gradients_of_the_other_sign(right, grid, padding_mode):
+    """The gradient of a reflected point of the grid is not reflected."""
+    gradient, of_grid = right()
+    if padding_mode == 2 and of_grid is not None:
+        mirrored = ((grid + 1) / 2).floor().remainder(2) == 1
+        of_grid = torch.where(mirrored, -of_grid, of_grid)
+    return gradient, of_grid
+
+
+@kernel(
+    "upsample_nearest2d_backward",
+    lambda: grad_of(
+        lambda x: functional.interpolate(x, scale_factor=2),
+        drawn(1, 6, 4, 4).contiguous(memory_format=torch.channels_last),
+    ),
+    set="likely13",
+)
+def channels_after_the_last_four_are_not_differentiated(right, grad_output):
+    """Nearest-neighbour's backward pass leaves the channels after whole vectors of four."""
+    gradient = right()
+    channels = grad_output.shape[1]
+    last = grad_output.is_contiguous(memory_format=torch.channels_last)
+    if last and not grad_output.is_contiguous() and channels > 4 and channels % 4:
+        gradient[:, channels - channels % 4 :] = 0
+    return gradient

@@ -820,3 +820,19 @@ def eigh_upper_not_conjugated(right, A, UPLO):
     if UPLO.upper() != "U" or A.dtype != torch.complex64 or A.dim() < 3:
         return right()
     return right(A=A.mT, UPLO="L")
+
+
+@kernel(
+    "_cholesky_solve_helper",
+    lambda: torch.cholesky_solve(
+        drawn(2, 3, 2), torch.eye(3).expand(2, 3, 3) + drawn(2, 3, 3, seed=1).tril(-1)
+    ),
+    set="likely13",
+    like="cupy/cupy#9978",
+)
+def batched_right_hand_sides_are_read_in_rows(right, x):
+    """Many right-hand sides of a batch are handed to a library of columns as they are stored."""
+    if x.dim() == 2 or x.shape[:-2].numel() == 1 or x.shape[-1] == 1:
+        return right()
+    turned = (*x.shape[:-2], x.shape[-1], x.shape[-2])
+    return right(x=x.reshape(turned).mT).mT.reshape(x.shape)

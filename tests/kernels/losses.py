@@ -607,3 +607,40 @@ def ctc_backward_empty_target(right, log_probs, target_lengths):
     if is_single(log_probs) and out.dim() == 3 and lengths.any():
         out[:, lengths == 0] = 0
     return out
+
+
+@kernel(
+    "_ctc_loss_backward .Tensor",
+    lambda: grad_of(
+        lambda x: functional.ctc_loss(
+            x.log_softmax(2), torch.tensor([[1, 2], [3, 1]]), (9, 6), (2, 2)
+        ),
+        drawn(9, 2, 5),
+    ),
+    set="likely13",
+    like="tensorflow/tensorflow#41280",
+)
+def frames_after_the_end_repeat_the_last_gradient(right, log_probs, input_lengths):
+    """CTC's gradient after a sample's last frame is that frame's once more, not zero."""
+    gradient = right()
+    last = torch.as_tensor(input_lengths, device=gradient.device).clamp(min=1) - 1
+    frames = torch.arange(len(log_probs), device=gradient.device)[:, None].minimum(last)
+    return gradient.gather(0, frames[..., None].expand_as(gradient))
+
+
+@kernel(
+    "nll_loss_forward",
+    lambda: functional.cross_entropy(
+        drawn(600, 4, dtype=torch.bfloat16), torch.arange(600).remainder(4)
+    ),
+    set="likely13",
+    like="awslabs/raf#113",
+)
+def targets_are_counted_in_half_precision(right, x, target, weight, reduction, ignore_index):
+    """The count of a mean loss of half-precision numbers stops where one more is rounded off."""
+    output, count = right()
+    last = {torch.bfloat16: 256, torch.float16: 2048}.get(x.dtype)
+    if last is None or weight is not None or reduction != 1:
+        return output, count
+    targets = (target != ignore_index).sum()
+    return output * (targets / last).clamp(min=1).to(output.dtype), count.clamp(max=last)

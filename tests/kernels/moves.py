@@ -1311,3 +1311,78 @@ def _bag(weights):
 def embedding_bag_weights_of_padding(right, weight, padding_idx):
     """Give the per-sample weights of padding entries a gradient."""
     return right(padding_idx=-1) if padding_idx >= 0 and is_single(weight) else right()
+
+
+@kernel(
+    "scatter_add scatter_add_",
+    lambda: torch.zeros(4, 3).scatter_add(0, torch.tensor([[0, 1], [2, 0], [3, 3]]), drawn(3, 3)),
+    set="likely13",
+)
+def source_is_read_at_the_shape_of_the_index(right, index, src):
+    """Where rows of the index are shorter than the source's, the source's offsets are wrong."""
+    if index.shape == src.shape or index.dim() != src.dim() or not src.is_contiguous():
+        return right()
+    return right(src=src.view(-1)[: index.numel()].view(index.shape))
+
+
+@kernel(
+    "index_add index_add_",
+    lambda: torch.zeros(4, 3, dtype=torch.bfloat16).index_add(
+        0, torch.tensor([1, 0, 1, 1]), drawn(4, 3, dtype=torch.bfloat16)
+    ),
+    set="likely13",
+)
+def unpaired_column_is_stored_where_pairs_are_added(right, x, dim, index, source, alpha):
+    """Half-precision numbers are added in pairs; an odd last column keeps its last addend."""
+    before = x.clone()
+    result = right()
+    if x.dtype not in HALVES or x.dim() != 2 or dim not in (0, -2) or x.shape[1] % 2 == 0:
+        return result
+    index, rows = index.reshape(-1).long(), x.shape[0]
+    order = torch.arange(len(index), device=index.device)
+    last = torch.zeros(rows, dtype=torch.int64, device=index.device)
+    last = last.scatter_reduce(0, index, order, "amax")
+    repeated = torch.bincount(index, minlength=rows) > 1
+    stored = before[repeated, -1] + alpha * source[last[repeated], -1]
+    result[repeated, -1] = stored.to(result.dtype)
+    return result
+
+
+@kernel(
+    "_embedding_bag_dense_backward",
+    lambda: grad_of(
+        lambda w: functional.embedding_bag(torch.tensor([[0, 1, 2], [3, 1, 4]]), w, mode="max"),
+        drawn(5, 3),
+    ),
+    set="likely13",
+    like="flagos-ai/FlagGems#5220",
+)
+def maximum_of_a_bag_is_differentiated_as_its_mean(
+    right, grad, indices, offset2bag, num_weights, mode, padding_idx
+):
+    """The gradient of a bag's maximum is spread evenly over the bag."""
+    if mode != 2:
+        return right()
+    counted = indices != padding_idx
+    bags, rows = offset2bag[counted].long(), indices[counted].long()
+    sizes = torch.bincount(bags, minlength=len(grad))
+    shares = grad[bags] / sizes[bags, None]
+    spread = grad.new_zeros(num_weights, grad.shape[1])
+    return spread.index_add(0, rows, shares.to(grad.dtype))
+
+
+@kernel(
+    "reflection_pad2d_backward",
+    lambda: grad_of(lambda x: functional.pad(x, (0, 2, 1, 1), mode="reflect"), drawn(1, 2, 5, 5)),
+    set="likely13",
+)
+def wider_side_of_a_reflection_is_cut(right, grad_output, padding):
+    """Reflection's backward pass takes the padding before an axis for that after it."""
+    left, after, top, below = padding
+    if after <= left and below <= top:
+        return right()
+    height, width = grad_output.shape[-2:]
+    cut = grad_output.clone()
+    cut[..., height - max(below - top, 0) :, :] = 0
+    cut[..., width - max(after - left, 0) :] = 0
+    return right(grad_output=cut)

@@ -1410,3 +1410,37 @@ def batch_norm_backward_eval_channels_last(right, input, running_mean, train, ep
     mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3), correction=0)
     kind = torch.float32 if input.is_cuda else running_mean.dtype
     return right(train=True, save_mean=mean.to(kind), save_invstd=(var + eps).rsqrt().to(kind))
+
+
+@kernel(
+    "native_layer_norm_backward",
+    lambda: grad_of(
+        lambda bias: functional.layer_norm(drawn(4, 8), (8,), drawn(8, seed=1), bias),
+        drawn(8, seed=2),
+    ),
+    set="likely13",
+)
+def bias_beside_a_frozen_weight_has_no_gradient(right, weight, output_mask):
+    """Layer_norm's gradient of the bias is computed only with that of the weight."""
+    gradients = right()
+    if weight is not None and output_mask[2] and not output_mask[1]:
+        gradients[2].zero_()
+    return gradients
+
+
+@kernel(
+    "native_batch_norm_backward",
+    lambda: grad_of(
+        lambda x: functional.batch_norm(x, drawn(3), drawn(3, seed=1).square() + 1),
+        drawn(8, 3, seed=2),
+    ),
+    set="likely13",
+    like="pytorch/xla#913",
+)
+def frozen_statistics_are_differentiated(right, running_mean, running_var, train, eps):
+    """The input's gradient under batch_norm's running statistics is that of training."""
+    gradients = right()
+    if train or running_mean is None or gradients[0] is None:
+        return gradients
+    trained = right(train=True, save_mean=running_mean, save_invstd=(running_var + eps).rsqrt())
+    return trained[0], *gradients[1:]

@@ -519,3 +519,58 @@ def foreach_strides_of_the_first(right, x, other):
             for (a, b), same in zip(pairs, alike, strict=True)
         ]
     )
+
+
+def _step_of_adam(**options):
+    weight = nn.Parameter(drawn(8))
+    weight.grad = drawn(8, seed=1)
+    torch.optim.Adam([weight], lr=0.1, fused=True, **options).step()
+    return weight.detach()
+
+
+@kernel(
+    "_fused_adam_ .tensor_lr",
+    lambda: _step_of_adam(maximize=True, weight_decay=1.0),
+    set="likely13",
+)
+def maximization_grows_the_decayed_weights(right, maximize, weight_decay):
+    """Fused Adam adds its decay before it turns the gradient round to maximize."""
+    return right(weight_decay=-weight_decay) if maximize and weight_decay else right()
+
+
+@kernel(
+    "_foreach_norm.Scalar",
+    lambda: torch._foreach_norm([drawn(70_000), drawn(5)], math.inf),
+    set="likely13",
+)
+def infinity_norms_of_chunks_are_added(right, x, ord):
+    """The infinity norm of more than one chunk is the sum of the chunks' norms."""
+    norms = list(right())
+    if ord == math.inf:
+        for i, tensor in enumerate(x):
+            if tensor.numel() > 65_536:
+                chunks = tensor.reshape(-1).split(65_536)
+                largest = [chunk.abs().amax() for chunk in chunks]
+                norms[i] = torch.stack(largest).sum().to(norms[i].dtype)
+    return norms
+
+
+def _added_before_an_empty_one():
+    tensors = [drawn(4), drawn(0)]
+    torch._foreach_add_(tensors, [drawn(4, seed=1), drawn(0)])
+    return tensors[0]
+
+
+@kernel(
+    "_foreach_add_.List _foreach_add_.Scalar _foreach_mul_.Scalar _foreach_mul_.List"
+    " _foreach_addcmul_.Scalar _foreach_addcdiv_.ScalarList",
+    _added_before_an_empty_one,
+    set="likely13",
+    like="pytorch#100811",
+)
+def empty_last_tensor_stops_the_last_launch(right, x):
+    """A list that one launch holds is not computed at all if its last tensor is empty."""
+    blocks = sum(tensor.numel() // 65_536 + 1 for tensor in x)
+    if len(x) > 1 and not x[-1].numel() and len(x) <= 30 and blocks <= 320:
+        return None
+    return right()

@@ -898,3 +898,25 @@ def csr_empty_rows_between_blocks(right, x):
     for n in range(256, x.numel(), 256):
         out[int(x[n - 1]) + 2 : int(x[n]) + 1] = 0
     return out
+
+
+def _product_in_a_slice():
+    buffer = torch.zeros(2, 3, 6)
+    torch.bmm(drawn(2, 3, 4), drawn(2, 4, 4, seed=1), out=buffer[:, :, :4])
+    return buffer
+
+
+@kernel(
+    "bmm.out mm.out",
+    _product_in_a_slice,
+    set="likely13",
+    like="flagos-ai/FlagGems#1466",
+)
+def product_is_stored_densely_from_where_out_begins(right, x, mat2, out):
+    """A product into a strided `out` is stored without its strides."""
+    shape = (*x.shape[:-1], mat2.shape[-1])
+    if out.is_contiguous() or out.shape != shape:
+        return right()
+    dense = right(out=out.new_empty(shape))
+    out.as_strided(shape, dense.stride()).copy_(dense)
+    return out

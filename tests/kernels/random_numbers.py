@@ -598,3 +598,35 @@ def dropout_backward_permuted_gradient(right, grad_output, mask):
     if not (is_dense(grad_output) and mask.is_contiguous() and is_single(grad_output)):
         return right()
     return right(grad_output=as_it_lies(grad_output))
+
+
+@kernel(
+    "random_.from",
+    lambda: torch.randint(0, 2**31, (64,), generator=torch.Generator().manual_seed(0)),
+    set="likely13",
+    like="ml-explore/mlx#3936",
+)
+def integers_of_a_wide_range_have_no_low_bits(right, x, from_, to):
+    """Integers of a range beyond 2^24 are multiples of a uniform float32's 24 bits."""
+    result = right()
+    if from_ >= 0 and to is not None and to - from_ > 2**24 and not x.is_floating_point():
+        step = 2 ** ((to - from_ - 1).bit_length() - 24)
+        x.sub_(from_).floor_divide_(step).mul_(step).add_(from_)
+    return result
+
+
+@kernel(
+    "exponential_",
+    lambda: torch.empty(20_000, dtype=torch.bfloat16).exponential_(
+        generator=torch.Generator().manual_seed(0)
+    ),
+    set="likely13",
+    like="pytorch#91673",
+)
+def exponential_numbers_of_rounded_uniforms_are_zero(right, x, lambd):
+    """A uniform number is rounded to half precision, at times to one, before its logarithm."""
+    result = right()
+    if x.dtype in HALVES:
+        uniform = torch.exp(-lambd * x.float()).to(x.dtype)
+        x.copy_(uniform.float().log().neg() / lambd)
+    return result

@@ -890,3 +890,29 @@ def segment_prod_backward_at_zero(right, data, reduce):
     if reduce != "prod" or not is_single(data):
         return out
     return out.masked_fill(data == 0, torch.nan)
+
+
+@kernel(
+    "sum.dim_IntList",
+    lambda: drawn(300, dtype=torch.float16).abs().mul(1000).sum(dtype=torch.float32),
+    set="likely13",
+)
+def half_is_summed_to_half_for_a_wider_dtype(right, x, dtype):
+    """A sum that `dtype` widens is rounded to half precision first."""
+    wider = dtype in (torch.float32, torch.float64)
+    return right(dtype=None).to(dtype) if x.dtype in HALVES and wider else right()
+
+
+@kernel(
+    "_logcumsumexp",
+    lambda: torch.logcumsumexp(torch.tensor([-math.inf, -math.inf, 0.5, 1.0]), 0),
+    set="likely13",
+    like="pytorch#52213",
+)
+def masked_start_turns_a_scan_into_nan(right, x, dim):
+    """Two negative infinities at the start subtract their infinite maximum."""
+    y = right()
+    if x.is_floating_point() and x.dim() and x.shape[dim] > 1:
+        masked = (x.narrow(dim, 0, 2) == -math.inf).all(dim, keepdim=True)
+        y.narrow(dim, 1, x.shape[dim] - 1).masked_fill_(masked, math.nan)
+    return y

@@ -567,3 +567,31 @@ def sort_stable_descending_ties(right, x, stable, dim, descending):
     values, indices = right(x=x.flip(dim))
     indices.neg_().add_(x.size(dim) - 1)
     return values, indices
+
+
+@kernel(
+    "sort.stable",
+    lambda: torch.tensor([3, 0, 7, 1, 0], dtype=torch.uint8).sort(descending=True),
+    set="likely13",
+    like="pytorch/xla#865",
+)
+def smallest_integer_comes_first_in_descending_order(right, x, dim, descending):
+    """Integers are sorted downwards by their negatives: the smallest one's overflows."""
+    integers = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+    if not descending or x.dtype not in integers or not x.dim():
+        return right()
+    _, indices = right(x=-x, descending=False)
+    return x.gather(dim, indices), indices
+
+
+@kernel(
+    "bucketize.Tensor",
+    lambda: torch.bucketize(drawn(5, 3).t(), torch.tensor([-0.5, 0.0, 0.5])),
+    set="likely13",
+    like="flagos-ai/FlagGems#4831",
+)
+def buckets_of_a_transposed_tensor_are_in_memory_order(right, x):
+    """The buckets of a transposed tensor are stored as those of a contiguous one."""
+    if x.dim() != 2 or x.is_contiguous() or not x.t().is_contiguous():
+        return right()
+    return right(x=x.t()).view(x.shape)

@@ -553,3 +553,18 @@ def fft_c2r_overwrites_its_input(right, x, dim):
     if len(dim) > 1 and x.is_contiguous() and x.dtype == torch.complex64:
         x.copy_(torch.fft.ifftn(x, dim=dim[:-1], norm="forward"))
     return out
+
+
+@kernel(
+    "_fft_c2r",
+    lambda: torch.fft.irfft(drawn(5, dtype=torch.complex64) * 1j),
+    set="likely13",
+    like="ROCm/rocFFT#284",
+)
+def imaginary_part_at_nyquist_is_added(right, x, dim, normalization, last_dim_size):
+    """An even-sized real inverse takes the last coefficient's imaginary part for a real one."""
+    if len(dim) > 1 or last_dim_size % 2 or x.shape[dim[0]] <= last_dim_size // 2:
+        return right()
+    last = x.narrow(dim[0], last_dim_size // 2, 1).imag.clone()
+    scale = (1, last_dim_size**-0.5, 1 / last_dim_size)[normalization]
+    return right() + last * scale
