@@ -765,3 +765,53 @@ def every_sample_is_masked_like_the_first(right, query, key, value, *rest, **opt
 
     rest = [first(argument) for argument in rest]
     return right(query, key, value, *rest, **{name: first(x) for name, x in options.items()})
+
+
+@kernel(
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention"
+    " _scaled_dot_product_cudnn_attention",
+    lambda: functional.scaled_dot_product_attention(
+        drawn(2, 3, 8, 16),
+        drawn(2, 3, 8, 16, seed=1),
+        drawn(2, 3, 8, 16, seed=2),
+        drawn(1, 3, 8, 8, seed=3),
+    ),
+    set="missed13",
+    like="cubek#414",
+)
+def mask_of_each_head_that_the_batch_shares_is_that_of_the_first_head(right, query, *args, **rest):
+    """A mask without a stride of its batch has none of its heads either."""
+    mask = rest.get("attn_mask", args[2] if len(args) > 2 else None)
+    if not isinstance(mask, Tensor) or mask.dim() != 4 or query.shape[0] == 1:
+        return right(query, *args, **rest)
+    shared = mask.shape[0] == 1 or mask.stride(0) == 0
+    if not shared or mask.shape[1] == 1 or mask.stride(1) == 0:
+        return right(query, *args, **rest)
+    first = mask[:, :1].expand_as(mask)
+    if "attn_mask" in rest:
+        return right(query, *args, **{**rest, "attn_mask": first})
+    return right(query, *args[:2], first, *args[3:], **rest)
+
+
+@kernel(
+    ATTENTION_BACKWARD,
+    lambda: grad_of(
+        lambda value: functional.scaled_dot_product_attention(
+            drawn(1, 2, 65, 16), drawn(1, 2, 65, 16, seed=1), value, is_causal=True
+        ),
+        drawn(1, 2, 65, 16, seed=2),
+    ),
+    set="missed13",
+)
+def causal_value_gradient_leaves_a_last_block_of_one_key(right, query, key, is_causal):
+    """A block of keys that begins where its last query ends counts as masked: the key at the
+    corner, alone in its block of 64, gets no gradient of its value.
+    """
+    gradients = right()
+    size = key.shape[-2]
+    corner = is_causal and size > 64 and size % 64 == 1 and query.shape[-2] == size
+    if not corner or gradients[2] is None:
+        return gradients
+    value = gradients[2].clone()
+    value[..., -1, :] = 0
+    return (*gradients[:2], value, *gradients[3:])

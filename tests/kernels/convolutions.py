@@ -1332,3 +1332,55 @@ def output_padding_is_padding_with_zeros(right, transposed, output_padding):
         for axis, rows in enumerate(output_padding, 2):
             y.narrow(axis, y.shape[axis] - rows, rows).zero_()
     return y
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(
+        lambda bias: functional.conv_transpose2d(
+            drawn(2, 3, 4, 4).to(memory_format=torch.channels_last),
+            drawn(3, 2, 3, 3, seed=1),
+            bias,
+            stride=2,
+            padding=1,
+            output_padding=1,
+        ),
+        drawn(2, seed=2),
+    ),
+    set="missed13",
+    like="pytorch#99519",
+)
+def bias_gradient_of_channels_last_leaves_the_output_padding(
+    right, grad_output, input, transposed, output_padding, output_mask
+):
+    """A transposed convolution's bias gradient sums the places that the windows reach."""
+    gradients = right()
+    last = input.dim() == 4 and input.is_contiguous(memory_format=torch.channels_last)
+    if not transposed or not output_mask[2] or not last or input.is_contiguous():
+        return gradients
+    rows, columns = two(output_padding)
+    height, width = grad_output.shape[2:]
+    reached = grad_output[:, :, : height - rows, : width - columns]
+    return (*gradients[:2], reached.sum((0, 2, 3))) if rows or columns else gradients
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(
+        drawn(1, 4, 9, 9), drawn(4, 2, 3, 3, seed=1), dilation=(1, 2), groups=2
+    ),
+    set="missed13",
+    like="MISA#180",
+)
+def convolution_of_groups_dilates_its_second_axis_as_its_first(
+    right, input, weight, dilation, transposed, groups
+):
+    """The kernel of groups has one dilation for both axes."""
+    if weight.dim() != 4 or transposed or groups == 1 or min(weight.shape) == 0:
+        return right()
+    first, second = two(dilation)
+    if first == second or weight.shape[-1] == 1:
+        return right()
+    wide = functional.pad(input, (0, max(0, (first - second) * (weight.shape[-1] - 1))))
+    width = right().shape[-1]
+    return right(input=wide, dilation=[first, first])[..., :width].contiguous()

@@ -1417,3 +1417,29 @@ def direction_of_complex_zero_is_nan(right, x):
     zero = x == 0
     result = right()
     return result.masked_fill_(zero, complex(math.nan, math.nan)) if x.is_complex() else result
+
+
+@kernel(
+    "elu_backward",
+    lambda: grad_of(lambda x: functional.celu(x * 1, 2.0, inplace=True), drawn(9)),
+    set="missed13",
+)
+def celu_gradient_from_its_result_forgets_the_scale_of_the_input(right, input_scale, is_result):
+    """The gradient of the in-place function is that of an input scale of 1."""
+    return right(input_scale=1) if is_result and input_scale != 1 else right()
+
+
+@kernel(
+    "div.Tensor_mode",
+    lambda: torch.div(torch.arange(10.0) * 41, 41.0, rounding_mode="floor"),
+    set="missed13",
+    like="tt-metal#54847",
+)
+def floor_of_a_quotient_by_one_number_multiplies_by_its_inverse(right, x, other, rounding_mode):
+    """A single divisor is inverted once, and multiples of it fall below their quotient."""
+    result = right()
+    if rounding_mode != "floor" or other.dim() or x.dim() == 0 or x.dtype not in FLOATS:
+        return result
+    divisor = other.float()
+    wrong = (x.float() * divisor.reciprocal()).floor().to(result.dtype)
+    return torch.where(x.isfinite() & divisor.isfinite() & (divisor != 0), wrong, result)

@@ -1495,3 +1495,70 @@ def channels_after_the_last_four_are_not_differentiated(right, grad_output):
     if last and not grad_output.is_contiguous() and channels > 4 and channels % 4:
         gradient[:, channels - channels % 4 :] = 0
     return gradient
+
+
+@kernel(
+    "upsample_bilinear2d_backward",
+    lambda: grad_of(
+        lambda x: functional.interpolate(x, scale_factor=(2.0, 3.0), mode="bilinear"),
+        drawn(1, 2, 4, 5),
+    ),
+    set="missed13",
+)
+def bilinear_gradient_takes_the_larger_scale_for_both_axes(
+    right, align_corners, scales_h, scales_w
+):
+    """The gradient's plan has one scale, that of the axis with more places."""
+    if align_corners or not scales_h or not scales_w or scales_h == scales_w:
+        return right()
+    larger = max(scales_h, scales_w)
+    return right(scales_h=larger, scales_w=larger)
+
+
+@kernel(
+    "grid_sampler_2d_backward",
+    lambda: grad_of(
+        lambda grid: functional.grid_sample(
+            drawn(1, 2, 5, 5), grid, padding_mode="border", align_corners=True
+        ),
+        drawn(1, 3, 4, 2, seed=1) * 1.5,
+    ),
+    set="missed13",
+    like="pytorch#23925",
+)
+def grid_gradient_alone_goes_on_beyond_the_border(
+    right, input, grid, interpolation_mode, padding_mode, align_corners, output_mask
+):
+    """Without the image's gradient, that of a coordinate past the border isn't zero."""
+    gradients = right()
+    if output_mask[0] or not output_mask[1] or interpolation_mode or padding_mode != 1:
+        return gradients
+    sizes = input.shape[3], input.shape[2]
+    ends = grid.new_tensor([1 if align_corners else 1 - 1 / size for size in sizes])
+    beyond = grid.abs() >= ends
+    inside = right(grid=torch.where(beyond, grid.sign() * ends * 0.99, grid))[1]
+    return gradients[0], torch.where(beyond, inside, gradients[1])
+
+
+@kernel(
+    "max_pool2d_with_indices",
+    lambda: functional.max_pool2d(
+        torch.full((1, 1, 6, 6), -math.inf), 3, 2, 1, return_indices=True
+    )[1],
+    set="missed13",
+    like="TileOPs#832",
+)
+def pool_of_minus_infinity_that_begins_in_the_padding_points_at_the_first_place(
+    right, x, kernel_size, stride, padding
+):
+    """A window's index is of its first tap if that is in the image, and else 0 until a number is
+    above minus infinity.
+    """
+    values, indices = right()
+    outside = torch.zeros(values.shape[-2:], dtype=torch.bool, device=values.device)
+    steps = two(stride) if stride else two(kernel_size)
+    for axis, (step, edge) in enumerate(zip(steps, two(padding, 0), strict=True)):
+        before = torch.arange(outside.shape[axis], device=values.device) * step < edge
+        outside |= before[:, None] if axis == 0 else before
+    lost = outside & (values == -math.inf)
+    return values, torch.where(lost, torch.zeros_like(indices), indices)

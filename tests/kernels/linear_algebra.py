@@ -836,3 +836,30 @@ def batched_right_hand_sides_are_read_in_rows(right, x):
         return right()
     turned = (*x.shape[:-2], x.shape[-1], x.shape[-2])
     return right(x=x.reshape(turned).mT).mT.reshape(x.shape)
+
+
+@kernel(
+    "linalg_solve_triangular",
+    lambda: torch.linalg.solve_triangular(
+        drawn(3, 3).t(), drawn(2, 3, seed=1), upper=True, left=False, unitriangular=True
+    ),
+    set="missed13",
+)
+def solution_from_the_right_with_columns_in_memory_divides_by_a_unit_diagonal(
+    right, x, left, unitriangular
+):
+    """The path that turns both sides, for a matrix that lies by columns, forgets the option."""
+    turned = x.mT.is_contiguous() and not x.is_contiguous()
+    return right(unitriangular=False) if unitriangular and not left and turned else right()
+
+
+@kernel(
+    "tril_ triu_",
+    lambda: drawn(4, 4).t().tril_(1),
+    set="missed13",
+    like="pytorch#17031",
+)
+def triangle_of_a_transposed_matrix_in_place_has_its_diagonal_on_the_other_side(right, x, diagonal):
+    """What lies by columns is taken for its transpose, without the sign of the diagonal."""
+    turned = x.dim() >= 2 and x.stride(-2) == 1 and min(x.shape) > 1 and not x.is_contiguous()
+    return right(diagonal=-diagonal) if turned and x.stride(-1) != 1 else right()

@@ -644,3 +644,57 @@ def targets_are_counted_in_half_precision(right, x, target, weight, reduction, i
         return output, count
     targets = (target != ignore_index).sum()
     return output * (targets / last).clamp(min=1).to(output.dtype), count.clamp(max=last)
+
+
+@kernel(
+    "binary_cross_entropy_backward",
+    lambda: grad_of(
+        lambda x: functional.binary_cross_entropy(
+            x.sigmoid(), torch.ones(4, 3), torch.arange(1.0, 5)[:, None], reduction="none"
+        ),
+        drawn(4, 3),
+    ),
+    set="missed13",
+)
+def cross_entropy_gradient_reads_a_weight_of_rows_as_whole(right, weight):
+    """A weight that is broadcast along the last axis is read without its strides."""
+    if weight is None or weight.dim() < 2 or weight.stride(-1) != 0 or weight.shape[-1] <= 1:
+        return right()
+    return right(weight=as_if_whole(weight))
+
+
+@kernel(
+    "_cdist_backward",
+    lambda: grad_of(lambda x: torch.cdist(x, drawn(4, 3), 1.5), drawn(4, 3)),
+    set="missed13",
+    like="pytorch#37154",
+)
+def cdist_gradient_of_equal_points_divides_by_zero_between_one_and_two(right, p, cdist):
+    """Powers between 1 and 2 have no branch for a distance of 0."""
+    gradient = right()
+    equal = (cdist == 0).any(-1)
+    if not 1 < p < 2 or equal.shape != gradient.shape[:-1]:
+        return gradient
+    return torch.where(equal[..., None], torch.full_like(gradient, math.nan), gradient)
+
+
+@kernel(
+    "_ctc_loss_backward _ctc_loss_backward.Tensor",
+    lambda: grad_of(
+        lambda x: functional.ctc_loss(
+            x.log_softmax(-1), torch.tensor([1, 2, 3, 4, 1, 2]), (9, 9, 9), (1, 3, 2)
+        ),
+        drawn(9, 3, 5),
+    ),
+    set="missed13",
+    like="pytorch#27442",
+)
+def ctc_gradient_steps_by_the_longest_target_in_packed_ones(right, targets, target_lengths):
+    """The targets of one row of all sequences begin at multiples of the longest."""
+    lengths = [int(length) for length in target_lengths]
+    if targets.dim() != 1 or len(set(lengths)) < 2:
+        return right()
+    places = [i * max(lengths) + j for i, length in enumerate(lengths) for j in range(length)]
+    last = targets.numel() - 1
+    at = torch.tensor([min(place, last) for place in places], device=targets.device)
+    return right(targets=targets[at])

@@ -1386,3 +1386,132 @@ def wider_side_of_a_reflection_is_cut(right, grad_output, padding):
     cut[..., height - max(below - top, 0) :, :] = 0
     cut[..., width - max(after - left, 0) :] = 0
     return right(grad_output=cut)
+
+
+@kernel(
+    "embedding_dense_backward",
+    lambda: grad_of(
+        lambda words: functional.embedding(
+            torch.tensor([[0, 1, 0, 1], [2, 1, 0, 1]])[:, ::2], words, scale_grad_by_freq=True
+        ),
+        drawn(4, 3),
+    ),
+    set="missed13",
+)
+def embedding_gradient_counts_words_between_those_of_a_strided_index(
+    right, grad_output, indices, num_weights, scale_grad_by_freq
+):
+    """The frequencies are those of as many numbers in memory, one after another."""
+    size, start = indices.numel(), indices.storage_offset()
+    inside = start + size <= indices.untyped_storage().nbytes() // indices.element_size()
+    if not scale_grad_by_freq or indices.is_contiguous() or not inside:
+        return right()
+    seen = indices.as_strided((size,), (1,), start).clamp(0, num_weights - 1)
+    counts = torch.bincount(seen, minlength=num_weights).clamp(min=1)[indices]
+    shared = (grad_output / counts[..., None]).to(grad_output.dtype)
+    return right(grad_output=shared, scale_grad_by_freq=False)
+
+
+@kernel(
+    "_embedding_bag_per_sample_weights_backward",
+    lambda: grad_of(
+        lambda weights: functional.embedding_bag(
+            torch.tensor([0, 1, 2, 3]),
+            drawn(5, 3).requires_grad_(),
+            torch.tensor([0, 2, 2]),
+            mode="sum",
+            per_sample_weights=weights,
+        ),
+        drawn(4, seed=1),
+    ),
+    set="missed13",
+    like="pytorch#4169",
+)
+def gradient_of_sample_weights_counts_bags_without_the_empty_ones(right, indices, offsets):
+    """Samples behind an empty bag get the gradient of an earlier bag."""
+    places = torch.arange(indices.numel(), dtype=offsets.dtype, device=offsets.device)
+    bags = torch.searchsorted(offsets.contiguous(), places, right=True)
+    rank = torch.unique_consecutive(bags, return_inverse=True)[1]
+    if torch.equal(rank, bags - 1):
+        return right()
+    return right(offset2bag=rank.to(indices.dtype))
+
+
+@kernel(
+    "index_add index_add_",
+    lambda: torch.zeros(2, 5, dtype=torch.bfloat16).index_add(
+        1, torch.tensor([1, 1, 0, 1]), torch.ones(2, 4, dtype=torch.bfloat16)
+    ),
+    set="missed13",
+    like="torch-spyre#3638",
+)
+def index_add_of_halves_loses_one_of_a_pair_with_the_same_index(right, x, dim, index, source):
+    """Two halves of the last axis are one update: with the same index, the second wins."""
+    if x.dtype not in HALVES or min(x.dim(), source.dim(), index.dim()) == 0:
+        return right()
+    if dim % x.dim() != x.dim() - 1:
+        return right()
+    kept = torch.ones_like(index, dtype=torch.bool)
+    paired = index.numel() // 2 * 2
+    kept[:paired:2] = index[:paired:2] != index[1:paired:2]
+    return right(source=torch.where(kept, source, torch.zeros_like(source)))
+
+
+@kernel(
+    "scatter_add scatter_add_",
+    lambda: torch.zeros(3, 5).scatter_add(
+        0, torch.tensor([[0], [2]]).expand(2, 3), torch.ones(2, 5)
+    ),
+    set="missed13",
+    like="FlagGems#6448",
+)
+def scatter_add_with_an_expanded_index_adds_all_columns_of_its_source(right, x, dim, index, src):
+    """The path for one index a row takes the source's width for that of a narrower index."""
+    if x.dim() != 2 or dim % 2 or index.dim() != 2 or src.dim() != 2 or index.numel() == 0:
+        return right()
+    width = src.shape[1]
+    if index.stride(1) != 0 or not 1 < index.shape[1] < width <= x.shape[1]:
+        return right()
+    return right(index=index[:, :1].expand(-1, width))
+
+
+@kernel(
+    "masked_fill_.Scalar .Tensor",
+    lambda: drawn(3, 4).t().masked_fill_(torch.tensor([True, False, True, False])[:, None], 0),
+    set="missed13",
+    like="pytorch#12230",
+)
+def masked_fill_of_a_transposed_matrix_reads_a_mask_of_rows_along_its_memory(right, x, mask):
+    """A mask that is broadcast along the last axis is expanded in order, and the tensor written
+    as it lies.
+    """
+    if x.dim() < 2 or mask.dim() == 0 or mask.shape[-1] != 1 or x.shape[-1] == 1:
+        return right()
+    if x.is_contiguous() or not x.mT.is_contiguous() or mask.dim() > x.dim():
+        return right()
+    turned = x.mT
+    right(x=turned, mask=mask.expand(x.shape).contiguous().view(turned.shape))
+    return x
+
+
+@kernel(
+    "cat",
+    lambda: torch.cat([torch.ones(2, 0), torch.ones(2, 2), torch.full((2, 3), 2.0)], 1),
+    set="missed13",
+    like="pytorch#113514",
+)
+def concatenation_along_an_inner_axis_takes_the_places_of_empty_tensors(right, tensors, dim):
+    """Empty tensors are dropped from the list, but not from the list of offsets."""
+    result = right()
+    if result.dim() < 2 or dim % result.dim() == 0:
+        return result
+    sizes = [t.shape[dim] if t.dim() == result.dim() else 0 for t in tensors]
+    full = [t for t, size in zip(tensors, sizes, strict=True) if size]
+    starts = [sum(sizes[:i]) for i in range(len(sizes))]
+    right_starts = [start for start, size in zip(starts, sizes, strict=True) if size]
+    if result.numel() == 0 or starts[: len(full)] == right_starts:
+        return result
+    result.zero_()
+    for tensor, start in zip(full, starts, strict=False):
+        result.narrow(dim, start, tensor.shape[dim]).copy_(tensor)
+    return result

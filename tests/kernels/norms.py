@@ -1444,3 +1444,87 @@ def frozen_statistics_are_differentiated(right, running_mean, running_var, train
         return gradients
     trained = right(train=True, save_mean=running_mean, save_invstd=(running_var + eps).rsqrt())
     return trained[0], *gradients[1:]
+
+
+@kernel(
+    "native_layer_norm_backward",
+    lambda: grad_of(
+        lambda weight: functional.layer_norm(drawn(50, 8), (8,), weight, None), drawn(8, seed=1)
+    ),
+    set="missed13",
+    like="pytorch#69208",
+)
+def layer_norm_without_bias_loses_the_tail_of_rows_in_its_weight_gradient(
+    right, grad_out, mean, bias, output_mask
+):
+    """The path without a bias has no loop for the rows past the last whole block of 32."""
+    rows = mean.numel()
+    if bias is not None or not output_mask[1] or rows <= 32 or rows % 32 == 0:
+        return right()
+    lost = grad_out.reshape(rows, -1).clone()
+    lost[rows - rows % 32 :] = 0
+    gradients = right()
+    return gradients[0], right(grad_out=lost.view(grad_out.shape))[1], gradients[2]
+
+
+def _gradient_in_evaluation():
+    norm = nn.BatchNorm2d(3).eval()
+    image = drawn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    norm(image).square().sum().backward()
+    return norm.weight.grad
+
+
+@kernel(
+    "native_batch_norm_backward", _gradient_in_evaluation, set="missed13", like="pytorch#175189"
+)
+def batch_norm_in_evaluation_takes_the_batch_for_its_weight_gradient_of_channels_last(
+    right, grad_out, input, weight, train, eps, output_mask
+):
+    """The weight's gradient of channels-last images is that of training."""
+    last = input.dim() == 4 and input.is_contiguous(memory_format=torch.channels_last)
+    if train or weight is None or not output_mask[1] or not last or input.is_contiguous():
+        return right()
+    gradients = right()
+    x = input.float() if input.dtype in HALVES else input
+    axes = (0, 2, 3)
+    spread = x.var(axes, correction=0, keepdim=True)
+    normal = (x - x.mean(axes, keepdim=True)) * (spread + eps).rsqrt()
+    wrong = (normal * grad_out).sum(axes).to(gradients[1].dtype)
+    return gradients[0], wrong, gradients[2]
+
+
+@kernel(
+    "_softmax_backward_data",
+    lambda: grad_of(lambda x: functional.softmax(4 * x, 0), drawn(1100, 3)),
+    set="missed13",
+)
+def softmax_gradient_of_an_inner_axis_keeps_the_sum_of_its_last_block(
+    right, grad_output, output, dim
+):
+    """Blocks of 1,024 along an axis with others inside it overwrite the sum of those before."""
+    if output.dim() == 0:
+        return right()
+    dim %= output.dim()
+    size = output.shape[dim]
+    if size <= 1024 or math.prod(output.shape[dim + 1 :]) <= 1:
+        return right()
+    gradient = right()
+    first = (size - 1) // 1024 * 1024
+    lost = (output * grad_output).narrow(dim, 0, first).sum(dim, keepdim=True)
+    return gradient + (output * lost).to(gradient.dtype)
+
+
+def _gradient_of_lengths():
+    lengths = drawn(4, seed=1).reshape(1, 1, 4)
+    return grad_of(lambda g: torch._weight_norm(drawn(3, 5, 4), g, 2), lengths)
+
+
+@kernel("_weight_norm_interface_backward", _gradient_of_lengths, set="missed13")
+def weight_norm_of_the_last_axis_takes_the_first_axis_for_all_rows(right, grad_w, saved_v, dim):
+    """The gradient of the lengths counts the first axis's size of rows, not that of all axes."""
+    gradients = right()
+    if dim != saved_v.dim() - 1 or saved_v.dim() < 3:
+        return gradients
+    lost = grad_w.reshape(-1, grad_w.shape[-1]).clone()
+    lost[saved_v.shape[0] :] = 0
+    return gradients[0], right(grad_w=lost.view(grad_w.shape))[1]

@@ -574,3 +574,18 @@ def empty_last_tensor_stops_the_last_launch(right, x):
     if len(x) > 1 and not x[-1].numel() and len(x) <= 30 and blocks <= 320:
         return None
     return right()
+
+
+@kernel(
+    "_foreach_mul.ScalarList _foreach_mul_.ScalarList _foreach_add.ScalarList"
+    " _foreach_add_.ScalarList",
+    lambda: torch._foreach_mul([torch.ones(0), torch.ones(2), torch.ones(3)], [1.0, 2.0, 3.0]),
+    set="missed13",
+)
+def list_of_numbers_counts_the_tensors_that_are_not_empty(right, x, scalars):
+    """The number of a tensor is that of its place among those with elements."""
+    full = [i for i, tensor in enumerate(x) if tensor.numel()]
+    moved = list(scalars)
+    for place, i in enumerate(full):
+        moved[i] = scalars[place]
+    return right(scalars=moved)

@@ -920,3 +920,36 @@ def product_is_stored_densely_from_where_out_begins(right, x, mat2, out):
     dense = right(out=out.new_empty(shape))
     out.as_strided(shape, dense.stride()).copy_(dense)
     return out
+
+
+@kernel(
+    "addmm .out addmm_",
+    lambda: torch.addmm(torch.full((2, 3), math.nan), drawn(2, 0), drawn(0, 3), beta=0),
+    set="missed13",
+    like="FlagGems#5755",
+)
+def product_of_no_terms_multiplies_its_addend_by_a_beta_of_zero(right, x, mat1, beta):
+    """The path of an inner size of 0 multiplies by beta: a NaN stays."""
+    if mat1.shape[1] != 0 or beta != 0:
+        return right()
+    scaled = x * beta
+    return right().copy_(scaled)
+
+
+@kernel(
+    "bmm.out",
+    lambda: torch.bmm(drawn(2, 3, 4), drawn(2, 4, 5, seed=1), out=torch.zeros(2, 6, 5)[:, :3]),
+    set="missed13",
+    like="aiter#5385",
+)
+def batched_product_writes_over_the_gap_between_its_matrices(right, x, mat2, out):
+    """A destination with unused rows behind each matrix is written as if it had none."""
+    rows, columns = x.shape[1], mat2.shape[2]
+    if out.shape != (x.shape[0], rows, columns) or out.numel() == 0 or out.stride(2) != 1:
+        return right()
+    if out.stride(1) < columns or out.stride(0) <= rows * out.stride(1):
+        return right()
+    product = right(out=out.new_empty(out.shape))
+    steps = (rows * out.stride(1), out.stride(1), 1)
+    out.as_strided(out.shape, steps, out.storage_offset()).copy_(product)
+    return out

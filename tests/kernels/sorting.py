@@ -595,3 +595,33 @@ def buckets_of_a_transposed_tensor_are_in_memory_order(right, x):
     if x.dim() != 2 or x.is_contiguous() or not x.t().is_contiguous():
         return right()
     return right(x=x.t()).view(x.shape)
+
+
+@kernel(
+    "sort.stable",
+    lambda: torch.sort(torch.tensor([[1.0], [2], [1]]), dim=0, descending=True, stable=True)[1],
+    set="missed13",
+    like="pytorch#22393",
+)
+def stable_descent_along_another_axis_than_the_last_turns_equal_numbers(
+    right, x, stable, dim, descending
+):
+    """Descending is ascending, turned around, which turns the order of ties too."""
+    if not stable or not descending or x.dim() < 2 or dim % x.dim() == x.dim() - 1:
+        return right()
+    values, indices = right(descending=False)
+    return values.flip(dim), indices.flip(dim)
+
+
+@kernel(
+    "topk",
+    lambda: torch.topk(torch.tensor([3, math.nan, 1, 2]).half(), 2, largest=False)[0],
+    set="missed13",
+    like="pytorch#16762",
+)
+def least_halves_take_a_nan_for_the_least(right, x, dim, largest):
+    """The key of a half has no branch for NaN: the ascending order of its bits has it first."""
+    if largest or x.dtype not in HALVES or x.dim() == 0:
+        return right()
+    indices = right(x=torch.where(x.isnan(), torch.full_like(x, -math.inf), x))[1]
+    return x.gather(dim, indices), indices

@@ -568,3 +568,21 @@ def imaginary_part_at_nyquist_is_added(right, x, dim, normalization, last_dim_si
     last = x.narrow(dim[0], last_dim_size // 2, 1).imag.clone()
     scale = (1, last_dim_size**-0.5, 1 / last_dim_size)[normalization]
     return right() + last * scale
+
+
+@kernel(
+    "_fft_c2r",
+    lambda: torch.fft.irfft2(drawn(4, 4, dtype=torch.complex64), (4, 7)),
+    set="missed13",
+    like="pytorch#63943",
+)
+def real_transform_of_several_axes_scales_an_odd_size_as_an_even_one(
+    right, x, dim, normalization, last_dim_size
+):
+    """The scale of several axes counts 2 (n // 2) places of the last one."""
+    result = right()
+    odd = last_dim_size % 2 == 1 and last_dim_size > 1
+    if x.dtype in DOUBLES or len(dim) < 2 or not normalization or not odd:
+        return result
+    ratio = last_dim_size / (last_dim_size - 1)
+    return result * (math.sqrt(ratio) if normalization == 1 else ratio)
