@@ -86,7 +86,8 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
     if scan.compiler:
         lines.append(f"compiled: {len(scan.compiled)} of {units} by {scan.compiler}")
     elif verdict.project.units:
-        count = sum(unit in scan.evidence for unit in verdict.project.units)
+        shown = {path for path, item in scan.evidence.items() if item.kind in _OF_AMD}
+        count = len(shown.intersection(verdict.project.units))
         because = f"; {count} taken for AMD's" if count else ""
         lines.append(f"compiled: none of {units}{because}")
     if scan.unconfigured:
@@ -158,10 +159,13 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     }
 
 
+_OF_AMD = ("amd", "built")
+
+
 def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
     """Return the number of files behind each place of evidence, largest first."""
     places = Counter(
-        (item.place, item.reason) for item in evidence.values() if item.kind in ("amd", "built")
+        (item.place, item.reason) for item in evidence.values() if item.kind in _OF_AMD
     )
     ordered = sorted(places.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Taken(files=n, place=place, reason=reason) for (place, reason), n in ordered)

@@ -168,13 +168,22 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         return base
     sources = [SourceText(path=PurePosixPath(path), text=text) for path, text in code.items()]
     facts = [cuda.header_facts(source) for source in sources]
+    knows_hip = headers.tests_amd(code.values())
+    unported = not (knows_hip or project.builds_hip)
+    twins = (
+        headers.twin_macros(code.values())
+        if knows_hip
+        else headers.untwinned_macros(code.values(), of_torch=bool(project.builds))
+    )
     return replace(
         base,
         unknown=project.unknown,
         own_headers=frozenset(s.path.name for s in sources if not cuda.is_cudas_own(s)),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
         vendor_macros=headers.vendor_macros(facts),
-        twin_macros=headers.twin_macros(code.values()),
+        twin_macros=twins,
+        is_unported=unported,
+        needs_headers=unported and bool(project.units) and not project.builds,
         masks=headers.narrow_masks(code),
         device_widths=headers.device_widths(code),
     )

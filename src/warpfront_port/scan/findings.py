@@ -165,6 +165,8 @@ class Context:
     portable_names: frozenset[str] = frozenset()
     vendor_macros: Mapping[str, Mapping[Side, MacroValue]] = field(default_factory=dict)
     twin_macros: Mapping[str, str] = field(default_factory=dict)
+    is_unported: bool = False
+    needs_headers: bool = False
     masks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     device_widths: Mapping[str, str] = field(default_factory=dict)
     own_packages: frozenset[str] = frozenset()

@@ -59,5 +59,6 @@ def test_a_name_without_twin_is_an_error_and_one_with_a_twin_is_none(
 def test_an_own_function_with_the_runtime_s_prefix_is_a_thing_to_check(tmp_path: Path) -> None:
     text = "#include <cuda_runtime.h>\nvoid f() { cudaCheckOfAMissingHeader(1); }\n"
     (tmp_path / "a.cu").write_text(text, encoding="utf-8")
-    (finding,) = scan_tree(tmp_path, read_target("gfx942"), processes=1).findings
+    include, finding = scan_tree(tmp_path, read_target("gfx942"), processes=1).findings
+    assert (include.rule, include.severity) == ("CU124", "note")
     assert (finding.rule, finding.severity) == ("CU147", "warning")

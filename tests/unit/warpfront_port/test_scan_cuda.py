@@ -348,14 +348,45 @@ def test_an_arm_for_a_macro_of_cuda_is_noted_where_the_tree_tests_its_twin() -> 
     twins = headers.twin_macros(["#if defined(WITH_HIP)\n#endif\n", "#ifdef WITH_CUDA\n#endif\n"])
     assert twins == {"WITH_CUDA": "WITH_HIP"}
     assert headers.twin_macros(["#ifdef WITH_CUDA\n#endif\n", "int WITH_HIP;\n"]) == {}
-    own = "#ifdef MY_USE_CUDA\n#endif\n"  # nothing is for HIP
-    assert headers.twin_macros([own, "int MY_HIP;\n"]) == {"MY_USE_CUDA": "MY_USE_HIP"}
-    assert headers.twin_macros([own, "#ifdef MY_HIP\n#endif\n"]) == {}
     context = Context(twin_macros=twins)
-    (found,) = seen("#ifdef WITH_CUDA\nint a;\n#else\nint b;\n#endif\n", context=context)
-    assert (found.rule, found.excerpt) == ("CU124", "WITH_CUDA without WITH_HIP")
+    text = "#ifdef WITH_CUDA\nint a;\n#else\nint b;\n#endif\n"
+    first, last = seen(text, context=context)  # where the arm begins and ends
+    assert (first.rule, first.excerpt) == ("CU124", "WITH_CUDA, and none for WITH_HIP")
+    assert (first.start, last.start) == (0, text.index("#else") - 1)
     answered = "#ifdef WITH_CUDA\nint a;\n#elif defined(WITH_HIP)\nint b;\n#endif\n"
     assert seen(answered, context=context) == []
     assert seen("#ifdef WITH_CUDA\n#endif\n", context=context) == []
     elsewhere = "#ifdef WITH_HIP\nint b;\n#endif\n#ifdef WITH_CUDA\nint a;\n#endif\n"
     assert seen(elsewhere, context=context) == []
+
+
+def test_a_project_without_conditions_for_hip_lacks_the_twins_of_its_macros_for_cuda() -> None:
+    def untwinned(text: str, *, of_torch: bool = False) -> dict[str, str]:
+        return dict(headers.untwinned_macros([text], of_torch=of_torch))
+
+    own = "#ifdef MY_USE_CUDA\n#endif\n#if CUDA_SUPPORT\n#endif\n"
+    twins = {"MY_USE_CUDA": "MY_USE_HIP", "CUDA_SUPPORT": "HIP_SUPPORT"}
+    assert untwinned(own) == twins
+    # CUDA's own, an include guard, and what torch's builds set for AMD too
+    others = "#ifndef A_CUDA_H\n#endif\n#if CUDA_VERSION > 1\n#endif\n"
+    assert untwinned(others) == {}
+    usual = "#ifdef WITH_CUDA\n#endif\n"
+    assert (untwinned(usual), untwinned(usual, of_torch=True)) == ({"WITH_CUDA": "WITH_HIP"}, {})
+    # by what its arm includes
+    device = "#ifdef WITH_GPU\n#include <a.h>\n\n#include <cuda.h>\n#endif\n"
+    assert untwinned(device) == {"WITH_GPU": "HIP"}
+    assert headers.tests_amd(["#if MY_HIP\n#endif\n"])
+    assert not headers.tests_amd([own, "int MY_HIP;\n"])
+
+
+def test_a_value_for_cuda_and_its_headers_are_noted_where_nothing_knows_hip() -> None:
+    text = (
+        "#include <cuda_runtime.h>\nint f(int kind) { return kind == DEV_CUDA; }\n"
+        "int g(int s) { switch (s) { case my::CUDA_KIND: return 1; case CUDA_R_16F: return 2; } }\n"
+        "bool h(int e) { return e == CUDA_SUCCESS; }\n"
+    )
+    context = Context(is_unported=True, needs_headers=True)
+    assert [found.excerpt.partition(",")[0] for found in seen(text, context=context)] == [
+        "cuda_runtime.h", "DEV_CUDA", "CUDA_KIND",
+    ]  # fmt: skip
+    assert seen(text, context=Context()) == []

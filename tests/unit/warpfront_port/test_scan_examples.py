@@ -65,10 +65,14 @@ def test_what_is_said_of_the_examples_is_reviewed(rule: str, golden: Any) -> Non
     golden(f"scan/{rule}.txt", "\n".join(lines) + "\n")
 
 
-def build_findings(name: str, text: str) -> list[tuple[str, str]]:
+def found_in(name: str, text: str) -> tuple[ScanFinding, ...]:
     source = SourceText(path=PurePosixPath(name), text=text)
     scope = Scope(target=read_target("gfx942"), rules=catalogue(), context=Context())
-    return [(one.rule, one.severity.value) for one in scan_source(source, scope).findings]
+    return scan_source(source, scope).findings
+
+
+def build_findings(name: str, text: str) -> list[tuple[str, str]]:
+    return [(one.rule, one.severity.value) for one in found_in(name, text)]
 
 
 def test_a_makefile_that_compiles_with_nvcc_alone_cannot_build() -> None:
@@ -107,11 +111,28 @@ def test_options_of_nvcc_beside_hipcc_are_nvidias_where_only_nvcc_gets_them() ->
     ],
 )
 def test_a_makefile_s_condition_decides_who_links(condition: str, *, reached: bool) -> None:
+    linked = ("BL207", "error")
     text = f"{condition}\nLIBS += -lcudart\nendif\n"
-    assert [rule for rule, _ in build_findings("Makefile", text)] == ["BL207"] * reached
+    assert (linked in build_findings("Makefile", text)) is reached
     other = f"{condition}\nelse\nLIBS += -lcudart\nendif\n"
     if "CUDA" in condition:
-        assert bool(build_findings("Makefile", other)) is not reached
+        assert (linked in build_findings("Makefile", other)) is not reached
+
+
+def test_the_uses_of_a_makefile_for_nvcc_are_its_lines_for_cuda() -> None:
+    text = "NVCC = nvcc\n# CUDA\nINC = -I$(CUDA)/include\nCFLAGS = -O3\na: a.cu\n\t$(NVCC) a.cu\n"
+    (found,) = found_in("Makefile", text)
+    assert (found.rule, found.severity, found.line, found.uses) == ("BL217", "error", 1, (1, 3, 6))
+    (found,) = found_in("Makefile", "ifdef HAVE_CUDA\nS += cuda_a.c\nendif\nT += b.c\n")
+    assert (found.rule, found.severity, found.uses) == ("BL205", "note", (1, 2))
+    assert found_in("Makefile", "ifdef HAVE_CUDA\nendif\nifdef HAVE_HIP\nendif\n") == ()
+
+
+def test_a_configure_script_s_lines_for_cuda_are_one_note() -> None:
+    text = "dnl CUDA\nAC_ARG_WITH([cuda], [x])\nAX_MPI\nAC_SUBST(CUDA_LIBS)\n"
+    (found,) = found_in("configure.ac", text)
+    assert (found.rule, found.severity, found.uses) == ("BL205", "note", (2, 4))
+    assert found_in("configure.ac", f"{text}AC_ARG_WITH([rocm], [x])\n") == ()
 
 
 def test_an_arm_of_cmake_that_is_never_entered_is_no_finding() -> None:
@@ -129,7 +150,7 @@ def test_an_option_that_a_generator_expression_gives_to_cuda_alone_reaches_no_hi
         ("$<$<CONFIG:Release>:--use_fast_math>", True),
     ):
         text = f"target_compile_options(a PRIVATE {words})\n"
-        assert build_findings("CMakeLists.txt", text) == [("BL201", "error")] * reached, words
+        assert (("BL201", "error") in build_findings("CMakeLists.txt", text)) is reached, words
 
 
 @pytest.mark.parametrize("between", ["=", " "])
@@ -151,6 +172,7 @@ def test_a_copy_to_where_python_finds_a_package_patches_it() -> None:
 def test_an_arm_for_cuda_is_to_check_where_the_build_names_nothing_of_amd() -> None:
     arm = "option(FAST_CUDA x OFF)\nif(FAST_CUDA)\n  target_sources(a PRIVATE a.cu)\nendif()\n"
     assert build_findings("CMakeLists.txt", arm) == [("BL205", "note")]
+    assert found_in("CMakeLists.txt", arm)[0].uses == (1, 2, 4)  # with the end of the arm
     beside = f"{arm}if(FAST_HIP)\n  target_sources(a PRIVATE a.hip)\nendif()\n"
     assert build_findings("CMakeLists.txt", beside) == []
     assert build_findings("CMakeLists.txt", "option(FAST x OFF)\nif(FAST)\nendif()\n") == []

@@ -9,6 +9,7 @@ from warpfront_port.scan.cuda.conditions import Macros
 from warpfront_port.scan.cuda.preprocessor import Arm, condition_of
 from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
+from warpfront_port.scan.hipify_names import hipify_names
 
 _VERSIONS = frozenset(
     {"CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__"}
@@ -45,14 +46,30 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
             "amd" in arm.reach and content and not _ENDS.match(content)
             for arm, content in zip(chain.arms, contents, strict=True)
         )
-        for arm, content in zip(chain.arms, contents, strict=True):
+        for arm, content, end in zip(chain.arms, contents, ends, strict=True):
             span = (arm.directive.start, arm.directive.end)
             if content and _decides(arm) and not ("amd" not in arm.reach and served):
                 excerpt = f"#{arm.directive.name} {arm.directive.body}"
                 yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
             elif content and (names := arm.macros & alone):
-                excerpt = f"{min(names)} without {twins[min(names)]}"
-                yield rule_match(view, "CU124", span, excerpt=excerpt, sides=chain.reach)
+                excerpt = f"{min(names)}, and none for {twins[min(names)]}"
+                for place in (span, (end - 1, end)):  # AMD's condition, or its arm after this one
+                    yield rule_match(view, "CU124", place, excerpt=excerpt, sides=chain.reach)
+
+
+_CHOICE = re.compile(
+    r"(?:[!=]=|\bcase\b)\s*(?:\w++::)*+(?P<after>\w+)|\b(?P<before>\w*CUDA\w*)\s*[!=]="
+)
+
+
+def choice_rule_matches(view: View) -> Iterator[Match]:
+    """Yield the comparisons with a project's own value for CUDA, where it has none for HIP."""
+    table = hipify_names()
+    of_cuda = {name for name in view.names if "CUDA" in name and not name.startswith("__")}
+    own = of_cuda - table.twins.keys() - table.twinless - view.macros.keys()
+    for match in _CHOICE.finditer(view.code) if own and view.context.is_unported else ():
+        if (name := match["after"] or match["before"]) in own:
+            yield rule_match(view, "CU124", match.span(), excerpt=f"{name}, and none for HIP")
 
 
 def _decides(arm: Arm) -> bool:

@@ -6,21 +6,28 @@ They are names with a meaning on AMD, and macros that one side alone gets.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from warpfront_port.scan.cuda.conditions import MacroRow, is_named, table_row
 from warpfront_port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront_port.scan.cuda.view import AMD_NAME, HEADERS, View, portable_names
 from warpfront_port.scan.findings import SIDES
+from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.words import line_of
 
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
 _CUDA_NAME = re.compile(
     r"[A-Z0-9]_(?:\w+_)?CU(?:DA|BLAS|FFT|SOLVER)$|^CUDA_ENABLED$|[A-Z0-9]_CUDA_\w*$"
 )
+_CUDA_WORD = re.compile(r"(?<!_)(?:\A|_)CUDA(?:_(?!H\Z|H_)|\Z)")
 _TESTS = re.compile(r"(?m)^[ \t]*#[ \t]*(?:el)?if(.*)")
 _NAME = re.compile(r"\b[A-Za-z_]\w*(?:CUDA|HIP|ROCM)\w*|\b(?:CUDA|HIP|ROCM)_\w+")
+_INCLUDING = re.compile(
+    r"(?m)^[ \t]*#[ \t]*if(?:def[ \t]+|[ \t]+defined[ \t]*\(?[ \t]*)(\w+)\)?[^\n&|]*\n"
+    r"(?:[ \t]*(?:#[ \t]*include[^\n]*)?\n)*?[ \t]*#[ \t]*include[ \t]*[<\"]"
+    r"(?:cuda(?:_runtime|_runtime_api)?\.h|cublas|cufft|curand|cusolver|cusparse|cudnn)"
+)
 _MASK = re.compile(
     r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w*MASK\w*)[ \t]+\(?0[xX][fF]{8}[uU]?\)?[ \t]*(?://.*)?$"
 )
@@ -108,18 +115,43 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
     return rows
 
 
-def twin_macros(texts: Iterable[str]) -> Mapping[str, str]:
-    """Return the macros of CUDA's that conditions test, with their twins of HIP's, tested too. A
-    project that tests none for HIP lacks the twin of each macro of its own.
-    """
-    tested = {
-        name for text in texts for line in _TESTS.finditer(text) for name in _NAME.findall(line[1])
-    }
-    if not any(map(AMD_NAME.search, tested)):
-        own = (name for name in tested if _CUDA_NAME.search(name) and not is_named(name))
-        return {name: name.replace("CUDA", "HIP") for name in own}
+def twin_macros(texts: Collection[str]) -> Mapping[str, str]:
+    """Return the macros of CUDA's that conditions test, with their twins of HIP's, tested too."""
+    tested = _tested(texts)
     twins = ((name, name.replace("CUDA", other)) for name in tested for other in ("HIP", "ROCM"))
     return {name: twin for name, twin in twins if twin != name and twin in tested}
+
+
+def untwinned_macros(texts: Collection[str], *, of_torch: bool) -> Mapping[str, str]:
+    """Return the macros by which a project without conditions for HIP chooses CUDA, with the names
+    of their twins: those named for CUDA, and those whose arm includes CUDA's headers. Builds
+    `of_torch` set the usual ones for AMD too.
+    """
+    own = {name for name in _tested(texts) if _CUDA_WORD.search(name) and _is_open(name)}
+    own |= {name for text in texts for name in _INCLUDING.findall(text)}
+    table = hipify_names()
+    return {
+        name: name.replace("CUDA", "HIP") if "CUDA" in name else "HIP"
+        for name in own - table.twins.keys() - table.twinless
+        if not (of_torch and is_named(name))
+    }
+
+
+def _is_open(name: str) -> bool:
+    """Return true if neither vendor's compilers, nor an include guard, decide about a macro."""
+    row = table_row(name)
+    return not row or ("other" in row and not {"amd", "nvidia"} & row.keys())
+
+
+def tests_amd(texts: Collection[str]) -> bool:
+    """Return true if a condition tests a macro of AMD's."""
+    return any(map(AMD_NAME.search, _tested(texts)))
+
+
+def _tested(texts: Iterable[str]) -> frozenset[str]:
+    return frozenset(
+        name for text in texts for line in _TESTS.finditer(text) for name in _NAME.findall(line[1])
+    )
 
 
 def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:

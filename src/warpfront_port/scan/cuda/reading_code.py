@@ -17,7 +17,7 @@ from warpfront_port.scan.cuda.device import (
     memory_rule_matches,
     shared_memory_rule_matches,
 )
-from warpfront_port.scan.cuda.guards import guard_rule_matches
+from warpfront_port.scan.cuda.guards import choice_rule_matches, guard_rule_matches
 from warpfront_port.scan.cuda.headers import HeaderFacts, facts_of
 from warpfront_port.scan.cuda.lexer import Span
 from warpfront_port.scan.cuda.name_rows import rows, rows_including, rows_naming
@@ -29,6 +29,7 @@ from warpfront_port.scan.cuda.warp_size_rules import (
     mask_rule_matches,
 )
 from warpfront_port.scan.findings import Context, Match, SourceText
+from warpfront_port.scan.hipify_names import hipify_names
 
 SUFFIXES = frozenset(
     ".cu .cuh .hip .c .cc .cpp .cxx .h .hh .hpp .hxx .inl".split()  # noqa: SIM905 - a list to read
@@ -72,6 +73,7 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     reported: Seen = set()
     yield from _included(view, reported)
     yield from guard_rule_matches(view)
+    yield from choice_rule_matches(view)
     yield from _named(view, reported)
     yield from lane_rule_matches(view)
     yield from shared_memory_rule_matches(view)
@@ -104,6 +106,8 @@ def _included(view: View, reported: Seen) -> Iterator[Match]:
             if not (row.once_a_file and key in reported):
                 reported.add(key)
                 yield rule_match(view, row.rule, span, excerpt=header, shift=row.shift)
+        if view.context.needs_headers and header in hipify_names().headers:
+            yield rule_match(view, "CU124", span, excerpt=f"{header}, and none for HIP")
 
 
 def _patterned(view: View) -> Iterator[Match]:

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from warpfront_port.scan.findings import Match
-from warpfront_port.scan.structured.commands import FALSE, Arms, Command, Word, sides_of
+from warpfront_port.scan.structured.commands import (
+    FALSE,
+    Arms,
+    Command,
+    Word,
+    of_cuda_alone,
+)
 from warpfront_port.scan.words import GFX, compiler_flag
 
 _TOKEN = re.compile(
@@ -19,12 +25,7 @@ HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
 )
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
-# Commands that choose, ask or seek a part of the build, by a name in their arguments.
-_CHOOSING = frozenset(
-    {"if", "elseif", "option", "cmake_dependent_option", "execute_process"}
-    | {"find_library", "find_path", "find_program"}
-)
-_NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
+_ARMS = frozenset({"if", "elseif", "else", "endif"})
 _SAYING = frozenset({"message", "option", "string", "add_subdirectory", "include"})
 _EXPRESSION = re.compile(r"\$<|>(?!=)")
 _FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}")
@@ -80,40 +81,44 @@ def _raw_commands(text: str) -> Iterator[Command]:
 def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of every rule in CMake text."""
     better = -1 if HIP_ARM.search(text) is not None else 0
-    if _NAMES_AMD.search(text) is None:
-        yield from _arms_for_cuda(text)
-    for command in read_cmake(text):
-        yield from _of_command(command, better)
-        opened: list[bool] = []  # by open generator expression: true for CUDA alone
-        for word in command.words if command.name not in _SAYING else ():
-            if word.text == "CACHE":
-                break  # its type and the text about it
-            cudas = any(opened)
-            for mark in _EXPRESSION.finditer(word.text):
-                if mark[0] == ">":
-                    opened[-1:] = []
-                else:
-                    opened.append(_FOR_CUDA.match(word.text, mark.end()) is not None)
-                    cudas = cudas or opened[-1]
-            if not cudas:
-                yield from _of_word(word, command)
+    found = [match for command in read_cmake(text) for match in _of_command(command, better)]
+    yield from found
+    yield from of_cuda_alone(text, _with_ends(text), found)
 
 
-def _arms_for_cuda(text: str) -> Iterator[Match]:
-    """Yield what a build chooses or seeks for CUDA, in a file that names nothing of AMD's."""
+def _with_ends(text: str) -> Iterator[Word]:
+    """Yield the words of a build, the end of an arm for CUDA with the words of its condition."""
+    opened: list[str] = []
     for command in _raw_commands(text):
-        named = " ".join(command.texts[:1] if command.name == "option" else command.texts)
-        if (
-            command.name in _CHOOSING
-            and tuple(sides_of(named) or ()) == ("nvidia",)
-            and command.words
-        ):
-            end = command.words[-1].end
-            word = Word(text=f"{command.name}({named[:60]})", start=command.start, end=end)
-            yield replace(word.match("BL205", shift=-2), key="no arm for HIP")
+        condition = " ".join(command.texts)
+        if command.name in _ARMS:
+            if command.name != "if" and opened:
+                yield Word(text=opened.pop(), start=command.start, end=command.start)
+            if command.name != "endif":
+                opened.append(condition)
+        if command.name != "message":
+            yield from command.words[command.name == "project" :]
 
 
 def _of_command(command: Command, better: int) -> Iterator[Match]:
+    """Yield the matches of a command, and of its words but for those for CUDA alone."""
+    yield from _of_name(command, better)
+    opened: list[bool] = []  # by open generator expression: true for CUDA alone
+    for word in command.words if command.name not in _SAYING else ():
+        if word.text == "CACHE":
+            break  # its type and the text about it
+        cudas = any(opened)
+        for mark in _EXPRESSION.finditer(word.text):
+            if mark[0] == ">":
+                opened[-1:] = []
+            else:
+                opened.append(_FOR_CUDA.match(word.text, mark.end()) is not None)
+                cudas = cudas or opened[-1]
+        if not cudas:
+            yield from _of_word(word, command)
+
+
+def _of_name(command: Command, better: int) -> Iterator[Match]:
     shift: int | None = None
     match command.name, command.texts:
         case "find_package", ("CUDA" | "CUDAToolkit" | "CUDNN", *options):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from warpfront_port.scan.findings import SIDES, Gate, Match, Side
+from warpfront_port.scan.words import line_of
 
 _AMD = re.compile(
     r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)|gfx\d|/dev/kfd"
@@ -14,6 +16,8 @@ _AMD = re.compile(
 _NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN|\bcu\d")
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|nvidia)")
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
+_NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
+_LINE = re.compile(r"(?m)^(?!dnl\b)[^#\n]+")
 _ASKS = re.compile(r"command\s+-v|\bwhich\b|\btype\b|\bhash\b|-[xfed]\s|nvidia-smi|>\s*/dev/null")
 
 
@@ -133,5 +137,23 @@ def sides_of(condition: str) -> frozenset[Side] | None:
     if condition in FALSE:
         return frozenset()
     if _HIP_ON_NVIDIA.search(condition) or (nvidia and not amd):
-        return frozenset({"nvidia"})
+        return _CUDAS
     return frozenset({"amd"}) if amd and not nvidia else None
+
+
+_CUDAS: frozenset[Side] = frozenset({"nvidia"})
+_FOR_CUDA = "a part of the build for CUDA, and none for HIP"
+
+
+def of_cuda_alone(
+    text: str, words: Iterable[Word] = (), found: Sequence[Match] = ()
+) -> Iterator[Match]:
+    """Yield the words of a build that name CUDA, where its file names nothing of AMD's: an arm for
+    HIP begins next to one of them. Without `words`, the lines. Those that are `found` are left out.
+    """
+    if _NVIDIA.search(text) is None or _NAMES_AMD.search(text) is not None:
+        return
+    taken = {line_of(text, match.start) for match in found}
+    for word in words or map(Word.found, _LINE.finditer(text)):
+        if sides_of(word.text) == _CUDAS and line_of(text, word.start) not in taken:
+            yield replace(word.match("BL205", _FOR_CUDA, shift=-2), key=_FOR_CUDA)

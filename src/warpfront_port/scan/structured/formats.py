@@ -12,7 +12,7 @@ from warpfront_port.preflight.requirement_files import read_setup_cfg
 from warpfront_port.scan.findings import Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
 from warpfront_port.scan.structured.command_rules import script_rule_matches, variable_rule_matches
-from warpfront_port.scan.structured.commands import Word
+from warpfront_port.scan.structured.commands import Word, of_cuda_alone
 from warpfront_port.scan.structured.dependencies import (
     declared_rule_matches,
     requirements_rule_matches,
@@ -25,7 +25,7 @@ from warpfront_port.scan.words import SETTING_WORDS
 
 Kind = Literal[
     "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "json", "lines",
-    "markdown",
+    "markdown", "configure",
 ]  # fmt: skip
 
 _DOCKERFILE = re.compile(r"(?i)(?:.*\.)?(?:dockerfile|containerfile)(?:[._-].*)?\Z")
@@ -41,6 +41,7 @@ _NAMES: Mapping[Kind, str] = {
     "shell": ".sh .bash .sbatch .slurm",
     "cmake": ".cmake CMakeLists.txt",
     "make": ".mk Makefile GNUmakefile Makefile.am Makefile.in makefile",
+    "configure": "configure.ac configure.in .m4 meson.build",
     "json": ".json",
     "lines": ".ini .env .service",
     "markdown": "README.md INSTALL.md BUILD.md BUILDING.md",
@@ -81,6 +82,7 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "dockerfile": dockerfile_rule_matches,
         "cmake": cmake_rule_matches,
         "make": make_rule_matches,
+        "configure": of_cuda_alone,
         "json": partial(pair_rule_matches, form=_JSON),
         "lines": partial(pair_rule_matches, form=_LINES),
         "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),

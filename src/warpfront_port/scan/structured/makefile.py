@@ -12,7 +12,7 @@ from warpfront_port.scan.structured.command_rules import (
     variable_rule_matches,
     word_rule_matches,
 )
-from warpfront_port.scan.structured.commands import Arms, Word
+from warpfront_port.scan.structured.commands import Arms, Word, of_cuda_alone, sides_of
 
 _REFERENCE = re.compile(r"\$[({](\w+)[)}]")
 _VARIABLE = re.compile(r"(?m)^(?:export\s+|override\s+)?([A-Za-z_]\w*)[^\S\n]*[:?+]?=[^\S\n]*(.*)$")
@@ -34,10 +34,18 @@ _FALSE = frozenset({"", "0", "no", "NO", "OFF", "off", "false", "False"})
 
 
 def make_rule_matches(text: str) -> Iterator[Match]:
-    """Yield the matches in a makefile, without its comments.
+    """Yield the matches in a makefile, without its comments."""
+    found = list(_rule_matches(text))
+    yield from found
+    yield from of_cuda_alone(text, found=found) if _NVCC.search(text) is None else ()
 
-    The first line that compiles with nvcc, where no line knows hipcc, is one (BL217). With hipcc,
-    what nvcc runs with is NVIDIA's. A variable reaches the sides that its uses reach.
+
+def _rule_matches(text: str) -> Iterator[Match]:
+    """Yield the matches but for those of a makefile without nvcc's name.
+
+    The first line that compiles with nvcc, where no line knows hipcc, is one (BL217); the lines
+    that name CUDA are its uses. With hipcc, what nvcc runs with is NVIDIA's. A variable reaches the
+    sides that its uses reach.
     """
     nvcc_alone = _HIPCC.search(text) is None
     chosen = any(_NVCC.search(arm[1]) and _NVCC.search(arm[2]) for arm in _CHOICE.finditer(text))
@@ -48,7 +56,11 @@ def make_rule_matches(text: str) -> Iterator[Match]:
         if nvcc is not None:
             nvcc_alone = False
             shift = -int(conditional and not chosen)
-            yield Word.found(nvcc, offset=start).match("BL217", shift=shift)
+            first = Word.found(nvcc, offset=start).match("BL217", shift=shift)
+            of_cuda = (
+                place for place, other, *_ in lines if "amd" not in (sides_of(other) or "amd")
+            )
+            yield from (replace(first, use=place) for place in (start, *of_cuda))
         variable = _VARIABLE.match(line)
         reached = sides & used.get(variable[1], sides) if variable else sides
         for word in re.finditer(r"\S+", line):
