@@ -29,6 +29,7 @@ class Scan:
     compiler for the target accepted or refused, `uncompiled` maps the others to the reason.
     `unconfigured` is why CMake did not configure the project, "" where it did or was not run.
     `doubt` is why a branch for AMD is no proof that its sources build, "" where it is one.
+    `unsure` are units of a build for HIP that a compiler refused without that build's options.
     `unread_sources` is why the tree's own sources give no grounds, "" where they do.
     """
 
@@ -46,6 +47,7 @@ class Scan:
     unconfigured: str = ""
     doubt: str = ""
     unread_sources: str = ""
+    unsure: frozenset[str] = frozenset()
 
 
 FILES_SHOWN = 5

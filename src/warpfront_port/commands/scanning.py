@@ -30,14 +30,24 @@ from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront_port.scan.calls import callers_of
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
+from warpfront_port.scan.cuda.conditions import MacroRow
 from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
-from warpfront_port.scan.findings import Context, Gate, ScanFinding, Severity, SourceText
+from warpfront_port.scan.findings import (
+    Context,
+    Gate,
+    ScanFinding,
+    Severity,
+    Side,
+    SourceText,
+)
 from warpfront_port.scan.languages import reason_of_languages
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.python.gates import is_named_for_nvidia
 from warpfront_port.scan.reach import MANIFESTS, read_commands
 from warpfront_port.scan.severities import Judged
+from warpfront_port.scan.structured import kind_of
+from warpfront_port.scan.structured.cmake import definitions
 from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.verdict import Verdict, judge_project
 from warpfront_port.scan.words import is_aside
@@ -180,13 +190,27 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         unknown=project.unknown,
         own_headers=frozenset(s.path.name for s in sources if not cuda.is_cudas_own(s)),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
-        vendor_macros=headers.vendor_macros(facts),
+        vendor_macros=headers.vendor_macros(facts) | _of_cudas_build(texts, facts),
         twin_macros=twins,
         is_unported=unported,
         needs_headers=unported and bool(project.units) and not project.builds,
         masks=headers.narrow_masks(code),
         device_widths=headers.device_widths(code),
     )
+
+
+def _of_cudas_build(
+    texts: Mapping[str, str], facts: Iterable[headers.HeaderFacts]
+) -> dict[str, MacroRow]:
+    """Return the macros that builds with CMake define for CUDA alone, and no header defines."""
+    sides: dict[str, frozenset[Side]] = {}
+    for path, text in texts.items():
+        if kind_of(PurePosixPath(path)) == "cmake":
+            for name, reached in definitions(text):
+                sides[name] = sides.get(name, frozenset()) | reached
+    own = {name for fact in facts for name in fact.reaches}
+    row: MacroRow = {"amd": "unset", "other": "unset"}
+    return {name: row for name, of in sides.items() if of == {"nvidia"} and name not in own}
 
 
 def _commands(root: Path) -> Mapping[str, tuple[str, ...]]:
@@ -381,7 +405,7 @@ def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
         evidence, aside = scanned.evidence.get(unit), scanned.project.product.is_aside(unit)
         if unit in scanned.project.hips and not scanned.compiler:
             continue  # without one, a HIP source shows itself to be AMD's
-        if evidence is None:
+        if evidence is None or unit in scanned.unsure:
             by_reason.setdefault(reason, []).append(unit)
         elif evidence.kind not in decided and scanned.doubt and not aside:
             by_reason.setdefault(f"{reason}, and {scanned.doubt}", []).append(unit)

@@ -50,6 +50,11 @@ _BUILDS = {"CMakeLists.txt", "Makefile", "setup.py"}
 _MOST_WITNESSES = 20
 _MOST_BUILDS = 20
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_DECLARED = (
+    r"(?:struct|class|enum|union|typename|using|namespace)\s+%s\b"
+    r"|(?:(?<!return)(?<!else)(?<!throw)(?<!case)(?<=\w)\s|[>*&\]])\s*%s\s*[=;,)({[]"
+)
+_LACKED = re.compile(r"(?:undeclared identifier|unknown type name|no type named) '(\w+)'")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
 _STOP = re.compile(r"^[ \t]*#[ \t]*error\b", re.MULTILINE)
 _STANDARD = re.compile(
@@ -77,6 +82,8 @@ _TORCH_OPTIONS = (
 )
 # torch's own build writes this header; a wheel for the CPU lacks it.
 _TORCH_MACROS = "c10/cuda/impl/cuda_cmake_macros.h"
+# Languages whose compiler is a stand-in as CUDA's is, with the endings of their sources.
+_LANGUAGES = {"HIP": "hip", "Fortran": "f;F;f77;F77;f90;F90;f95;F95;f03;F03;f08;F08;for;FOR"}
 # Folders that decide nothing, where the whole project cannot be configured.
 _ASIDE = "^(tests?|testing|unit_?tests?|bench(marks?)?|examples?|samples?|docs?)$"
 _PATHS = {"-I": ["-iquote", "-idirafter"], "-isystem": ["-idirafter"], "-iquote": ["-iquote"]}
@@ -284,6 +291,14 @@ class Tree:
             read |= readers.get(reader, set())
         return chosen[:_MOST_WITNESSES]
 
+    def own(self, names: Iterable[str]) -> list[str]:
+        """Return those of `names` that the tree declares."""
+        return sorted(
+            name
+            for name in names
+            if any(re.search(_DECLARED % (name, name), t) for t in self.texts.values() if name in t)
+        )
+
     def stops(self) -> list[str]:
         """Return the places of `#error`, as `path:line`."""
         return [
@@ -349,9 +364,10 @@ def configure(
     stand_ins = folder / "cmake"
     shutil.copytree(modules, stand_ins, dirs_exist_ok=True)
     for path in stand_ins.glob("CMake*CUDA*"):
-        text = path.read_text("utf-8").replace("CUDA", "HIP").replace("cuda", "hip")
-        text = text.replace("EXTENSIONS cu", "EXTENSIONS hip")
-        path.with_name(path.name.replace("CUDA", "HIP")).write_text(text, "utf-8")
+        for language, endings in _LANGUAGES.items():
+            text = path.read_text("utf-8").replace("CUDA", language).replace("cuda", "hip")
+            text = text.replace("EXTENSIONS cu", f"EXTENSIONS {endings}")
+            path.with_name(path.name.replace("CUDA", language)).write_text(text, "utf-8")
     targets = {*_TARGET.findall(tree.builds)} - {*_OWN_TARGET.findall(tree.builds)}
     argv = [cmake, *(["-G", "Ninja"] if shutil.which("ninja") else [])]
     values = {
@@ -488,6 +504,8 @@ def write_shims(
     if forced.is_file():
         return forced
     for cuda, name in headers.items():
+        if not torch and cuda in tree.by_name and not _CUDAS.match(cuda):
+            continue  # a sample's header that the project has a copy of
         # the tables leave folders out
         hip = name if "/" in name else f"{name.partition('.')[0]}/{name}"
         alias = "namespace cub = hipcub;\n" if hip.startswith("hipcub/") else ""
@@ -762,8 +780,9 @@ def chosen_build(
         if job.get("builds_hip") and chosen.cache:
             for_hip = configure_for_hip(chosen, tree.root, folder)
             hips = below & for_hip.flags.keys()
-            if not hips and not compiled:  # the default may be the build for AMD
-                for_hip, hips = chosen, tree.reading_hip(chosen.flags)
+            if not hips and not compiled:  # no source is HIP's by its own text
+                for_hip = for_hip if for_hip.flags else chosen
+                hips = tree.reading_hip(for_hip.flags)
             if hips:
                 chosen, compiled, of_hip = for_hip, hips, of_hip | hips
         joined.append(chosen)
@@ -824,8 +843,9 @@ class _Passes:
 
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's),
-    `build_words` (those of the diagnostics that build files have, too), and `stops` (where the
-    tree has an `#error`: a diagnostic is its text alone). `witnesses` are the results of sources
+    `build_words` (those of the diagnostics that build files have, too), `stops` (where the tree has
+    an `#error`: a diagnostic is its text alone), and `own` (names that the compiler did not know
+    and the tree declares). `witnesses` are the results of sources
     that are no units and read the files of `claims`.
     """
     compiler = find_compiler(job["target"], job.get("toolchain") or "")
@@ -868,6 +888,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         included = _as_parts(passed, results[: len(units)], sorted(parts), int(job["jobs"]))
     unreached = "" if reached or not configured.flags else "its build has none of these sources"
     words = {word for result in results for word in _NAME.findall(str(result["output"]))}
+    lacked = {name for result in results for name in _LACKED.findall(str(result["output"]))}
     return {
         "schema": SCHEMA, "compiler": compiler.version,
         "units": [*results[: len(units)], *included],
@@ -876,6 +897,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         "build_words": sorted(words & set(_NAME.findall(tree.builds))),
         "unconfigured": configured.reason or unreached, "reached": reached,
         "stops": tree.stops(),
+        "own": tree.own(lacked),
     }  # fmt: skip
 
 

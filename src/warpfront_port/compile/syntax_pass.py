@@ -19,7 +19,14 @@ _NOT_FOUND = re.compile(r"'([^']+)' file not found")
 _ABSENT = re.compile(r"warpfront: no environment has (\S+)")
 # Rules whose claim the compiler checks; it does not read asm strings here.
 _CHECKED = frozenset({"CU108", "CU135", "CU147", "CU149"})
-_UNDECLARED = re.compile(r"undeclared identifier '(\w+)'")
+_UNDECLARED = re.compile(r"(?:undeclared identifier|unknown type name|no type named) '(\w+)'")
+_OF_A_PARSER = re.compile(
+    r"expected |extraneous |unexpected |use 'template' keyword|template param"
+)
+_FOLLOWING = re.compile(
+    r"undeclared|unknown type|no (?:type|member|template) named|incomplete type"
+)
+_BUILT_IN = re.compile(r"'__\w+'")
 _QUOTED = re.compile(r"'([A-Za-z_]\w*)")
 
 
@@ -32,6 +39,7 @@ class SyntaxResult:
     project's own build compiles, empty where no build was configured: `unconfigured` is why.
     `read` are the lines that a source compiled, by file, of files that no source stopped in or
     before. `configured` is true where the project's own build decides which lines those are.
+    `unsure` are the units whose own build may have options without which they do not compile.
     """
 
     compiler: str
@@ -42,6 +50,7 @@ class SyntaxResult:
     unconfigured: str = ""
     read: Mapping[str, AbstractSet[int]] = field(default_factory=dict)
     configured: bool = False
+    unsure: frozenset[str] = frozenset()
 
 
 def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
@@ -49,28 +58,30 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     findings: dict[tuple[str, int, str], ScanFinding] = {}
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
+    unsure: set[str] = set()
     names, reached = document.get("hip") or {}, document.get("reached") or ()
     # What a build, or a package that is absent, may define.
     configured = bool(reached) and not document.get("unconfigured")
     defined = frozenset() if configured else frozenset(document.get("build_words") or ())
     stops = frozenset() if configured else frozenset(document.get("stops") or ())
+    own = frozenset(document.get("own") or ())
     for entry in document.get("units") or ():
         errors: list[ScanFinding] = []
         lacking: list[str] = []
         undefined: list[str] = []
-        for diagnostic in read_diagnostics(str(entry["output"])):
-            if diagnostic.severity == "error":
-                undefined += _undefined(diagnostic, root, defined, stops)
-                answer = _meaning(diagnostic, root, names)
-                if isinstance(answer, str):
-                    lacking.append(answer)
-                else:
-                    errors.append(answer)
+        for diagnostic in _first_errors(str(entry["output"]), own):
+            undefined += _undefined(diagnostic, root, defined, stops)
+            answer = _meaning(diagnostic, root, names)
+            if isinstance(answer, str):
+                lacking.append(answer)
+            else:
+                errors.append(answer)
         if undefined:  # its other errors may follow from that
             lacking, errors = undefined, []
         if errors and entry.get("is_native") and not configured:
             lacking = [f"its own build for HIP was not configured: {errors[0].message[:80]}"]
             errors = []
+            unsure.add(entry["unit"])
         if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
         if any(entry["codes"]) and not errors and not lacking:
@@ -89,6 +100,7 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
         unconfigured=document.get("unconfigured") or "",
         read=_read(document, root, uncompiled),
         configured=configured,
+        unsure=frozenset(unsure),
     )
 
 
@@ -111,6 +123,25 @@ def _read(
                 if diagnostic.severity == "error" and diagnostic.place:
                     unread.add(diagnostic.place.path.removeprefix(f"{root}/"))
     return {path: lines for path, lines in read.items() if path not in unread}
+
+
+def _first_errors(output: str, own: AbstractSet[str]) -> Iterator[Diagnostic]:
+    """Yield the errors of a source that follow from no earlier one.
+
+    A parser that lost its way misses what comes, and names that the tree declares itself (`own`).
+    Where a header is missing, so is any name but the compiler's.
+    """
+    errors = [item for item in read_diagnostics(output) if item.severity == "error"]
+    missing = False
+    for index, error in enumerate(errors):
+        name = _UNDECLARED.search(error.message)
+        follows = index > 0 and (
+            _OF_A_PARSER.match(error.message) or (name is not None and name[1] in own)
+        )
+        from_header = missing and _FOLLOWING.search(error.message)
+        if not follows and (not from_header or _BUILT_IN.search(error.message)):
+            yield error
+        missing = missing or _ABSENT.search(error.message) is not None
 
 
 def _undefined(
@@ -177,9 +208,7 @@ def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
         product = replace(project.product, unreached=unreached, basis=basis)
         project = replace(project, units=tuple(sorted(result.reached)), product=product)
     rest = (
-        replace(finding, severity=Severity.NOTE, gate=Gate.COMPILED)
-        if _is_refuted(finding, result)
-        else finding
+        _checked(finding, result)
         for finding in scan.findings
         if not (finding.rule in _CHECKED and (finding.path, finding.line) in lines)
     )
@@ -191,7 +220,18 @@ def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
         compiled=result.compiled,
         uncompiled=uncompiled,
         compiler=result.compiler,
+        unsure=result.unsure,
     )
+
+
+def _checked(finding: ScanFinding, result: SyntaxResult) -> ScanFinding:
+    """Return a finding as a compiler leaves it. A rule is no surer than a compiler of the source
+    would be.
+    """
+    if _is_refuted(finding, result):
+        return replace(finding, severity=Severity.NOTE, gate=Gate.COMPILED)
+    is_unsure = finding.path in result.unsure and _is_claim(finding)
+    return replace(finding, severity=Severity.WARNING) if is_unsure else finding
 
 
 def _is_refuted(finding: ScanFinding, result: SyntaxResult) -> bool:

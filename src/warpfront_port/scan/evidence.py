@@ -23,6 +23,7 @@ from warpfront_port.scan.reach import MANIFESTS, SOURCE, Sources, include_graph,
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import HIP_ARM, off_by_default, read_cmake
 from warpfront_port.scan.structured.commands import Command
+from warpfront_port.scan.structured.makefile import reached_lines
 from warpfront_port.scan.words import is_automation, is_of_use, line_of, uncommented
 
 _OWN_ARM = re.compile(
@@ -174,9 +175,14 @@ class _Tree:
         if self.kinds[path] == "cmake" and has_hip:
             yield from _of_cmake(self.commands[path], text)
         elif self.kinds[path] == "make" and (hipcc := uncommented(_HIPCC, text)):
-            for word in _WORD.findall(text):
-                if SOURCE.search(name := word.replace("%", "*")):
-                    yield name, line_of(text, hipcc.end()), frozenset({"amd"})
+            named_here = [
+                (name, line_of(text, hipcc.end() if "amd" in sides else start), sides)
+                for start, line, sides in reached_lines(text)
+                for word in _WORD.findall(line)
+                if SOURCE.search(name := word.strip("$(){}").replace("%", "*"))
+            ]
+            # The rule for an ending lists sources where nothing else does.
+            yield from [e for e in named_here if not e[0].startswith("*.")] or named_here
         elif path in self.builds and uncommented(_PYTHON_ARM, text):
             for item in self.builds[path].sources:
                 if ("amd" in item.sides) is not ("nvidia" in item.sides):

@@ -64,6 +64,24 @@ def test_a_build_for_hip_shows_the_files_that_it_lists() -> None:
     }
 
 
+def test_a_makefile_shows_the_files_that_its_arms_for_hip_reach() -> None:
+    makefile = (
+        "HIPCC = hipcc\nLIB := $(filter-out b/b.c, $(wildcard *.c))\ncu.c := $(wildcard b/*.c)\n"
+        "all.c := b.c $(cu.c)\nhip.c := $(wildcard h/*.c)\n"
+        "ifneq ($(CUDA_DIR),)\n  LIB += $(all.c:%.c=%.o)\nendif\n"
+        "ifneq ($(HIP_DIR),)\n  LIB += $(hip.c)\nendif\n%.o: %.c\n\t$(HIPCC) $<\n"
+    )
+    found = shown({"Makefile": makefile, "b/b.c": "int b;\n", "h/h.c": "int h;\n"})
+    assert found == {"b/b.c": ("left-out", "Makefile:3"), "h/h.c": ("amd", "Makefile:1")}
+    rule = {"Makefile": "a: a.o\n%.o: %.c\n\thipcc $<\n", "a.c": "int a;\n"}
+    assert shown(rule) == {"a.c": ("amd", "Makefile:3")}
+
+
+def test_a_source_of_sycl_is_no_unit_of_a_gpu_compiler() -> None:
+    text = f"#include <sycl/sycl.hpp>\n{KERNEL}"
+    assert read_project({"a.cpp": text, "b.cpp": KERNEL}).units == ("b.cpp",)
+
+
 def test_a_build_that_only_adds_flags_for_rocm_shows_none_of_its_sources() -> None:
     build = (
         "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"

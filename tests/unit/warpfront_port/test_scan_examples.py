@@ -128,6 +128,23 @@ def test_the_uses_of_a_makefile_for_nvcc_are_its_lines_for_cuda() -> None:
     assert found_in("Makefile", "ifdef HAVE_CUDA\nendif\nifdef HAVE_HIP\nendif\n") == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        ("nvidia-smi\n", "warning"),
+        ('V="$(nvcc --version)"\nif true; then\n  echo "$V"\nfi\n', "warning"),
+        ('V="$(nvcc --version)"\npip install "x==$V"\n', "error"),
+        ("N=$(nvidia-smi -L | wc -l)\ntorchrun --nproc_per_node $N a.py\n", "error"),
+        ("set -e\nnvidia-smi\n", "error"),
+        ("nvcc a.cu\n", "error"),
+    ],
+)
+def test_a_script_goes_on_after_a_program_whose_output_it_only_shows(
+    text: str, severity: str
+) -> None:
+    assert build_findings("run.sh", text) == [("SH501", severity)]
+
+
 def test_a_configure_script_s_lines_for_cuda_are_one_note() -> None:
     text = "dnl CUDA\nAC_ARG_WITH([cuda], [x])\nAX_MPI\nAC_SUBST(CUDA_LIBS)\n"
     (found,) = found_in("configure.ac", text)

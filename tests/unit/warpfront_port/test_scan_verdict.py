@@ -23,7 +23,7 @@ from warpfront_port.finding_forms import (
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.findings import Severity
 from warpfront_port.scan.targets import read_target
-from warpfront_port.scan.verdict import Verdict
+from warpfront_port.scan.verdict import Verdict, VerdictAnswer
 
 KERNEL = "__global__ void k(float* o) { o[0] = 1; }\n"
 PTX = '__global__ void k(int* o) { asm("mov.u32 %0, %laneid;" : "=r"(o[0])); }\n'
@@ -231,6 +231,25 @@ def test_a_kernel_behind_an_option_that_is_off_decides_nothing(
 ) -> None:
     files = {"run.py": script, "fast/__init__.py": "", "fast/load.py": LOADER, "fast/k.cu": KERNEL}
     assert judged(tmp_path, files)[0].answer == answer
+
+
+@pytest.mark.parametrize(
+    ("build", "answer"),
+    [
+        (
+            "if(CUDAToolkit_FOUND)\n  target_compile_definitions(a PRIVATE GPU_LIBS=1)\nendif()\n",
+            True,
+        ),
+        ('if(CUDA_FOUND)\n  set(FLAGS "-O2 -DGPU_LIBS")\nendif()\n', True),
+        ("if(CUDA_FOUND)\nendif()\nadd_definitions(-DGPU_LIBS)\n", False),
+    ],
+)
+def test_a_macro_that_the_build_sets_for_cuda_alone_is_unset_on_amd(
+    tmp_path: Path, build: str, *, answer: bool
+) -> None:
+    code = "#ifdef GPU_LIBS\nint f(int e) { return e == CUFFT_LICENSE_ERROR; }\n#endif\n"
+    files = {"CMakeLists.txt": f"project(a CXX)\nadd_library(a a.cpp)\n{build}", "a.cpp": code}
+    assert (judged(tmp_path, files)[0].answer is VerdictAnswer.RUNS) is answer
 
 
 def test_another_device_s_layer_beside_cuda_silences_nothing(tmp_path: Path) -> None:

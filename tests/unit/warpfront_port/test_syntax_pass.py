@@ -523,6 +523,19 @@ def test_an_error_of_a_build_for_hip_counts_where_that_was_configured(tmp_path: 
     assert verdict_of(built, built.findings).line == "gfx942: will not build: 1 cause"
 
 
+def test_a_rule_is_no_surer_than_a_compiler_of_an_unconfigured_source(tmp_path: Path) -> None:
+    text = "__global__ void k(hipTextureObject_t t, float* o) { o[0] = tex2D<float>(t, 0, 0); }\n"
+    (tmp_path / "k.hip").write_text(f"#include <hip/hip_runtime.h>\n{text}")
+    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    assert verdict_of(found, found.findings).line == "gfx942: will not build: 1 cause"
+    output = "/src/k.hip:2:9: error: 'tex2D' is unavailable\n"
+    unit = {"unit": "k.hip", "codes": [1, 1], "output": output, "is_native": True}
+    document = {"compiler": "clang", "units": [unit]}
+    unsure = with_syntax(found, read_results(document, "/src"))
+    assert "its own build for HIP was not configured" in verdict_of(unsure, unsure.findings).line
+    assert [(f.rule, f.severity) for f in unsure.findings] == [("CU135", "warning")]
+
+
 def test_options_of_a_build_come_after_the_system_s_folders() -> None:
     words = ["clang++", "-Iinc", "-isystem", "lib", "-D", "X=1", "-DY", "-O2", "-c", "k.cu"]
     assert syntax_job.unit_options(words) == [
@@ -653,10 +666,13 @@ def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path:
     root = tmp_path / "src"
     (root / "tests").mkdir(parents=True)
     (root / "k.cu").write_text(KERNEL)
+    (root / "f.f90").write_text("end\n")
     (root / "made.h.in").write_text("#define W 4\n")
     (root / "tests" / "CMakeLists.txt").write_text("get_target_property(x gtest TYPE)\n")
     (root / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(p LANGUAGES CXX CUDA)\n"
+        "enable_language(Fortran)\ninclude(FortranCInterface)\n"
+        "FortranCInterface_HEADER(inc/names.h MACRO_NAMESPACE FC_)\nadd_library(f SHARED f.f90)\n"
         "find_package(NotHere 1.2 REQUIRED core)\nfind_package(Neither QUIET)\n"
         "find_library(LIBRARY not-here REQUIRED)\nfind_path(HEADERS not-here.h)\ninclude(CTest)\n"
         "include(FetchContent)\nFetchContent_Declare(gtest URL http://127.0.0.1:1/x.zip)\n"
@@ -674,6 +690,12 @@ def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path:
     assert {"-DV=1.2", "-DC=TRUE", "-DO=0", "-DH=0", f"{root}/inc"} <= {*options}
     assert str(tmp_path / "default" / "tree" / "inc") in configured.folders
     assert not (root / "inc").exists()
+    # A check of the project's own stops nothing, and is named.
+    stopped = (root / "CMakeLists.txt").read_text() + 'message(FATAL_ERROR "no GPU")\n'
+    (root / "CMakeLists.txt").write_text(stopped)
+    configured = syntax_job.configure(compiler, syntax_job.Tree(root), str(MODULES), tmp_path / "b")
+    assert "k.cu" in configured.flags
+    assert "message(FATAL_ERROR)" in configured.reason
 
 
 def test_sources_of_torch_are_those_that_reach_its_headers(tmp_path: Path) -> None:
@@ -702,6 +724,39 @@ def test_an_error_directive_counts_where_the_build_was_configured() -> None:
     assert [finding.line for finding in built.findings] == [1, 2]
     partly = {**document, "reached": ["k.cu"], "unconfigured": "X: absent here"}
     assert read_results(partly, "/src").findings == ()
+
+
+def test_an_error_that_follows_from_another_one_is_no_cause() -> None:
+    def errors(*messages: str, **more: object) -> list[str]:
+        output = "".join(f"/s/k.cu:{n}:1: error: {m}\n" for n, m in enumerate(messages, 1))
+        unit = {"unit": "k.cu", "codes": [1, 1], "output": output}
+        document = {"compiler": "clang", "units": [unit], "reached": ["k.cu"], **more}
+        return [finding.message for finding in read_results(document, "/s").findings]
+
+    grid, parsed = "unknown type name '__grid_constant__'", "expected ')'"
+    own, other = "use of undeclared identifier 'query'", "use of undeclared identifier '__hmax2'"
+    # A parser that lost its way does not see what the tree declares.
+    assert errors(grid, parsed, own, other, own=["query"]) == [grid, other]
+    assert errors(own, own=["query"]) == [own]  # the first one follows from nothing
+    assert errors(grid, own) == [grid, own]
+    # What a missing header would declare is missing with it.
+    header = "warpfront: no environment has cuda/atomic"
+    included = f"In file included from /s/k.cu:1:\n/t/cuda/atomic:4:2: error: {header}\n"
+    named = "/s/k.cu:5:1: error: use of undeclared identifier 'cuda'\n"
+    builtin = f"/s/k.cu:6:1: error: {other}\n"
+    unit = {"unit": "k.cu", "codes": [1, 1], "output": included + named + builtin}
+    findings = read_results({"compiler": "clang", "units": [unit]}, "/s").findings
+    assert [finding.message for finding in findings] == ["'cuda/atomic' file not found", other]
+
+
+def test_a_tree_s_own_names_are_those_that_it_declares(tmp_path: Path) -> None:
+    text = "struct A;\nint f(int query) { return lost; }\n#define M 1\nauto g = h<B>(C);\n"
+    (tmp_path / "a.cu").write_text(text)
+    assert syntax_job.Tree(tmp_path).own(["A", "query", "lost", "M", "B", "g"]) == [
+        "A",
+        "g",
+        "query",
+    ]
 
 
 def test_a_name_that_the_build_files_have_counts_where_the_build_was_configured() -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from warpfront_port.scan.findings import Match
+from warpfront_port.scan.findings import Match, Side
 from warpfront_port.scan.structured.commands import (
     FALSE,
     Arms,
@@ -24,6 +24,9 @@ _TOKEN = re.compile(
 HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
 )
+_DEFINES = re.compile(r"(?i)definitions|-D")
+_DEFINITION = re.compile(r"(?<![\w-])-D([A-Za-z_]\w*)")
+_DEFINED = re.compile(r"([A-Z_][A-Z0-9_]*)(?:=.*)?")
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
 _ARMS = frozenset({"if", "elseif", "else", "endif"})
 _SAYING = frozenset({"message", "option", "string", "add_subdirectory", "include"})
@@ -56,6 +59,17 @@ def off_by_default(commands: Iterable[Command]) -> frozenset[str]:
             value = (*command.texts[2:3], "OFF")[0]
             options.setdefault(command.texts[0], set()).add(value.upper() in FALSE)
     return frozenset(name for name, off in options.items() if off == {True})
+
+
+def definitions(text: str) -> Iterator[tuple[str, frozenset[Side]]]:
+    """Yield the macros that CMake text defines for sources, and the sides that reach each."""
+    for command in read_cmake(text) if _DEFINES.search(text) else ():
+        whole = command.name.endswith("definitions")
+        for word in command.words:
+            names = _DEFINITION.findall(word.text)
+            if whole and not names and (name := _DEFINED.fullmatch(word.text)):
+                names = [name[1]]
+            yield from ((name, word.sides) for name in names)
 
 
 def _raw_commands(text: str) -> Iterator[Command]:

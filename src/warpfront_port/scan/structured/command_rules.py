@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from warpfront_port.scan.catalogue import expressions, rules_by_name
 from warpfront_port.scan.findings import Match
@@ -34,6 +35,11 @@ _WITH_VALUE = frozenset(
 _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
 _OPTION = re.compile(r"-{0,2}\+{0,2}[A-Za-z_][\w.-]*")
+_STOPS = re.compile(r"(?m)^[^#\n]*\bset\s+(?:-[a-zA-Z]*e|-o\s+errexit)|\A#!.*\s-[a-z]*e")
+_ASKED = re.compile(
+    r"\s*(?:(\w+)=\"?(?:\$\(|`))?\s*(?:nvidia-smi\b|\S+\s+(?:--version|-V)\b)[^|>&;]*$"
+)
+_SHOWS = re.compile(r"\s*(?:echo|printf)\b")
 _OFFLOADED = re.compile(r"--(?:offload-arch|amdgpu-target)=gfx\w+")
 _BESIDE_PACKAGE = re.compile(r"\b\w+\.__file__[^\n]{0,200}\bcp\s+-\w+")
 
@@ -48,6 +54,26 @@ def script_rule_matches(text: str, offset: int = 0) -> Iterator[Match]:
             yield from _of_command(command)
     for match in _BESIDE_PACKAGE.finditer(text) if "__file__" in text else ():
         yield Word.found(match, offset=offset).match("PY060", match[0][:80])
+
+
+def shell_rule_matches(text: str) -> Iterator[Match]:
+    """Yield the matches in a shell script. It goes on after a program that fails: one whose output
+    it shows, and uses for nothing, is a thing to check.
+    """
+    stops = _STOPS.search(text) is not None
+    for match in script_rule_matches(text):
+        shown = match.rule == "SH501" and not stops and _is_shown(text, match)
+        yield replace(match, shift=-1) if shown else match
+
+
+def _is_shown(text: str, match: Match) -> bool:
+    """Return true if the output of a program that only answers goes to the screen."""
+    first = text.rfind("\n", 0, match.start) + 1
+    line = text[first : text.find("\n", match.start) % (len(text) + 1)]
+    if (asked := _ASKED.match(line)) is None:
+        return False
+    uses = re.findall(rf"(?m)^.*\$\{{?{asked[1]}\b", text) if asked[1] else ()
+    return all(map(_SHOWS.match, uses))
 
 
 def _of_command(command: Command) -> Iterator[Match]:

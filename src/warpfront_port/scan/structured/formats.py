@@ -11,7 +11,11 @@ from typing import Literal
 from warpfront_port.preflight.requirement_files import read_setup_cfg
 from warpfront_port.scan.findings import Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
-from warpfront_port.scan.structured.command_rules import script_rule_matches, variable_rule_matches
+from warpfront_port.scan.structured.command_rules import (
+    script_rule_matches,
+    shell_rule_matches,
+    variable_rule_matches,
+)
 from warpfront_port.scan.structured.commands import Word, of_cuda_alone
 from warpfront_port.scan.structured.dependencies import (
     declared_rule_matches,
@@ -86,7 +90,7 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "json": partial(pair_rule_matches, form=_JSON),
         "lines": partial(pair_rule_matches, form=_LINES),
         "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),
-        "shell": script_rule_matches,
+        "shell": shell_rule_matches,
         "markdown": markdown_rule_matches,
     }
     if kind is not None:

@@ -14,8 +14,10 @@ from warpfront_port.scan.structured.command_rules import (
 )
 from warpfront_port.scan.structured.commands import Arms, Word, of_cuda_alone, sides_of
 
-_REFERENCE = re.compile(r"\$[({](\w+)[)}]")
-_VARIABLE = re.compile(r"(?m)^(?:export\s+|override\s+)?([A-Za-z_]\w*)[^\S\n]*[:?+]?=[^\S\n]*(.*)$")
+_REFERENCE = re.compile(r"\$[({]([\w.-]+)(?::[^(){}]*)?[)}]")
+_VARIABLE = re.compile(
+    r"(?m)^[^\S\n]*(?:export\s+|override\s+)?([A-Za-z_][\w.-]*)[^\S\n]*[:?+]?=[^\S\n]*(.*)$"
+)
 _RECIPE = re.compile(r"(?m)(?:^\t.*(?:\\\n.*)*\n?)+")
 _PROGRAMS = {"pip": "pip", "pip3": "pip", "python": "python", "python3": "python", "py": "python"}
 _HIPCC = re.compile(r"(?m)^[^#\n]*\bhipcc\b")
@@ -28,6 +30,8 @@ _CONDITION = re.compile(
 )
 # The second value of `ifeq ($(CUDA),)`, `ifeq ($(CUDA),0)`, `ifeq "$(CUDA)" ""`.
 _VALUE = re.compile(r"""(?:,|["'][^\S\n]+["'])([^,()"']*)[)"']?[^\S\n]*\Z""")
+_FILTERED = re.compile(r"\$\(filter-out[^,\n]*,")
+_DEPTH = 3
 _Line = tuple[int, str, frozenset[Side], bool]
 """The place and text of a line, its sides, and whether a condition is around."""
 _FALSE = frozenset({"", "0", "no", "NO", "OFF", "off", "false", "False"})
@@ -61,8 +65,7 @@ def _rule_matches(text: str) -> Iterator[Match]:
                 place for place, other, *_ in lines if "amd" not in (sides_of(other) or "amd")
             )
             yield from (replace(first, use=place) for place in (start, *of_cuda))
-        variable = _VARIABLE.match(line)
-        reached = sides & used.get(variable[1], sides) if variable else sides
+        reached = _reached(line, sides, used)
         for word in re.finditer(r"\S+", line):
             yield from word_rule_matches(replace(Word.found(word, offset=start), sides=reached))
     for match in _VARIABLE.finditer(text):
@@ -76,6 +79,25 @@ def _rule_matches(text: str) -> Iterator[Match]:
         for rule_match in script_rule_matches(recipe, match.start()):
             if rule_match.rule.startswith("DP3") or rule_match.rule == "CT402":
                 yield rule_match
+
+
+def reached_lines(text: str) -> Iterator[tuple[int, str, frozenset[Side]]]:
+    """Yield the place and text of each line of a makefile with hipcc, and the sides that reach it,
+    or for a variable those that reach its uses.
+    """
+    lines = list(_lines(_FILTERED.sub(lambda m: " " * len(m[0]), text), beside_hipcc=False))
+    used = _sides_of_uses(lines)
+    for _ in range(_DEPTH):  # a list of lists reaches what its own uses reach
+        placed = [(start, line, _reached(line, sides, used), x) for start, line, sides, x in lines]
+        used = _sides_of_uses(placed)
+    yield from ((start, line, _reached(line, sides, used)) for start, line, sides, _ in lines)
+
+
+def _reached(
+    line: str, sides: frozenset[Side], used: Mapping[str, frozenset[Side]]
+) -> frozenset[Side]:
+    variable = _VARIABLE.match(line)
+    return sides & used.get(variable[1], sides) if variable else sides
 
 
 def _sides_of_uses(lines: Iterable[_Line]) -> Mapping[str, frozenset[Side]]:
