@@ -119,6 +119,25 @@ def test_a_makefile_s_condition_decides_who_links(condition: str, *, reached: bo
         assert (linked in build_findings("Makefile", other)) is not reached
 
 
+@pytest.mark.parametrize(
+    ("value", "condition", "severity"),
+    [
+        ("WANT ?= # true", "ifeq ($(strip ${WANT}),true)", "warning"),
+        ("WANT ?= true", "ifeq ($(strip ${WANT}),true)", "error"),
+        ("WANT = 0", "ifneq ($(WANT), 0)", "warning"),
+        ("WANT =", "ifdef WANT", "warning"),
+        ("WANT ?= $(OTHER)", "ifeq ($(WANT),true)", "error"),
+        ("WANT = no\nWANT = true", "ifeq ($(WANT),true)", "error"),
+        ("WANT = true", "ifeq ($(WANT),true)\nelse", "warning"),
+    ],
+)
+def test_what_a_makefile_s_own_value_leaves_out_is_to_check(
+    value: str, condition: str, severity: str
+) -> None:
+    text = f"{value}\n{condition}\nLIBS += -lcudart\nendif\n"
+    assert ("BL207", severity) in build_findings("Makefile", text)
+
+
 def test_the_uses_of_a_makefile_for_nvcc_are_its_lines_for_cuda() -> None:
     text = "NVCC = nvcc\n# CUDA\nINC = -I$(CUDA)/include\nCFLAGS = -O3\na: a.cu\n\t$(NVCC) a.cu\n"
     (found,) = found_in("Makefile", text)

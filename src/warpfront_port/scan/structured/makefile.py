@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
-from warpfront_port.scan.findings import Match, Side
+from warpfront_port.scan.findings import Gate, Match, Side
 from warpfront_port.scan.structured.command_rules import (
     script_rule_matches,
     variable_rule_matches,
@@ -32,8 +34,23 @@ _CONDITION = re.compile(
 _VALUE = re.compile(r"""(?:,|["'][^\S\n]+["'])([^,()"']*)[)"']?[^\S\n]*\Z""")
 _FILTERED = re.compile(r"\$\(filter-out[^,\n]*,")
 _DEPTH = 3
-_Line = tuple[int, str, frozenset[Side], bool]
-"""The place and text of a line, its sides, and whether a condition is around."""
+# `ifeq ($(strip $(X)),true)`, `ifeq "$(X)" "1"`, `ifdef X`
+_COMPARED = re.compile(
+    r"""[\s("']*(?:\$\(strip\s+)?\$[({](\w+)[)}]\)?["']?(?:\s*,|\s)\s*["']?([^"'()$,]*)"""
+)
+_NAMED = re.compile(r"\s*(\w+)\s*\Z")
+
+
+class _Line(NamedTuple):
+    """A line: its place and text, its sides, its gate, and whether a condition is around."""
+
+    start: int
+    text: str
+    sides: frozenset[Side]
+    gate: Gate
+    conditional: bool
+
+
 _FALSE = frozenset({"", "0", "no", "NO", "OFF", "off", "false", "False"})
 
 
@@ -55,7 +72,7 @@ def _rule_matches(text: str) -> Iterator[Match]:
     chosen = any(_NVCC.search(arm[1]) and _NVCC.search(arm[2]) for arm in _CHOICE.finditer(text))
     lines = list(_lines(text, beside_hipcc=not nvcc_alone))
     used = _sides_of_uses(lines)
-    for start, line, sides, conditional in lines:
+    for start, line, sides, gate, conditional in lines:
         nvcc = _NVCC.search(line) if nvcc_alone else None
         if nvcc is not None:
             nvcc_alone = False
@@ -67,7 +84,8 @@ def _rule_matches(text: str) -> Iterator[Match]:
             yield from (replace(first, use=place) for place in (start, *of_cuda))
         reached = _reached(line, sides, used)
         for word in re.finditer(r"\S+", line):
-            yield from word_rule_matches(replace(Word.found(word, offset=start), sides=reached))
+            placed = replace(Word.found(word, offset=start), sides=reached, gate=gate)
+            yield from word_rule_matches(placed)
     for match in _VARIABLE.finditer(text):
         yield from variable_rule_matches(match[1], match[2].strip(), Word.found(match, 2))
     for match in _RECIPE.finditer(text):
@@ -88,9 +106,9 @@ def reached_lines(text: str) -> Iterator[tuple[int, str, frozenset[Side]]]:
     lines = list(_lines(_FILTERED.sub(lambda m: " " * len(m[0]), text), beside_hipcc=False))
     used = _sides_of_uses(lines)
     for _ in range(_DEPTH):  # a list of lists reaches what its own uses reach
-        placed = [(start, line, _reached(line, sides, used), x) for start, line, sides, x in lines]
-        used = _sides_of_uses(placed)
-    yield from ((start, line, _reached(line, sides, used)) for start, line, sides, _ in lines)
+        lines = [line._replace(sides=_reached(line.text, line.sides, used)) for line in lines]
+        used = _sides_of_uses(lines)
+    yield from ((line.start, line.text, _reached(line.text, line.sides, used)) for line in lines)
 
 
 def _reached(
@@ -103,26 +121,54 @@ def _reached(
 def _sides_of_uses(lines: Iterable[_Line]) -> Mapping[str, frozenset[Side]]:
     """Return the sides that the uses of each variable reach."""
     used: dict[str, frozenset[Side]] = {}
-    for _, line, sides, _ in lines:
+    for _, line, sides, *_ in lines:
         for name in _REFERENCE.findall(line):
             used[name] = used.get(name, frozenset()) | sides
     return used
 
 
 def _lines(text: str, *, beside_hipcc: bool) -> Iterator[_Line]:
-    """Yield the lines without comments and conditions."""
-    arms = Arms()
+    """Yield the lines without comments and conditions. What the makefile's own value of a variable
+    leaves out is behind an option.
+    """
+    arms, defaults = Arms(), dict(_defaults(text))
+    holds: list[bool | None] = []
     for line in re.finditer(r"(?m)^[^#\n]+", text):
         condition = _CONDITION.match(line[0])
         if condition is None:
             nvccs = beside_hipcc and _RUNS_NVCC.search(line[0])
             sides = arms.sides & {"nvidia"} if nvccs else arms.sides
-            yield line.start(), line[0], sides, arms.conditional
+            gate = Gate.OPTION if False in holds else Gate.OPEN
+            yield _Line(line.start(), line[0], sides, gate, arms.conditional)
         elif condition["word"] == "endif":
             arms.close()
+            holds[-1:] = []
         else:
             value = _VALUE.search(condition["text"])
             negated = (condition["test"] or "").startswith("ifn")
+            truth = _truth(condition, defaults)
             negated ^= value is not None and value[1].strip() in _FALSE
             following = arms.next if condition["word"] == "else" else arms.open
             following(condition["text"], negated=negated)
+            if condition["word"] == "else":
+                before = holds.pop() if holds else None
+                truth = None if before is None else not before and truth is not False
+            holds.append(truth)
+
+
+def _defaults(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the variables that a makefile gives a value once, a literal one."""
+    given = [(m[1], m[2].partition("#")[0].strip()) for m in _VARIABLE.finditer(text)]
+    times = Counter(name for name, _ in given)
+    yield from ((name, value) for name, value in given if times[name] == 1 and "$" not in value)
+
+
+def _truth(condition: re.Match[str], defaults: Mapping[str, str]) -> bool | None:
+    """Return the truth of a condition for the values of variables, None where it is open."""
+    test = condition["test"] or ""
+    compared = (_NAMED if test.endswith("def") else _COMPARED).match(condition["text"])
+    if not test or compared is None or compared[1] not in defaults:
+        return None
+    value = defaults[compared[1]]
+    is_equal = bool(value) if test.endswith("def") else value == compared[2].strip()
+    return is_equal is not test.startswith("ifn")
