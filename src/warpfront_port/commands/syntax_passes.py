@@ -35,7 +35,7 @@ from warpfront_port.compile.syntax_pass import (
     claims_of,
     native_units,
     read_results,
-    units_to_compile,
+    that_may_decide,
     with_syntax,
 )
 from warpfront_port.compile.toolchain import fetched_toolchain
@@ -60,7 +60,8 @@ def with_compiler(
     fetched one. `matrix` is an image of `compilers:`, which is built where it is missing. Raise
     `WarpfrontError` where a place was named and has no compiler for the target.
     """
-    has_units, target = units_to_compile(scan) or scan.project.builds_hip, request.target.name
+    units, target = that_may_decide(scan, scan.project.units), request.target.name
+    has_units = units or scan.project.builds_hip
     if not has_units or request.compiler == "none" or not target.startswith("gfx"):
         return scan
     try:
@@ -155,8 +156,9 @@ def _job(scan: Scan, request: ScanRequest, root: str, cache: str) -> dict[str, A
         "modules": "" if product.basis or of_python else str(MODULES),
         "target": request.target.name,
         "root": root,
-        "units": list(units_to_compile(scan)),
+        "units": that_may_decide(scan, scan.project.units),
         "native": native_units(scan),
+        "hosts": that_may_decide(scan, scan.project.hosts),
         "builds_hip": scan.project.builds_hip,
         "claims": claims_of(scan),
         "definitions": [

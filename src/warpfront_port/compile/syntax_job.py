@@ -9,9 +9,9 @@ JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `name
 torch comes first), `toolchain` (a fetched one's folder or ""), `jobs`, `seconds` of processor time
 (the limit of one pass), `cache` (a folder or ""), `claims` (files whose findings the compiler is to
 judge), `flags` (options by unit), `definitions` (options of every unit), `modules` (a folder of
-CMake modules that stand for CUDA's), `native` (units that are HIP's own), `builds_hip` (true for
-a tree with a build for HIP), `is_confined` (true on a user's machine, where Landlock keeps what
-runs from other files and from the network).
+CMake modules that stand for CUDA's), `native` (units that are HIP's own), `hosts` (sources beside
+units, for the host's compiler), `builds_hip` (true for a tree with a build for HIP), `is_confined`
+(true on a user's machine, where Landlock keeps what runs from other files and from the network).
 RESULTS gets one JSON document.
 """
 
@@ -98,6 +98,7 @@ _VENDOR = re.compile(r"(?:^|_)(HIP|ROCM|CUDA)(?:_|$)")
 _CHOICE = re.compile(r"(?:\w+_)?(?:CUDA|cuda)")
 _OFFERED = re.compile(r"(?i)(?:\A|;)((?:\w+_)?(?:hip|rocm))(?=;|\Z)")
 _SIDES = ("--cuda-device-only", "--cuda-host-only")
+_HOST = "-c++"  # C++ without HIP
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(?:(?:el)?ifn?(?:def)?|else|endif)\b")
 # Landlock's first system call, its version with rights of the network, and rights: of folders all
 # and those to read and run, of files all, of TCP all (linux/landlock.h).
@@ -611,11 +612,13 @@ def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list
         if not path.is_file():
             print("torch's headers", flush=True)
             emitted = ["-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(path)]
-            _run([*argv, side, *emitted, str(source)], seconds)  # renamed when it is whole
+            words = [*argv, side] if side in _SIDES else on_host(argv, "c++")
+            _run([*words, *emitted, str(source)], seconds)  # renamed when it is whole
         return path.is_file()
 
-    with concurrent.futures.ThreadPoolExecutor(len(_SIDES)) as pool:
-        for side, exists in zip(_SIDES, pool.map(precompile, _SIDES), strict=True):
+    sides = (*_SIDES, _HOST)
+    with concurrent.futures.ThreadPoolExecutor(len(sides)) as pool:
+        for side, exists in zip(sides, pool.map(precompile, sides), strict=True):
             read = ["-Xclang", "-include-pch", "-Xclang", str(folder / f"torch{side}.pch")]
             options[side] = read if exists else []
     return options
@@ -811,6 +814,7 @@ class _Passes:
     read: Mapping[str, list[str]]
     configured: Configured
     native: AbstractSet[str]
+    hosts: AbstractSet[str]
     of_torch: AbstractSet[str]
     claims: AbstractSet[str]
     state: str
@@ -825,11 +829,11 @@ class _Passes:
         words += self.overlay if is_torchs else ()
         if unit.endswith(".c"):
             return self._stored(unit, on_host(words, "c"), {}, _SIDES[1:])
-        result = self._stored(unit, words, self.read if is_torchs else {}, _SIDES)
-        if is_torchs and not unit.endswith((".cu", ".hip")) and result["codes"] != [0, 0]:
+        if is_torchs and not unit.endswith((".cu", ".hip")):
             # torch gives it to the host's compiler, also on ROCm
-            result = self._stored(unit, on_host(words, "c++"), {}, _SIDES[1:])
-        return result
+            read = {_SIDES[1]: self.read.get(_HOST, [])}
+            return self._stored(unit, on_host(words, "c++"), read, _SIDES[1:])
+        return self._stored(unit, words, self.read if is_torchs else {}, _SIDES)
 
     def _stored(
         self, unit: str, words: Sequence[str], read: Mapping[str, list[str]], sides: Sequence[str]
@@ -838,7 +842,8 @@ class _Passes:
         claims = {path: tree.texts[path] for path in sorted(self.claims & tree.read_by(unit))}
         decided = f"{self.state}\0{unit}\0{words}\0{[*claims]}".replace(self.scratch, "")
         run = partial(passes, [*words], tree.root, unit, seconds, read, claims=claims, sides=sides)
-        return {**_stored(self.job, decided, run), "is_native": unit in self.native}
+        result = _stored(self.job, decided, run)
+        return {**result, "is_native": unit in self.native, "is_host": unit in self.hosts}
 
 
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
@@ -853,7 +858,8 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
     tree = Tree(Path(job["root"]))
     names = dict(job["names"])
-    units = list(job["units"])
+    hosts = sorted(tree.of_torch(job.get("hosts") or ()))
+    units = [*job["units"], *hosts]
     of_torch = tree.of_torch(units)
     job = {**job, "torch": (torch_headers() or job.get("torch") or "") if of_torch else ""}
     if not job["torch"]:
@@ -872,7 +878,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         native -= of_torch
         shared = tree_options(tree, folder, headers, str(job["torch"]))
         shared += folder_options(tree.include_folders(), configured.folders)
-        units = reached or units
+        units = [*reached, *hosts] if reached else units
         parts = tree.parts(units) - configured.flags.keys()
         units = [unit for unit in units if unit not in parts]
         claims = tree.texts.keys() & {*(job.get("claims") or ()), *parts}
@@ -881,8 +887,8 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         state = _state_of(compiler, tree, [*argv, *shared], scratch, forced)
 
         passed = _Passes(
-            job, tree, (plain, argv), [*shared], overlay, read, configured, native, of_torch,
-            claims, state, scratch,
+            job, tree, (plain, argv), [*shared], overlay, read, configured, native,
+            {*hosts}, of_torch, claims, state, scratch,
         ).of  # fmt: skip
         results = _in_threads(passed, [*units, *witnesses], int(job["jobs"]))
         included = _as_parts(passed, results[: len(units)], sorted(parts), int(job["jobs"]))

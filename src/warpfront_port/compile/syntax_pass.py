@@ -87,6 +87,8 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
         if any(entry["codes"]) and not errors and not lacking:
             lacking.append("the compiler ended without a diagnostic of this source")
         findings.update({(f.path, f.line, f.message): f for f in errors})
+        if entry.get("is_host"):
+            continue  # no GPU's compiler reads it: what its libraries lack decides nothing
         if lacking and not errors:
             uncompiled[entry["unit"]] = lacking[0]
         else:
@@ -264,11 +266,11 @@ def native_units(scan: Scan) -> Sequence[str]:
     return sorted(shown.union(scan.project.hips).intersection(scan.project.units))
 
 
-def units_to_compile(scan: Scan) -> Sequence[str]:
-    """Return the units of a scan that may decide: no evidence excludes them from AMD's build."""
+def that_may_decide(scan: Scan, sources: Iterable[str]) -> Sequence[str]:
+    """Return those of `sources` that no evidence excludes from AMD's build."""
     aside = ("left-out", "optional", "aside")
     return [
-        unit
-        for unit in scan.project.units
-        if (evidence := scan.evidence.get(unit)) is None or evidence.kind not in aside
+        source
+        for source in sources
+        if (evidence := scan.evidence.get(source)) is None or evidence.kind not in aside
     ]

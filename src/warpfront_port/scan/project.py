@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.python.builds import PythonBuild, read_build, users_of
-from warpfront_port.scan.reach import EXTENSIONS, Product, read_product
+from warpfront_port.scan.reach import EXTENSIONS, Product, named, read_product, sources_of
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import HIP_ARM
 from warpfront_port.scan.words import line_of, uncommented
@@ -75,7 +75,8 @@ class Project:
     `unknown` are names of CUDA's form that are called, that hipify's tables lack, and that the
     tree does not define. `product` is what the root's build reaches, `builds` are the Python
     modules that build extensions, `dispensable` those that their users go on without. `builds_hip`
-    is true for a build of HIP's own.
+    is true for a build of HIP's own. `hosts` are the sources that Python builds list beside units,
+    for the host's compiler.
     """
 
     units: tuple[str, ...] = ()
@@ -88,6 +89,7 @@ class Project:
     builds: Mapping[str, PythonBuild] = field(default_factory=dict, repr=False)
     dispensable: frozenset[str] = frozenset()
     builds_hip: bool = False
+    hosts: tuple[str, ...] = ()
 
 
 def read_project(
@@ -116,6 +118,7 @@ def read_project(
     }
     return Project(
         units=tuple(sorted(counted)),
+        hosts=tuple(sorted(_hosts(texts, builds, reached, counted))),
         hips=frozenset(path for path in counted if _is_hips(path, codes[path])),
         way=_way(texts, counted),
         of_cuda=next(filter(None, (_place(texts, *way) for way in _OF_CUDA)), ""),
@@ -130,6 +133,20 @@ def read_project(
         dispensable=frozenset(build for build, ways in users.items() if all(ways.values())),
         builds_hip=any(_place(texts, *way) for way in _OF_HIP),
     )
+
+
+def _hosts(
+    texts: Mapping[str, str], builds: Mapping[str, PythonBuild], reached: Product, units: list[str]
+) -> Iterator[str]:
+    """Yield the sources that Python builds list beside `units`, for the host's compiler."""
+    sources = sources_of(texts)
+    for path, build in builds.items() if units else ():
+        folder = PurePosixPath(path).parent
+        listed = {n for item in build.sources for n in named(item.name, folder, sources)}
+        for source in listed - {*units} if not listed.isdisjoint(units) else ():
+            is_source = PurePosixPath(source).suffix in _UNIT
+            if is_source and reached.has(source) and not reached.is_aside(source):
+                yield source
 
 
 def _is_unit(path: str, text: str) -> bool:

@@ -423,7 +423,7 @@ def sources_of(texts: Mapping[str, str]) -> Sources:
 
 def named(name: str, folder: PurePosixPath, sources: Sources) -> Iterator[str]:
     """Yield the sources that a name or pattern of a build in `folder` means."""
-    pattern = re.sub(r"\$[{(]\w+[)}]/?", "", name)
+    pattern = re.sub(r"(?:\$[{(]\w+[)}]|\{\w*\}|%s)/?", "", name)
     outside = pattern.startswith("../")
     pattern = re.sub(r"\A(?:\.\.?/)+", "", pattern).lstrip("/")
     if not pattern.strip("*./"):

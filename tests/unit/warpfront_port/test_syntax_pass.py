@@ -297,6 +297,31 @@ def test_a_part_of_a_source_that_was_not_compiled_is_not_determined(tmp_path: Pa
     assert (result.compiled, set(result.uncompiled)) == ((), {"all.cu", "part.cu"})
 
 
+def test_a_host_s_source_of_a_torch_extension_decides_by_its_errors_alone(tmp_path: Path) -> None:
+    build = (
+        "import glob\nfrom torch.utils.cpp_extension import CUDAExtension\nroot = 'src'\n"
+        "files = glob.glob('{}/*.cpp'.format(root)) + glob.glob('{}/*.cu'.format(root))\n"
+        "CUDAExtension('k', files)\n"
+    )
+    (tmp_path / "src").mkdir()
+    (tmp_path / "setup.py").write_text(build)
+    (tmp_path / "src" / "k.cu").write_text(KERNEL)
+    (tmp_path / "src" / "b.cpp").write_text("#include <torch/extension.h>\nAT_CHECK(1);\n")
+    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    assert (found.project.units, found.project.hosts) == (("src/k.cu",), ("src/b.cpp",))
+    kernel = {"unit": "src/k.cu", "codes": [0, 0], "output": ""}
+    for error, line in (
+        ("use of undeclared identifier 'AT_CHECK'", "gfx942: will not build: 1 cause"),
+        ("'omp.h' file not found", "gfx942: runs as it is, 1 thing to check"),
+    ):
+        output = f"/src/src/b.cpp:2:1: error: {error}\n"
+        host = {"unit": "src/b.cpp", "codes": [1], "output": output, "is_host": True}
+        document = {"compiler": "clang", "units": [kernel, host]}
+        judged = with_syntax(found, read_results(document, "/src"))
+        assert judged.compiled == ("src/k.cu",)
+        assert verdict_of(judged, judged.findings).line == line
+
+
 def test_a_stored_result_is_that_of_this_place_and_of_all_that_is_included(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -362,8 +387,7 @@ def test_a_source_is_read_in_the_language_that_its_build_gives_it(
     monkeypatch.setattr(syntax_job, "torch_headers", lambda: "")
     result = read_results(syntax_job.run_job(job), str(tmp_path))
     assert seen == {
-        "kernel.cu": ["hip"], "of_host.cpp": ["hip", "c++"], "of_none.cpp": ["hip", "c++"],
-        "plain.c": ["c"],
+        "kernel.cu": ["hip"], "of_host.cpp": ["c++"], "of_none.cpp": ["c++"], "plain.c": ["c"],
     }  # fmt: skip
     assert [(f.path, f.message) for f in result.findings] == [
         ("kernel.cu", "hip"), ("of_none.cpp", "c++"),
