@@ -849,9 +849,9 @@ class _Passes:
 def run_job(job: Mapping[str, Any]) -> dict[str, object]:
     """Return the results of all units: `compiler`, `units`, `hip` (HIP's names to CUDA's),
     `build_words` (those of the diagnostics that build files have, too), `stops` (where the tree has
-    an `#error`: a diagnostic is its text alone), and `own` (names that the compiler did not know
-    and the tree declares). `witnesses` are the results of sources
-    that are no units and read the files of `claims`.
+    an `#error`: a diagnostic is its text alone), `own` (names that the compiler did not know and
+    the tree declares), and `by_python` (true where torch's builds decide). `witnesses` are the
+    results of sources that are no units and read the files of `claims`.
     """
     compiler = find_compiler(job["target"], job.get("toolchain") or "")
     if compiler is None:
@@ -903,7 +903,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         "build_words": sorted(words & set(_NAME.findall(tree.builds))),
         "unconfigured": configured.reason or unreached, "reached": reached,
         "stops": tree.stops(),
-        "own": tree.own(lacked),
+        "own": tree.own(lacked), "by_python": bool(is_torchs),
     }  # fmt: skip
 
 

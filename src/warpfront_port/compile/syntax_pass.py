@@ -62,9 +62,10 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     names, reached = document.get("hip") or {}, document.get("reached") or ()
     # What a build, or a package that is absent, may define.
     configured = bool(reached) and not document.get("unconfigured")
-    defined = frozenset() if configured else frozenset(document.get("build_words") or ())
-    stops = frozenset() if configured else frozenset(document.get("stops") or ())
     own = frozenset(document.get("own") or ())
+    defined = set() if configured else set(document.get("build_words") or ())
+    defined |= set() if configured or document.get("by_python") else own
+    stops = frozenset() if configured else frozenset(document.get("stops") or ())
     for entry in document.get("units") or ():
         errors: list[ScanFinding] = []
         lacking: list[str] = []
@@ -150,7 +151,8 @@ def _undefined(
     diagnostic: Diagnostic, root: str, defined: AbstractSet[str], stops: AbstractSet[str]
 ) -> Iterator[str]:
     """Yield what a build that was not wholly configured may define: a name that build files have,
-    or what an `#error` at one of the places `stops` is about.
+    or that the tree declares, perhaps behind a macro. Or what an `#error` at one of the places
+    `stops` is about.
     """
     name, place = _UNDECLARED.search(diagnostic.message), diagnostic.place
     if place and f"{place.path}:{place.line}".removeprefix(f"{root}/") in stops:

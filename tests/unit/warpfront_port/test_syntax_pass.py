@@ -761,7 +761,10 @@ def test_an_error_that_follows_from_another_one_is_no_cause() -> None:
     own, other = "use of undeclared identifier 'query'", "use of undeclared identifier '__hmax2'"
     # A parser that lost its way does not see what the tree declares.
     assert errors(grid, parsed, own, other, own=["query"]) == [grid, other]
-    assert errors(own, own=["query"]) == [own]  # the first one follows from nothing
+    # The first one follows from nothing, or from a macro of a build that was not configured.
+    assert errors(own, own=["query"]) == [own]
+    assert errors(own, own=["query"], reached=[]) == []
+    assert errors(own, own=["query"], reached=[], by_python=True) == [own]
     assert errors(grid, own) == [grid, own]
     # What a missing header would declare is missing with it.
     header = "warpfront: no environment has cuda/atomic"
