@@ -36,7 +36,7 @@ import sysconfig
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -765,7 +765,8 @@ def chosen_build(
     """
     units, modules = job["units"], job.get("modules") or ""
     flags = job.get("flags") or {}
-    sources = {*units, *(tree.of_hip() if job.get("builds_hip") else ())}
+    written = tree.of_hip() if job.get("builds_hip") else set()
+    sources = {*units, *written}
     builds = tree.cmake_builds(sources) if modules and not flags else []
     native = set(job.get("native") or ())
     if not builds:
@@ -788,6 +789,9 @@ def chosen_build(
                 hips = tree.reading_hip(for_hip.flags)
             if hips:
                 chosen, compiled, of_hip = for_hip, hips, of_hip | hips
+            elif written & below:  # a build without them is none for AMD
+                chosen = replace(chosen, reason=f"no build has {min(written & below)}")
+                compiled = set()
         joined.append(chosen)
         reached |= compiled
         unreached -= below if compiled else set()

@@ -631,6 +631,20 @@ def test_a_default_build_for_amd_leaves_out_what_is_cudas(
     assert (configured.reason, reached, native) == ("", ["amd/lib.cpp"], {"amd/lib.cpp"})
 
 
+def test_a_default_build_without_the_tree_s_hip_sources_is_none_for_amd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("use.cpp", "k.hip", "CMakeLists.txt"):
+        (tmp_path / name).write_text("")
+    cpu = syntax_job.Configured({"use.cpp": []}, [], cache=[("P_TESTS", "BOOL", "ON")])
+    monkeypatch.setattr(syntax_job, "configure", lambda *_: cpu)
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    job = {"units": ["use.cpp", "k.hip"], "modules": "m", "builds_hip": True}
+    tree = syntax_job.Tree(tmp_path)
+    configured, reached, _ = syntax_job.chosen_build(compiler, tree, job, tmp_path)
+    assert (configured.reason, reached) == ("no build has k.hip", [])
+
+
 def test_what_a_configured_build_leaves_out_decides_nothing(tmp_path: Path) -> None:
     ptx = '__global__ void k(int* o) { asm("mov.u32 %0, %laneid;" : "=r"(o[0])); }\n'
     (tmp_path / "k.cu").write_text(KERNEL)
