@@ -266,6 +266,10 @@ class Tree:
             if path.endswith(".hip") or (Path(path).suffix in _SOURCES and _OF_HIP.search(text))
         }
 
+    def kernels_of_hip(self) -> set[str]:
+        """Return the sources in HIP with code of a device."""
+        return {p for p in self.of_hip() if p.endswith(".hip") or "__global__" in self.texts[p]}
+
     def reading_hip(self, sources: Iterable[str]) -> set[str]:
         """Return the sources that read HIP's headers, themselves or through the tree's own."""
         return {
@@ -765,8 +769,7 @@ def chosen_build(
     """
     units, modules = job["units"], job.get("modules") or ""
     flags = job.get("flags") or {}
-    written = tree.of_hip() if job.get("builds_hip") else set()
-    sources = {*units, *written}
+    sources = {*units, *(tree.of_hip() if job.get("builds_hip") else ())}
     builds = tree.cmake_builds(sources) if modules and not flags else []
     native = set(job.get("native") or ())
     if not builds:
@@ -784,13 +787,16 @@ def chosen_build(
         if job.get("builds_hip") and chosen.cache:
             for_hip = configure_for_hip(chosen, tree.root, folder)
             hips = below & for_hip.flags.keys()
-            if not hips and not compiled:  # no source is HIP's by its own text
+            kernels = below & tree.kernels_of_hip()
+            if kernels and kernels.isdisjoint(hips):
+                hips = set()  # what a build for the CPU shares with one for HIP
+            if not hips and not compiled and not kernels:  # no source is HIP's by its own text
                 for_hip = for_hip if for_hip.flags else chosen
                 hips = tree.reading_hip(for_hip.flags)
             if hips:
                 chosen, compiled, of_hip = for_hip, hips, of_hip | hips
-            elif written & below:  # a build without them is none for AMD
-                chosen = replace(chosen, reason=f"no build has {min(written & below)}")
+            elif kernels:
+                chosen = replace(chosen, reason=f"no build has {min(kernels)}")
                 compiled = set()
         joined.append(chosen)
         reached |= compiled
