@@ -229,9 +229,7 @@ def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
 
 
 def _checked(finding: ScanFinding, result: SyntaxResult) -> ScanFinding:
-    """Return a finding as a compiler leaves it. A rule is no surer than a compiler of the source
-    would be.
-    """
+    """Return a finding as a compiler leaves it: a rule is no surer than the compiler is."""
     if _is_refuted(finding, result):
         return replace(finding, severity=Severity.NOTE, gate=Gate.COMPILED)
     is_unsure = finding.path in result.unsure and _is_claim(finding)
