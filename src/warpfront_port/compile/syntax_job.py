@@ -52,7 +52,7 @@ _MOST_BUILDS = 20
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DECLARED = (
     r"(?:struct|class|enum|union|typename|using|namespace)\s+%s\b"
-    r"|(?:(?<!return)(?<!else)(?<!throw)(?<!case)(?<=\w)\s|[>*&\]])\s*%s\s*[=;,)({[]"
+    r"|(?:(?<!return)(?<!else)(?<!throw)(?<!case)(?<=\w)\s|[>*&\]}])\s*%s\s*[=;,)({[]"
 )
 _LACKED = re.compile(r"(?:undeclared identifier|unknown type name|no type named) '(\w+)'")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)

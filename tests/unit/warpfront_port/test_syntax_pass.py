@@ -791,13 +791,10 @@ def test_an_error_that_follows_from_another_one_is_no_cause() -> None:
 
 
 def test_a_tree_s_own_names_are_those_that_it_declares(tmp_path: Path) -> None:
-    text = "struct A;\nint f(int query) { return lost; }\n#define M 1\nauto g = h<B>(C);\n"
-    (tmp_path / "a.cu").write_text(text)
-    assert syntax_job.Tree(tmp_path).own(["A", "query", "lost", "M", "B", "g"]) == [
-        "A",
-        "g",
-        "query",
-    ]
+    lines = ("struct A;", "int f(int query) { return lost; }", "#define M 1", "auto g = h<B>(C);")
+    (tmp_path / "a.cu").write_text("\n".join([*lines, "typedef struct { int a; } T;\n"]))
+    names = ["A", "query", "lost", "M", "B", "g", "T"]
+    assert syntax_job.Tree(tmp_path).own(names) == ["A", "T", "g", "query"]
 
 
 def test_a_name_that_the_build_files_have_counts_where_the_build_was_configured() -> None:
