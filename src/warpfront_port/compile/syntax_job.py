@@ -9,8 +9,8 @@ JOB is JSON: `target` (gfx942), `root` (folder), `units` (paths below it), `name
 torch comes first), `toolchain` (a fetched one's folder or ""), `jobs`, `seconds` of processor time
 (the limit of one pass), `cache` (a folder or ""), `claims` (files whose findings the compiler is to
 judge), `flags` (options by unit), `definitions` (options of every unit), `modules` (a folder of
-CMake modules that stand for CUDA's), `native` (units that are HIP's own), `hosts` (sources beside
-units, for the host's compiler), `builds_hip` (true for a tree with a build for HIP), `is_confined`
+CMake modules that stand for CUDA's), `native` (units that are HIP's own), `hosts` (sources for the
+host's compiler), `builds_hip` (true for a tree with a build for HIP), `is_confined`
 (true on a user's machine, where Landlock keeps what runs from other files and from the network).
 RESULTS gets one JSON document.
 """

@@ -175,14 +175,14 @@ class _Tree:
         if self.kinds[path] == "cmake" and has_hip:
             yield from _of_cmake(self.commands[path], text)
         elif self.kinds[path] == "make" and (hipcc := uncommented(_HIPCC, text)):
-            named_here = [
+            entries = [
                 (name, line_of(text, hipcc.end() if "amd" in sides else start), sides)
                 for start, line, sides in reached_lines(text)
                 for word in _WORD.findall(line)
                 if SOURCE.search(name := word.strip("$(){}").replace("%", "*"))
             ]
             # The rule for an ending lists sources where nothing else does.
-            yield from [e for e in named_here if not e[0].startswith("*.")] or named_here
+            yield from [e for e in entries if not e[0].startswith("*.")] or entries
         elif path in self.builds and uncommented(_PYTHON_ARM, text):
             for item in self.builds[path].sources:
                 if ("amd" in item.sides) is not ("nvidia" in item.sides):

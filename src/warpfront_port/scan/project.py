@@ -75,7 +75,7 @@ class Project:
     `unknown` are names of CUDA's form that are called, that hipify's tables lack, and that the
     tree does not define. `product` is what the root's build reaches, `builds` are the Python
     modules that build extensions, `dispensable` those that their users go on without. `builds_hip`
-    is true for a build of HIP's own. `hosts` are the sources that Python builds list beside units,
+    is true for a build of HIP's own. `hosts` are the other sources that Python builds list,
     for the host's compiler.
     """
 
@@ -138,7 +138,7 @@ def read_project(
 def _hosts(
     texts: Mapping[str, str], builds: Mapping[str, PythonBuild], reached: Product, units: list[str]
 ) -> Iterator[str]:
-    """Yield the sources that Python builds list beside `units`, for the host's compiler."""
+    """Yield the sources that Python builds list next to `units`, for the host's compiler."""
     sources = sources_of(texts)
     for path, build in builds.items() if units else ():
         folder = PurePosixPath(path).parent

@@ -1,4 +1,4 @@
-# What no compiler of Fortran says here: names in small letters with an underscore, as most have.
+# Without a compiler of Fortran: names in small letters with an underscore, as most have.
 set(FortranCInterface_GLOBAL_FOUND 1)
 set(FortranCInterface_MODULE_FOUND 1)
 function(FortranCInterface_VERIFY)

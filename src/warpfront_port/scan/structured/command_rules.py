@@ -36,7 +36,7 @@ _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executab
 _INDEXES = ("-i", "--index-url", "--default-index")
 _OPTION = re.compile(r"-{0,2}\+{0,2}[A-Za-z_][\w.-]*")
 _STOPS = re.compile(r"(?m)^[^#\n]*\bset\s+(?:-[a-zA-Z]*e|-o\s+errexit)|\A#!.*\s-[a-z]*e")
-_ASKED = re.compile(
+_QUERY = re.compile(
     r"\s*(?:(\w+)=\"?(?:\$\(|`))?\s*(?:nvidia-smi\b|\S+\s+(?:--version|-V)\b)[^|>&;]*$"
 )
 _SHOWS = re.compile(r"\s*(?:echo|printf)\b")
@@ -70,9 +70,9 @@ def _is_shown(text: str, match: Match) -> bool:
     """Return true if the output of a program that only answers goes to the screen."""
     first = text.rfind("\n", 0, match.start) + 1
     line = text[first : text.find("\n", match.start) % (len(text) + 1)]
-    if (asked := _ASKED.match(line)) is None:
+    if (query := _QUERY.match(line)) is None:
         return False
-    uses = re.findall(rf"(?m)^.*\$\{{?{asked[1]}\b", text) if asked[1] else ()
+    uses = re.findall(rf"(?m)^.*\$\{{?{query[1]}\b", text) if query[1] else ()
     return all(map(_SHOWS.match, uses))
 
 

@@ -153,7 +153,7 @@ def of_cuda_alone(
     """
     if _NVIDIA.search(text) is None or _NAMES_AMD.search(text) is not None:
         return
-    taken = {line_of(text, match.start) for match in found}
+    lines = {line_of(text, match.start) for match in found}
     for word in words or map(Word.found, _LINE.finditer(text)):
-        if sides_of(word.text) == _CUDAS and line_of(text, word.start) not in taken:
+        if sides_of(word.text) == _CUDAS and line_of(text, word.start) not in lines:
             yield replace(word.match("BL205", _FOR_CUDA, shift=-2), key=_FOR_CUDA)

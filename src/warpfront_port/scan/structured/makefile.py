@@ -132,17 +132,17 @@ def _lines(text: str, *, beside_hipcc: bool) -> Iterator[_Line]:
     leaves out is behind an option.
     """
     arms, defaults = Arms(), dict(_defaults(text))
-    holds: list[bool | None] = []
+    truths: list[bool | None] = []
     for line in re.finditer(r"(?m)^[^#\n]+", text):
         condition = _CONDITION.match(line[0])
         if condition is None:
             nvccs = beside_hipcc and _RUNS_NVCC.search(line[0])
             sides = arms.sides & {"nvidia"} if nvccs else arms.sides
-            gate = Gate.OPTION if False in holds else Gate.OPEN
+            gate = Gate.OPTION if False in truths else Gate.OPEN
             yield _Line(line.start(), line[0], sides, gate, arms.conditional)
         elif condition["word"] == "endif":
             arms.close()
-            holds[-1:] = []
+            truths[-1:] = []
         else:
             value = _VALUE.search(condition["text"])
             negated = (condition["test"] or "").startswith("ifn")
@@ -151,16 +151,18 @@ def _lines(text: str, *, beside_hipcc: bool) -> Iterator[_Line]:
             following = arms.next if condition["word"] == "else" else arms.open
             following(condition["text"], negated=negated)
             if condition["word"] == "else":
-                before = holds.pop() if holds else None
+                before = truths.pop() if truths else None
                 truth = None if before is None else not before and truth is not False
-            holds.append(truth)
+            truths.append(truth)
 
 
 def _defaults(text: str) -> Iterator[tuple[str, str]]:
     """Yield the variables that a makefile gives a value once, a literal one."""
-    given = [(m[1], m[2].partition("#")[0].strip()) for m in _VARIABLE.finditer(text)]
-    times = Counter(name for name, _ in given)
-    yield from ((name, value) for name, value in given if times[name] == 1 and "$" not in value)
+    assignments = [(m[1], m[2].partition("#")[0].strip()) for m in _VARIABLE.finditer(text)]
+    times = Counter(name for name, _ in assignments)
+    yield from (
+        (name, value) for name, value in assignments if times[name] == 1 and "$" not in value
+    )
 
 
 def _truth(condition: re.Match[str], defaults: Mapping[str, str]) -> bool | None:
