@@ -88,8 +88,8 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
     if scan.compiler:
         lines.append(f"compiled: {len(scan.compiled)} of {units} by {scan.compiler}")
     elif verdict.project.units:
-        shown = {path for path, item in scan.evidence.items() if item.kind in _OF_AMD}
-        count = len(shown.intersection(verdict.project.units))
+        amds = {path for path, item in scan.evidence.items() if item.kind in _OF_AMD}
+        count = len(amds.intersection(verdict.project.units))
         because = f"; {count} taken for AMD's" if count else ""
         lines.append(f"compiled: none of {units}{because}")
     if scan.unconfigured:

@@ -95,9 +95,9 @@ def _raw_commands(text: str) -> Iterator[Command]:
 def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of every rule in CMake text."""
     better = -1 if HIP_ARM.search(text) is not None else 0
-    found = [match for command in read_cmake(text) for match in _of_command(command, better)]
-    yield from found
-    yield from of_cuda_alone(text, _with_ends(text), found)
+    matches = [match for command in read_cmake(text) for match in _of_command(command, better)]
+    yield from matches
+    yield from of_cuda_alone(text, _with_ends(text), matches)
 
 
 def _with_ends(text: str) -> Iterator[Word]:

@@ -62,8 +62,8 @@ def shell_rule_matches(text: str) -> Iterator[Match]:
     """
     stops = _STOPS.search(text) is not None
     for match in script_rule_matches(text):
-        shown = match.rule == "SH501" and not stops and _is_shown(text, match)
-        yield replace(match, shift=-1) if shown else match
+        is_output = match.rule == "SH501" and not stops and _is_shown(text, match)
+        yield replace(match, shift=-1) if is_output else match
 
 
 def _is_shown(text: str, match: Match) -> bool:

@@ -146,14 +146,14 @@ _FOR_CUDA = "a part of the build for CUDA, and none for HIP"
 
 
 def of_cuda_alone(
-    text: str, words: Iterable[Word] = (), found: Sequence[Match] = ()
+    text: str, words: Iterable[Word] = (), matches: Sequence[Match] = ()
 ) -> Iterator[Match]:
     """Yield the words of a build that name CUDA, where its file names nothing of AMD's: an arm for
-    HIP begins next to one of them. Without `words`, the lines. Those that are `found` are left out.
+    HIP begins next to one of them. Without `words`, the lines. Lines of `matches` are skipped.
     """
     if _NVIDIA.search(text) is None or _NAMES_AMD.search(text) is not None:
         return
-    lines = {line_of(text, match.start) for match in found}
+    lines = {line_of(text, match.start) for match in matches}
     for word in words or map(Word.found, _LINE.finditer(text)):
         if sides_of(word.text) == _CUDAS and line_of(text, word.start) not in lines:
             yield replace(word.match("BL205", _FOR_CUDA, shift=-2), key=_FOR_CUDA)

@@ -56,9 +56,9 @@ _FALSE = frozenset({"", "0", "no", "NO", "OFF", "off", "false", "False"})
 
 def make_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches in a makefile, without its comments."""
-    found = list(_rule_matches(text))
-    yield from found
-    yield from of_cuda_alone(text, found=found) if _NVCC.search(text) is None else ()
+    matches = list(_rule_matches(text))
+    yield from matches
+    yield from of_cuda_alone(text, matches=matches) if _NVCC.search(text) is None else ()
 
 
 def _rule_matches(text: str) -> Iterator[Match]:
@@ -129,7 +129,7 @@ def _sides_of_uses(lines: Iterable[_Line]) -> Mapping[str, frozenset[Side]]:
 
 def _lines(text: str, *, beside_hipcc: bool) -> Iterator[_Line]:
     """Yield the lines without comments and conditions. What the makefile's own value of a variable
-    leaves out is behind an option.
+    excludes is behind an option.
     """
     arms, defaults = Arms(), dict(_defaults(text))
     truths: list[bool | None] = []
