@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
@@ -161,3 +162,12 @@ def test_numbers_far_from_zero_have_exact_differences_and_no_eased_bound() -> No
     assert not case.summed
     assert case.arguments[0].values == "away"
     assert built(CATALOGUE["layer_norm without weights"], lengths, rank=0).summed
+
+
+def test_equal_shares_of_a_row_that_is_looked_up_often_round_to_one_side() -> None:
+    """As atomic additions do, one after the other, where a row has half of all look-ups."""
+    operation, lengths = CATALOGUE["embedding"], {"k": 2, "d": 3, "n": 13_001}
+    case = built(operation, lengths, rank=0, layout="expanded", **{"option scaled": True})
+    shares = np.full(6500, 1 / 6500, np.float32)
+    off = abs(float(shares.cumsum(dtype=np.float32)[-1]) - 1)
+    assert 64 * 2 * UNIT * 1.125 < off < case.roundings * 2 * UNIT * 1.125

@@ -120,6 +120,9 @@ INDEXED: tuple[Operation, ...] = (
         least_size=2,
         ulps=4.0,
         roundings=64.0,
+        # Scaled gradients of a row are shares that add up. Equal ones, of at most half of the
+        # look-ups, round to one side: n/4 roundings of n terms.
+        walk=1 / 8,
         least=0.125,
         halves="cpu",
     ),
