@@ -675,10 +675,16 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         roundings=_roundings(operation, assignment, arguments),
         least=operation.least,
         relative=assignment["values"] == "far",
-        summed=not operation.exact and operation.walk > 0 and assignment["values"] in CENTRED,
+        summed=_may_cancel(operation, assignment),
         labels=_labels(assignment),
         lengths=lengths,
     )
+
+
+def _may_cancel(operation: Operation, assignment: Assignment) -> bool:
+    """Return whether a case has long sums of rounded terms about 0."""
+    long = operation.walk > 0 and operation.cancels and not operation.exact
+    return long and assignment["values"] in CENTRED
 
 
 def _labels(assignment: Assignment) -> tuple[tuple[str, object], ...]:

@@ -38,6 +38,9 @@ class Operation:
     `domain` is an expression of sizes, options, and the `shape` of `a`: no case outside of it is
     drawn. It is for calls whose right result depends on rounding, or that have none.
 
+    Long sums of a record that `cancels` may be small by cancellation. Places in images do not: that
+    a rounding moves one is in its `roundings`.
+
     `usual` and `most` are sizes: an axis's size while another varies, and its largest. Results are
     exact, or off by `roundings` of the largest number and of `least` (`half_roundings` in 16 bits,
     whose sums are float32's). `fit` maps drawn numbers into the domain of the call. `kinds` are
@@ -66,6 +69,7 @@ class Operation:
     roundings: float = 0.0
     walk: float = 0.0
     half_roundings: float = 0.0
+    cancels: bool = True
     least: float = 0.0
     fit: str = "{x}"
     backward: bool = True

@@ -73,7 +73,15 @@ POOLS = (
 # In 16 bits gradients are rounded at each addition. Sizes are primes, and the factor is the golden
 # ratio: no place lies between two pixels but for the rounding of its coordinate.
 _resized = partial(
-    _mean, halves="cpu", roundings=128.0, walk=4.0, work=20_000, cases=28, b=(2, 67), c=(3, 67)
+    _mean,
+    cancels=False,
+    halves="cpu",
+    roundings=128.0,
+    walk=4.0,
+    work=20_000,
+    cases=28,
+    b=(2, 67),
+    c=(3, 67),
 )
 SHRUNK = 0.6180339887498949
 _nearest: Make = partial(
@@ -204,6 +212,7 @@ PADDED = (
 )
 _looked = partial(
     rounded,
+    cancels=False,
     least=8.0,
     # The gradient of a pixel adds up what all places give it.
     walk=1 / 64,
