@@ -26,6 +26,8 @@ _OF_A_PARSER = re.compile(
 _FOLLOWING = re.compile(
     r"undeclared|unknown type|no (?:type|member|template) named|incomplete type"
 )
+# A structure of HIP's own: no option of a build gives it another member.
+_LESS_MEMBERS = re.compile(r"no member named '\w+' in '(?:struct )?hip[A-Z]\w*'")
 _BUILT_IN = re.compile(r"'__\w+'")
 _QUOTED = re.compile(r"'([A-Za-z_]\w*)")
 
@@ -79,7 +81,10 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
                 errors.append(answer)
         if undefined:  # its other errors may follow from that
             lacking, errors = undefined, []
-        if errors and entry.get("is_native") and not configured:
+        sure = [error for error in errors if _LESS_MEMBERS.search(error.message)]
+        if sure and not configured:
+            lacking, errors = [], sure
+        elif errors and entry.get("is_native") and not configured:
             lacking = [f"its own build for HIP was not configured: {errors[0].message[:80]}"]
             errors = []
             unsure.add(entry["unit"])

@@ -12,6 +12,7 @@ import json
 import posixpath
 import re
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -115,8 +116,10 @@ class Product:
             return path in (self.code or ()) and path not in self.unreached
         if _depth(path, self.other_folders) > _depth(path, self.packages or ()):
             return False
-        if path.endswith((".py", ".pyi", ".ipynb")) and self.packages is not None and "/" in path:
-            return path in self.modules
+        if self.packages is not None and (
+            path.endswith(".ipynb") or (path.endswith((".py", ".pyi")) and "/" in path)
+        ):
+            return path in self.modules  # where a distribution is, nothing imports a notebook
         return path not in self.unused
 
 
@@ -141,8 +144,12 @@ def read_product(
         if (name := path.rpartition("/")[2]) in _DISTRIBUTES and _DISTRIBUTES[name].search(text)
     }
     installs = "" in distributed
-    # Scripts at the root may run as they are, and nothing is built.
-    runs = not installs and any(map(_SCRIPT.fullmatch, texts))
+    # Scripts at the root may run as they are, and nothing is built. What is CUDA for a third is.
+    lines = Counter[str]()
+    for path, text in texts.items():
+        lines[PurePosixPath(path).suffix] += text.count("\n")
+    python, cuda = lines[".py"], lines[".cu"] + lines[".cuh"]
+    runs = not installs and python >= 2 * cuda and any(map(_SCRIPT.fullmatch, texts))
     runs = runs and not any(
         _BUILD.search(path) or (path.endswith((".sh", ".md")) and "nvcc" in text)
         for path, text in texts.items()

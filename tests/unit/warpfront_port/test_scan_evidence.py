@@ -189,6 +189,11 @@ def test_a_source_that_a_build_goes_on_without_is_optional(
     assert "k.cu" not in shown(texts | {"setup.py": build.replace("FAILED", needed)})
 
 
+def test_an_optional_extension_of_torch_ends_its_build_all_the_same() -> None:
+    setup = "CUDAExtension('p.c', ['k.cu'], optional=True)"
+    assert "k.cu" not in shown({"setup.py": f"setup(ext_modules=[{setup}])\n", "k.cu": KERNEL})
+
+
 def test_a_list_that_only_another_vendor_s_arm_takes_is_left_out() -> None:
     setup = ASKED.replace("== 'FAILED'", "== '1' or torch.version.cuda")
     setup += "if torch.version.hip:\n    sources += ['h.cu']\n"

@@ -193,6 +193,14 @@ def test_a_name_is_first_that_of_a_module_beside_the_one_that_imports_it(tmp_pat
     assert "runs as it is" in line(tmp_path, {"tools/train.py": "def run():\n    pass\n"})
 
 
+def test_what_is_cuda_for_a_third_is_built_whatever_scripts_lie_at_its_root(
+    tmp_path: Path,
+) -> None:
+    files = {"patch.py": "import sys\n" * 4, "BUILD": "nvc++ -cuda src/k.cu\n", "src/k.cu": KERNEL}
+    assert "runs as it is" in line(tmp_path, files)
+    assert "not determined" in line(tmp_path, {"src/k.cu": KERNEL * 3})
+
+
 def test_a_helper_that_a_script_at_the_root_calls_decides(tmp_path: Path) -> None:
     files = {"lib/gpu.py": SMI, "lib/rest.py": LONG, "run.py": "import lib\n"}
     assert "runs as it is" in line(tmp_path / "a", files)

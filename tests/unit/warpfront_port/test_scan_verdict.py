@@ -339,9 +339,10 @@ PYTHON_PACKAGE = {
 }
 
 
-def test_a_broken_notebook_beside_a_package_decides_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["playground/a.ipynb", "a.ipynb"])
+def test_a_broken_notebook_beside_a_package_decides_nothing(tmp_path: Path, place: str) -> None:
     broken = '{"cells": [{"cell_type": "code", "source": "cd x y ="}]}'
-    beside = judged(tmp_path, {**PYTHON_PACKAGE, "playground/a.ipynb": broken})[0]
+    beside = judged(tmp_path, {**PYTHON_PACKAGE, place: broken})[0]
     assert beside.line == "gfx942: runs as it is, nothing to check"
     (tmp_path / "setup.py").unlink()
     assert judged(tmp_path, {})[0].line.startswith("gfx942: not determined")

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from warpfront_port.scan.findings import Gate, Side
 from warpfront_port.scan.python.gates import Gates, forgiving
 from warpfront_port.scan.python.module import Module, read_module
-from warpfront_port.scan.python.nodes import FUNCTIONS, is_true, keyword, last_name, text_of
+from warpfront_port.scan.python.nodes import FUNCTIONS, last_name, text_of
 from warpfront_port.scan.reach import SOURCE
 from warpfront_port.scan.words import is_of_use
 
@@ -140,10 +140,12 @@ def _catches(module: Module, node: ast.AST) -> bool:
 
 
 def _is_spared(module: Module, node: ast.AST) -> bool:
-    """Return true in `Extension(..., optional=True)`, and in a `load` whose failure is caught."""
+    """Return true in a `load` whose failure is caught.
+
+    `optional=True` spares no extension: torch's build raises `RuntimeError`, which setuptools does
+    not catch (torch 2.13, utils/cpp_extension.py, `_run_ninja_build`).
+    """
     calls = [parent for parent, _ in module.ancestors(node) if isinstance(parent, ast.Call)]
-    if any(is_true(keyword(call, "optional")) for call in calls):
-        return True
     load = next((call for call in calls if last_name(call.func) in {"load", "load_inline"}), None)
     return load is not None and any(
         isinstance(parent, ast.Try) and child in parent.body and _catches(module, parent)
