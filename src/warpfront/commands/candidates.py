@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from warpfront.ci.flow import IMAGES
+from warpfront.ci.flow import HANDOVER, IMAGES
 from warpfront.commands.adopting import pull, take_in
 from warpfront.errors import EngineError, RegistryError, RegistryFault
 from warpfront.images.baking import Built
@@ -34,6 +34,7 @@ from warpfront.system.provenance import now
 from warpfront.system.references import read_reference
 from warpfront.system.store import Store, storing
 from warpfront.verify.containers import not_verified
+from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.store.wheelhouse import sha256_of
 
 NAME = "build-candidate"
@@ -171,47 +172,43 @@ _ARCHIVE = "images.tar.gz"
 
 
 def leave_images(
-    cells: Iterable[str],
-    results: Iterable[object],
-    job: str,
-    folder: Path,
-    store: Store,
-    *,
-    engine: Engine,
+    cells: Iterable[str], results: Iterable[object], job: str, folders: Folders
 ) -> None:
-    """Write the images of `cells` that were built to `folder`, which the job `job` hands over."""
+    """Write the images of `cells` that were built to images/, which the job `job` hands over: other
+    jobs verify them, and no registry gets them.
+    """
     ids = set(cells)
     built = [image for image in results if isinstance(image, BuiltImage) and image.cell_id in ids]
     if not built:
         return
-    archive = folder / f"{IMAGES}-{job}" / _ARCHIVE
+    archive = folders.root / IMAGES / f"{IMAGES}-{job}" / _ARCHIVE
     with storing(archive):
         archive.parent.mkdir(parents=True, exist_ok=True)
-    engine.save([image.reference for image in built], archive)
+    connect().save([image.reference for image in built], archive)
     digest, facts = sha256_of(archive), identities(archive)
     for image in built:
         names = tuple(sorted({image.image_id, *facts.get(image.reference, ())}))
         value = Candidate(cell_id=image.cell_id, job=job, sha256=digest, identities=names)
-        store.save(image.cell_id, NAME, value)
+        folders.store.save(image.cell_id, NAME, value)
 
 
-def take_image(
-    cell: Cell, store: Store, folders: Iterable[Path], engine: Engine, watch: Watch
-) -> Built | None:
+def take_image(cell: Cell, folders: Folders, watch: Watch) -> Built | None:
     """Return the built image in this machine's engine: the present one, or else the candidate, from
-    its registry or from an artifact in `folders`. Its ids and labels have to be those of the build.
-    Return None without a build artifact: `verify` then reports that itself.
+    its registry or from an artifact. Its ids and labels have to be those of the build. Return None
+    without a build artifact: `verify` then reports that itself.
     """
+    store = folders.store
     handed: Built | None = store.load(cell.id, "build", (BuiltImage, Blocked, Failed))
     if not isinstance(handed, BuiltImage):
         return handed
+    engine = connect()
     candidate = kept_candidate(cell.id, store) or Candidate(cell_id=cell.id)
     names = {handed.image_id, *candidate.identities}
     image, reason = _present(names, engine), ""
     if image is None and candidate.reference:
         image = pull(read_reference(candidate.reference), engine, watch)
     elif image is None and candidate.job:
-        reason = _unpack(candidate, folders, engine)
+        reason = _unpack(candidate, folders.root, engine)
         image = _present(names, engine)
     if image is None:
         reason = reason or f"the image {handed.image_id} that was built is not here"
@@ -226,10 +223,11 @@ def take_image(
     return dataclasses.replace(built, log=log, builder=builder, invocation=invocation)
 
 
-def _unpack(candidate: Candidate, folders: Iterable[Path], engine: Engine) -> str:
+def _unpack(candidate: Candidate, root: Path, engine: Engine) -> str:
     """Load the archive of a job into the engine. Return why that failed, "" if it is done."""
     # With or without a folder of the artifact's name around it.
     place = f"{IMAGES}-{candidate.job}/{_ARCHIVE}"
+    folders = (root / HANDOVER, root / IMAGES)
     paths = (path for f in folders for path in (*f.glob(place), *f.glob(f"*/{place}")))
     archive = next(paths, None)
     if archive is None:

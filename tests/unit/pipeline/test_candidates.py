@@ -33,6 +33,7 @@ from warpfront.release.registry.contract import RegistryManifest
 from warpfront.release.retention import not_needed
 from warpfront.step_results import Failed
 from warpfront.system.store import Store
+from warpfront.wheels.project_folders import Folders
 
 CELL_HERE = a_cell(targets=("x86_64",))
 REPOSITORY = "registry.test/mine"
@@ -86,7 +87,10 @@ def handed_over(built: BuiltImage, candidate: Candidate, folder: Path) -> Store:
 
 
 def taken(store: Store, engine: FakeEngine) -> Built | None:
-    return take_image(CELL_HERE, store, (), engine, Nobody())
+    folders = Folders(root=store.folder, cache=store.folder, store=store)
+    with pytest.MonkeyPatch.context() as machine:
+        machine.setattr("warpfront.commands.candidates.connect", lambda: engine)
+        return take_image(CELL_HERE, folders, Nobody())
 
 
 def test_the_very_image_arrives(

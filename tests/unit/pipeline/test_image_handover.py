@@ -11,12 +11,14 @@ from builders import a_built_image, a_cell, a_child
 from fakes import FakeEngine
 from releases import Quiet
 
+from warpfront.commands import candidates
 from warpfront.commands.candidates import NAME, Candidate, leave_images, take_image
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.store import Store
+from warpfront.wheels.project_folders import Folders
 
 TORCH = a_cell(targets=("x86_64",))
 SERVE = a_child(TORCH)
@@ -49,14 +51,22 @@ def handed(builder: FakeEngine, tmp_path: Path) -> Store:
     results = [built_on(builder, TORCH, "ab" * 32), built_on(builder, SERVE, "cd" * 32)]
     for one in results:
         store.save(one.cell_id, "build", one)
-    leave_images([TORCH.id], results, JOB, tmp_path / "images", store, engine=builder)
+    with pytest.MonkeyPatch.context() as machine:
+        machine.setattr(candidates, "connect", lambda _: builder)
+        leave_images([TORCH.id], results, JOB, folders_of(store, tmp_path))
     return store
 
 
 def taken(
     store: Store, engine: FakeEngine, folder: Path, cell: Cell = TORCH
 ) -> BuiltImage | Blocked | Failed | None:
-    return take_image(cell, store, (folder / "handover", folder / "images"), engine, Quiet())
+    with pytest.MonkeyPatch.context() as machine:
+        machine.setattr(candidates, "connect", lambda _: engine)
+        return take_image(cell, folders_of(store, folder), Quiet())
+
+
+def folders_of(store: Store, root: Path) -> Folders:
+    return Folders(root=root, cache=root, store=store)
 
 
 def refused(found: object) -> str:

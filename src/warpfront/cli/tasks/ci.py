@@ -285,6 +285,7 @@ def job(
     Generated workflows call it; by hand, it repeats a job on another machine.
     """
     from warpfront.ci.summaries import error_commands, job_summary
+    from warpfront.commands.candidates import leave_images
     from warpfront.commands.ci_job import JobRequest, work
     from warpfront.commands.serving import named_runner, ready
 
@@ -306,7 +307,7 @@ def job(
         workspace.folders,
         watch=display,
         prepare=lambda: ready(row, display) if row else None,
-        finish=lambda results: _leave_images(workspace, results, images.split(), name),
+        finish=lambda results: leave_images(images.split(), results, name, workspace.folders),
         retries=retries,
     )
     summary = job_summary(name, outcome.results, tries=outcome.tries)
@@ -336,20 +337,19 @@ def _act(
     row: Runner | None,
 ) -> Act:
     """Run the job's step for one cell: on the image that was built, and on no other."""
-    from warpfront.ci.flow import HANDOVER, IMAGES
     from warpfront.commands.benching import hold_against_release
     from warpfront.commands.candidates import send_candidates, take_image
-    from warpfront.images.engine.protocol import connect
 
-    store, root = workspace.folders.store, workspace.folders.root
+    folders = workspace.folders
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
 
     def act(cell: str) -> Sequence[object]:
         if job_request.step == "build":
             results = _built(workspace, cell, display)
-            return send_candidates(results, workspace.matrix, to, store, display) if to else results
-        folders, engine = (root / HANDOVER, root / IMAGES), connect()
-        image = take_image(by_id[cell], store, folders, engine, display)
+            if not to:
+                return results
+            return send_candidates(results, workspace.matrix, to, folders.store, display)
+        image = take_image(by_id[cell], folders, display)
         if isinstance(image, Failed | Blocked):
             return [image]
         if job_request.step == "verify":
@@ -361,19 +361,6 @@ def _act(
         return publishing(cell)
 
     return act
-
-
-def _leave_images(
-    workspace: Workspace, results: Sequence[object], cells: Sequence[str], name: str
-) -> None:
-    """Into images/<name>: what other jobs verify, and no registry gets."""
-    from warpfront.ci.flow import IMAGES
-    from warpfront.commands.candidates import leave_images
-    from warpfront.images.engine.protocol import connect
-
-    if cells:
-        folder, store = workspace.folders.root / IMAGES, workspace.folders.store
-        leave_images(cells, results, name, folder, store, engine=connect())
 
 
 def _published(
