@@ -29,6 +29,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import CiOptions, Project
 from warpfront.matrix.release_channels import Channel
 from warpfront.pipeline.reporting import _facts
+from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import local_evidence
 from warpfront.release.ledger import Publication
 from warpfront.release.origin import PUBLISH_WORKFLOW, Origin
@@ -44,6 +45,7 @@ from warpfront.system.store import Store
 from warpfront.verify.results import CheckResult, Verification
 from warpfront.verify.verdict import sealed
 from warpfront.wheels.lock.values import LockState
+from warpfront.wheels.project_folders import Folders
 
 NOW = "2026-11-22T12:00:00+00:00"
 ENDED = "2026-11-22T11:00:00+00:00"
@@ -201,14 +203,15 @@ class CiRun:
         store = Store(self.root / "judge")
         matrix: Any = SimpleNamespace(cells=(MINE, OTHER), channels=(self.channel,), ci=CiOptions())
 
+        folders = Folders(root=self.root, cache=self.root, store=store)
+        workspace = Workspace(matrix=matrix, material=matrix, folders=folders)
+
         def report() -> tuple[ReportRow, ...]:
             state = LockState(lock=None, reason="")
             return report_rows([_facts(cell, state, store, None) for cell in (MINE, OTHER)])
 
         try:
-            return judge_run(
-                self.root, store, matrix, report, forge=self.words, jobs=self.states, now=NOW
-            ).error
+            return judge_run(workspace, report, forge=self.words, jobs=self.states, now=NOW).error
         except WarpfrontError as error:
             return error
 

@@ -16,7 +16,6 @@ from warpfront.images.built import CREATED, BuiltImage
 from warpfront.images.labels import LOCK
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.language import AllowedVulnerability
-from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import MATRIX_FILE, Workspace, matrix_text
 from warpfront.release.papers import DocumentInputs, bill_for, bill_papers
@@ -38,10 +37,10 @@ from warpfront.system.store import Store, write_text
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
-from warpfront.wheels.project_folders import Folders
 
 _FOLDER = "bill"
 T = TypeVar("T")
+OfLock = Callable[[tuple[Cell, ...], WheelLock | None], T]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +59,11 @@ class Billed:
 
 def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | Blocked | Failed]:
     """Write the SBOM of every selected cell's image, from the results of `build` and `verify`."""
-    matrix, folders = workspace.matrix, workspace.folders
+    store = workspace.folders.store
 
     def written(chain: tuple[Cell, ...], lock: WheelLock | None) -> Billed:
-        bill = bill_of_cell(chain, lock, folders.store)
-        folder = folders.store.cell_folder(bill.cell_id) / _FOLDER
+        bill = bill_of_cell(chain, lock, store)
+        folder = store.cell_folder(bill.cell_id) / _FOLDER
         texts = {paper.title: paper.payload.decode() for paper in bill_papers(bill)}
         texts["licences.md"], rows = licence_markdown(bill), licence_rows(bill)
         for name, text in texts.items():
@@ -76,21 +75,17 @@ def bills(workspace: Workspace, selection: Selection) -> Mapping[str, Billed | B
             decisions=sum(asks.decision for _, asks in rows),
         )
 
-    return of_locks(matrix, folders, selection, written)
+    return of_locks(workspace, selection, written)
 
 
 def of_locks(
-    matrix: Matrix,
-    folders: Folders,
-    selection: Selection,
-    act: Callable[[tuple[Cell, ...], WheelLock | None], T],
-    *,
-    step: StepName = "report",
+    workspace: Workspace, selection: Selection, act: OfLock[T], step: StepName = "report"
 ) -> Mapping[str, T | Blocked | Failed]:
     """Return what `act` makes of each selected cell: of it with its parents, and its fresh lock."""
-    cells = select(matrix.cells, selection)
-    locks = fresh_locks(cells, matrix.cells, folders)
-    chains = {cell.id: with_parents([cell], matrix.cells) for cell in cells}
+    every = workspace.matrix.cells
+    cells = select(every, selection)
+    locks = fresh_locks(cells, every, workspace.folders)
+    chains = {cell.id: with_parents([cell], every) for cell in cells}
     return {id_: attempt(id_, step, act, chain, locks.get(id_)) for id_, chain in chains.items()}
 
 
@@ -141,15 +136,14 @@ def audits(workspace: Workspace, selection: Selection) -> Mapping[str, Audit | B
     """Return what a scanner knows of each selected cell's image. Raise `MatrixError` for entries
     of `maintenance.allow_vulnerabilities` whose day is over.
     """
-    matrix, folders = workspace.matrix, workspace.folders
-    allowed = matrix.maintenance.allow_vulnerabilities
+    folders, allowed = workspace.folders, workspace.matrix.maintenance.allow_vulnerabilities
     require_current(allowed, matrix_text(folders.root), today=now()[:10])
 
     def audited(chain: tuple[Cell, ...], lock: WheelLock | None) -> Audit:
         bill = bill_of_cell(chain, lock, folders.store)
         return with_accepted(audit_bill(bill, run, environment()), allowed)
 
-    return of_locks(matrix, folders, selection, audited)
+    return of_locks(workspace, selection, audited)
 
 
 def require_current(allowed: tuple[AllowedVulnerability, ...], matrix: str, *, today: str) -> None:

@@ -20,8 +20,10 @@ from warpfront.images.baking import Built
 from warpfront.images.built import CREATED, REVISION, BuiltImage
 from warpfront.images.engine.protocol import Engine, StoredImage, connect
 from warpfront.images.labels import CELL, CONTENT_HASH
+from warpfront.images.preparing import Tools
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.reading import Matrix
+from warpfront.pipeline.workspace import Workspace
 from warpfront.release.ledger import CANDIDATE_PREFIX
 from warpfront.release.publication import held_image
 from warpfront.release.publish_context import connected, run_name
@@ -61,17 +63,17 @@ def kept_candidate(cell_id: str, store: Store) -> Candidate | None:
 
 
 def send_candidates(
-    results: Sequence[object], matrix: Matrix, repository: str, store: Store, watch: Watch
+    results: Sequence[object], workspace: Workspace, repository: str, watch: Watch
 ) -> Sequence[object]:
     """Each image that was built, to `repository`; or, where that content is published already, the
     published image in its place. One that does not get there is a failure of its cell, by the
     registry's own words.
     """
-    engine, host = connect(), repository.partition("/")[0]
-    with connected(host) as registry:
+    tools = Tools(engine=connect(), folders=workspace.folders)
+    with connected(repository.partition("/")[0]) as registry:
         return [
-            published_already(result, matrix, store, engine=engine, registry=registry, watch=watch)
-            or _sent(result, repository, store, engine=engine, registry=registry, watch=watch)
+            published_already(result, workspace.matrix, tools, registry, watch)
+            or _sent(result, repository, tools, registry, watch)
             if isinstance(result, BuiltImage)
             else result
             for result in results
@@ -79,13 +81,7 @@ def send_candidates(
 
 
 def published_already(
-    built: BuiltImage,
-    matrix: Matrix,
-    store: Store,
-    *,
-    engine: Engine,
-    registry: Registry,
-    watch: Watch,
+    built: BuiltImage, matrix: Matrix, tools: Tools, registry: Registry, watch: Watch
 ) -> BuiltImage | None:
     """Return the published image with the same content as the candidate, if a channel's tag is
     on one. A second build differs in its commit and date, and would get another digest. Every
@@ -93,6 +89,7 @@ def published_already(
     match the build.
     """
     cell = next((cell for cell in matrix.cells if cell.id == built.cell_id), None)
+    store, engine = tools.folders.store, tools.engine
     for channel in matrix.channels if cell else ():
         assert cell is not None
         names = names_of(cell, channel, expected_words(cell))
@@ -127,16 +124,11 @@ def published_already(
 
 
 def _sent(
-    built: BuiltImage,
-    repository: str,
-    store: Store,
-    *,
-    engine: Engine,
-    registry: Registry,
-    watch: Watch,
+    built: BuiltImage, repository: str, tools: Tools, registry: Registry, watch: Watch
 ) -> BuiltImage | Failed:
     try:
-        store.save(built.cell_id, NAME, send(built, repository, engine, registry, watch))
+        candidate = send(built, repository, tools.engine, registry, watch)
+        tools.folders.store.save(built.cell_id, NAME, candidate)
     except RegistryError as error:
         return failed_by(error, built.cell_id, "build")
     return built

@@ -16,8 +16,8 @@ from warpfront.errors import HandoverError, StoreError
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.reading import Matrix
 from warpfront.pipeline.reporting import publication_of
+from warpfront.pipeline.workspace import Workspace
 from warpfront.release.admission import Evidence
 from warpfront.release.evidence import kept_evidence
 from warpfront.report.rows import ReportRow
@@ -48,9 +48,7 @@ def kept_plan(root: Path) -> Schedule | None:
 
 
 def judge_run(
-    root: Path,
-    store: Store,
-    matrix: Matrix,
+    workspace: Workspace,
     report: Callable[[], tuple[ReportRow, ...]],
     *,
     forge: Forge,
@@ -62,6 +60,7 @@ def judge_run(
     the state of each job by name, None where that is not known; `checked_by_label` is whether the
     run of the label `gpu` for the same commit is green.
     """
+    matrix, store, root = workspace.matrix, workspace.folders.store, workspace.folders.root
     if forge.plan_digest is not None and plan_digest(root) not in {"", forge.plan_digest}:
         message = f"{PLAN}/{PLAN}.json is not what the job `plan` left"
         raise HandoverError(message, hint="the run has to be planned again")

@@ -208,8 +208,7 @@ def who_asked(
     workspace: Workspace, selection: Selection
 ) -> Mapping[str, Dependents | Blocked | Failed]:
     """Return (dependent or "" for the image, name, requirement) of each cell's wheels."""
-    matrix, folders = workspace.matrix, workspace.folders
-    house = folders.wheelhouse
+    house = workspace.folders.wheelhouse
 
     def asked(chain: tuple[Cell, ...], lock: WheelLock | None) -> Dependents:
         cell = chain[-1]
@@ -225,4 +224,4 @@ def who_asked(
         edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
         return tuple(dependent for dependent in edges if dependent[1] in paths)
 
-    return of_locks(matrix, folders, selection, asked, step="lock")
+    return of_locks(workspace, selection, asked, "lock")

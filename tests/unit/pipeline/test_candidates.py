@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from builders import a_built_image, a_cell
 from fakes import FakeEngine, FakeRegistry
+from warpfront.images.preparing import Tools
 
 from warpfront.commands.candidates import (
     NAME,
@@ -86,8 +87,13 @@ def handed_over(built: BuiltImage, candidate: Candidate, folder: Path) -> Store:
     return store
 
 
-def taken(store: Store, engine: FakeEngine) -> Built | None:
+def tools_of(store: Store, engine: FakeEngine) -> Tools:
     folders = Folders(root=store.folder, cache=store.folder, store=store)
+    return Tools(engine=engine, folders=folders)
+
+
+def taken(store: Store, engine: FakeEngine) -> Built | None:
+    folders = tools_of(store, engine).folders
     with pytest.MonkeyPatch.context() as machine:
         machine.setattr("warpfront.commands.candidates.connect", lambda: engine)
         return take_image(CELL_HERE, folders, Nobody())
@@ -171,7 +177,7 @@ def test_a_registry_that_holds_another_image_than_was_pushed_is_found_out(
 def test_a_registry_that_is_away_fails_the_cell_as_infrastructure(tmp_path: Path) -> None:
     engine, registry = FakeEngine(), FakeRegistry("registry.test")
     built, store = built_on(engine), Store(tmp_path)
-    failed = _sent(built, REPOSITORY, store, engine=engine, registry=registry, watch=Nobody())
+    failed = _sent(built, REPOSITORY, tools_of(store, engine), registry, Nobody())
     assert isinstance(failed, Failed)
     assert failed.kind == "infrastructure"
     assert store.load(built.cell_id, NAME, (Candidate,)) is None
@@ -212,9 +218,7 @@ def a_second_build(
 def look(
     built: BuiltImage, store: Store, engine: FakeEngine, registry: FakeRegistry
 ) -> BuiltImage | None:
-    return published_already(
-        built, a_matrix(), store, engine=engine, registry=registry, watch=Nobody()
-    )
+    return published_already(built, a_matrix(), tools_of(store, engine), registry, Nobody())
 
 
 @pytest.mark.parametrize("content", ["ab" * 32, "cd" * 32], ids=["same content", "other content"])

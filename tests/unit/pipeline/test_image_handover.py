@@ -52,7 +52,7 @@ def handed(builder: FakeEngine, tmp_path: Path) -> Store:
     for one in results:
         store.save(one.cell_id, "build", one)
     with pytest.MonkeyPatch.context() as machine:
-        machine.setattr(candidates, "connect", lambda _: builder)
+        machine.setattr(candidates, "connect", lambda: builder)
         leave_images([TORCH.id], results, JOB, folders_of(store, tmp_path))
     return store
 
@@ -61,7 +61,7 @@ def taken(
     store: Store, engine: FakeEngine, folder: Path, cell: Cell = TORCH
 ) -> BuiltImage | Blocked | Failed | None:
     with pytest.MonkeyPatch.context() as machine:
-        machine.setattr(candidates, "connect", lambda _: engine)
+        machine.setattr(candidates, "connect", lambda: engine)
         return take_image(cell, folders_of(store, folder), Quiet())
 
 

@@ -218,9 +218,7 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
         can_ask and api.succeeded(f"{LABELLED}.yml", forge.head, forge.since)
     )
     judgement = judge_run(
-        workspace.folders.root,
-        workspace.folders.store,
-        workspace.matrix,
+        workspace,
         lambda: pipeline.report(workspace, Selection()),
         forge=forge,
         jobs=states,
@@ -346,9 +344,7 @@ def _act(
     def act(cell: str) -> Sequence[object]:
         if job_request.step == "build":
             results = _built(workspace, cell, display)
-            if not to:
-                return results
-            return send_candidates(results, workspace.matrix, to, folders.store, display)
+            return send_candidates(results, workspace, to, display) if to else results
         image = take_image(by_id[cell], folders, display)
         if isinstance(image, Failed | Blocked):
             return [image]
