@@ -144,16 +144,7 @@ def read_product(
         if (name := path.rpartition("/")[2]) in _DISTRIBUTES and _DISTRIBUTES[name].search(text)
     }
     installs = "" in distributed
-    # Scripts at the root may run as they are, and nothing is built. What is CUDA for a third is.
-    lines = Counter[str]()
-    for path, text in texts.items():
-        lines[PurePosixPath(path).suffix] += text.count("\n")
-    python, cuda = lines[".py"], lines[".cu"] + lines[".cuh"]
-    runs = not installs and python >= 2 * cuda and any(map(_SCRIPT.fullmatch, texts))
-    runs = runs and not any(
-        _BUILD.search(path) or (path.endswith((".sh", ".md")) and "nvcc" in text)
-        for path, text in texts.items()
-    )
+    runs = not installs and _runs_unbuilt(texts)
     images = {path.rpartition("/")[0] for path in texts if _IMAGE.search(path)}
     folders: set[str] = set()
     packages: tuple[str, ...] | None = None
@@ -189,6 +180,24 @@ def read_product(
         unused=frozenset(p for p in (_unused(texts) if runs else ()) if not _depth(p, needed)),
     )
     return _with_code(plain, texts, commands, builds if installs or runs else {}, runs=runs)
+
+
+def _runs_unbuilt(texts: Mapping[str, str]) -> bool:
+    """Return true where scripts at the root run as they are, and nothing is built.
+
+    What is CUDA for a third is built by something, read here or not.
+    """
+    lines = Counter[str]()
+    for path, text in texts.items():
+        lines[PurePosixPath(path).suffix] += text.count("\n")
+    return (
+        lines[".py"] >= 2 * (lines[".cu"] + lines[".cuh"])
+        and any(map(_SCRIPT.fullmatch, texts))
+        and not any(
+            _BUILD.search(path) or (path.endswith((".sh", ".md")) and "nvcc" in text)
+            for path, text in texts.items()
+        )
+    )
 
 
 def _with_code(

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from builders import a_built_image, a_cell
 from fakes import FakeEngine, FakeRegistry
-from warpfront.images.preparing import Tools
 
 from warpfront.commands.candidates import (
     NAME,
@@ -25,6 +24,7 @@ from warpfront.errors import RegistryError, RegistryFault
 from warpfront.images.baking import Built
 from warpfront.images.built import REVISION, BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
+from warpfront.images.preparing import Tools
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import Project
 from warpfront.matrix.reading import Matrix

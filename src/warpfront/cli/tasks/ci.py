@@ -287,8 +287,7 @@ def job(
     from warpfront.commands.ci_job import JobRequest, work
     from warpfront.commands.serving import named_runner, ready
 
-    forge = _forge()
-    workspace = workspace_here()
+    forge, workspace = _forge(), workspace_here()
     job_request = JobRequest(
         step=step,  # type: ignore[arg-type]
         name=name,
@@ -297,8 +296,8 @@ def job(
         after=tuple(filter(None, after.split(","))),
     )
     row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
-    publishing = partial(_published, workspace, display=display, channel=channel, dry_run=dry_run)
-    act = _act(workspace, job_request, display, publishing, effort=effort, to=to, row=row)
+    publish = partial(_published, workspace, display=display, channel=channel, dry_run=dry_run)
+    act = _act(workspace, job_request, display, publish, effort=effort, to=to, row=row)
     outcome = work(
         job_request,
         act,

@@ -60,10 +60,6 @@ def text_of(node: ast.AST | None) -> str | None:
     return None
 
 
-def is_true(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value in (True, "1", "true", "True")
-
-
 def is_self(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id in {"self", "cls"}
 
