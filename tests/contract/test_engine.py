@@ -455,7 +455,7 @@ def cdi_specification(kind: str, tool: Path) -> str:
 CLIENT = """
 import sys
 from warpfront.system import process
-from warpfront.images.engine import RunRequest, connect
+from warpfront.images.engine.protocol import RunRequest, connect
 asked = RunRequest(image=sys.argv[1], command=("sh", "-c", "trap '' INT TERM; sleep 100"),
                    time_limit_seconds=90.0)
 with process.terminable():

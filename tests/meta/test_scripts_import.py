@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from source_modules import ROOT
 
 SOURCES = ROOT / "src"
+# Also in programs that a text holds, for `python -c`.
+IMPORT = re.compile(r"\bfrom (?:warpfront[\w.]*) import \w+(?:, \w+)*")
 
 
 def scripts() -> Iterator[Path]:
@@ -57,6 +60,18 @@ def _words(file: Path) -> set[str | None]:
 def test_every_script_imports_what_is_there() -> None:
     found = {path.name: lacking(path.read_text(encoding="utf-8")) for path in scripts()}
     assert len(found) > 30
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+def test_programs_in_texts_import_what_is_there() -> None:
+    folders = ("benchmarks", "tools", "scripts", "tests/contract", "tests/integration")
+    paths = [path for folder in folders for path in (ROOT / folder).iterdir()]
+    found = {
+        path.name: lacking("\n".join(IMPORT.findall(path.read_text(encoding="utf-8"))))
+        for path in paths
+        if path.is_file()
+    }
+    assert len(found) > 80
     assert {name: names for name, names in found.items() if names} == {}
 
 
