@@ -38,8 +38,8 @@ class Operation:
     `domain` is an expression of sizes, options, and the `shape` of `a`: no case outside of it is
     drawn. It is for calls whose right result depends on rounding, or that have none.
 
-    Long sums of a record that `cancels` may be small by cancellation. Places in images do not: that
-    a rounding moves one is in its `roundings`.
+    Long sums of a record that `cancels` may be small by cancellation. Products and places in images
+    do not: that a rounding moves one is in its `roundings`.
 
     `usual` and `most` are sizes: an axis's size while another varies, and its largest. Results are
     exact, or off by `roundings` of the largest number and of `least` (`half_roundings` in 16 bits,

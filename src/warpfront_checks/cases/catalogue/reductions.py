@@ -61,9 +61,15 @@ def _placed(name: str, call: str, **options: Any) -> Operation:
 
 _square = "{x}.abs() + 0.125"
 # Each factor is exact in float32, and each product rounds once: half an eps a factor. The product
-# of 500,000 equal ones stays within its range.
+# of 500,000 equal ones stays within its range, and nothing cancels.
 _multiplied = partial(
-    _nearly, fit="1 + {x} / 2 ** 14", unseen=("cuda",), values=("quarters",), walk=0.5, halves="cpu"
+    _nearly,
+    fit="1 + {x} / 2 ** 14",
+    unseen=("cuda",),
+    values=("quarters",),
+    walk=0.5,
+    cancels=False,
+    halves="cpu",
 )
 _distance = partial(rounded, halves="cpu", d=(3, 67))
 REDUCTIONS: tuple[Operation, ...] = (
