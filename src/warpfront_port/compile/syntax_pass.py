@@ -81,13 +81,13 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
                 errors.append(answer)
         if undefined:  # its other errors may follow from that
             lacking, errors = undefined, []
-        sure = [error for error in errors if _LESS_MEMBERS.search(error.message)]
-        if sure and not configured:
-            lacking, errors = [], sure
-        elif errors and entry.get("is_native") and not configured:
-            lacking = [f"its own build for HIP was not configured: {errors[0].message[:80]}"]
-            errors = []
-            unsure.add(entry["unit"])
+        if errors and entry.get("is_native") and not configured:
+            sure = [error for error in errors if _LESS_MEMBERS.search(error.message)]
+            if not sure:
+                reason = f"its own build for HIP was not configured: {errors[0].message[:80]}"
+                lacking = [reason]
+                unsure.add(entry["unit"])
+            errors = sure
         if 124 in entry["codes"]:
             lacking.append("the compiler took longer than its limit")
         if any(entry["codes"]) and not errors and not lacking:

@@ -55,9 +55,7 @@ _IMPORT = (
 )
 _TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
 _ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
-_COMPUTED_IMPORT = re.compile(
-    r"import_module|__import__|exec_module|load_source|get_obj_from_str|hydra|pkgutil"
-)
+_COMPUTED_IMPORT = re.compile(r"import_module|__import__|exec_module|load_source|hydra|pkgutil")
 _DOTTED = re.compile(r"\w+[./][\w./]*\w")
 _ENTRY = re.compile(r"([\w.]+):\w+[\"']")
 _VERSION = re.compile(r"(?:version|about)_*\Z")

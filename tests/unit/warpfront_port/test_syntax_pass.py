@@ -548,14 +548,16 @@ def test_an_error_of_a_build_for_hip_counts_where_that_was_configured(tmp_path: 
 
 
 def test_no_option_of_a_build_gives_a_structure_of_hip_another_member() -> None:
-    def judged(message: str) -> tuple[int, int]:
+    def judged(message: str, *, is_native: bool = True) -> tuple[int, int]:
         output = f"/s/k.cpp:3:5: error: {message}\n/s/k.cpp:4:5: error: unknown type name 'T'\n"
-        unit = {"unit": "k.cpp", "codes": [1, 1], "output": output, "is_native": True}
+        unit = {"unit": "k.cpp", "codes": [1, 1], "output": output, "is_native": is_native}
         result = read_results({"compiler": "clang", "units": [unit]}, "/s")
         return len(result.findings), len(result.uncompiled)
 
-    assert judged("no member named 'gcnArch' in 'hipDeviceProp_tR0600'") == (1, 0)
+    lost = "no member named 'gcnArch' in 'hipDeviceProp_tR0600'"
+    assert judged(lost) == (1, 0)
     assert judged("no member named 'width' in 'Options'") == (0, 1)
+    assert judged(lost, is_native=False) == (2, 0)  # a source of CUDA's keeps its other errors
 
 
 def test_a_rule_is_no_surer_than_a_compiler_of_an_unconfigured_source(tmp_path: Path) -> None:
