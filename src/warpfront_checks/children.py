@@ -168,6 +168,8 @@ def run_job(job: Path) -> None:
         importlib.import_module("habana_frameworks.torch.core")
     torch: Any = importlib.import_module("torch")
     torch.set_num_threads(1)
+    if torch.version.cuda:
+        sleep_while_waiting()
     # A fork of the fork server has none of the session's settings.
     importlib.import_module("warpfront_checks.precision").require_full_precision()
     with (
@@ -180,6 +182,16 @@ def run_job(job: Path) -> None:
             answers.write(line.encode() + b"\n")
             if _LEAVES:
                 return
+
+
+def sleep_while_waiting() -> None:
+    """Let this process sleep, not spin, while it waits for an NVIDIA GPU: lanes share the cores.
+    It must not have a context there yet.
+    """
+    with contextlib.suppress(OSError):
+        driver = ctypes.CDLL("libcuda.so.1")
+        if driver.cuInit(0) == 0:
+            driver.cuDevicePrimaryCtxSetFlags(0, _BLOCKING_SYNC)
 
 
 def _python(environment: Mapping[str, str], job: Path, log: Any) -> Child:
@@ -328,6 +340,8 @@ def find_out(item: Item) -> Mapping[str, Any]:
 
 
 _CHILD_SUBREAPER, _DIE_WITH_PARENT = 36, 1
+# CU_CTX_SCHED_BLOCKING_SYNC of cuda.h.
+_BLOCKING_SYNC = 4
 _OPEN: list[Nursery] = []
 
 

@@ -337,6 +337,19 @@ def test_a_nursery_begins_children_that_know_what_it_knew_and_one_that_dies_cost
         assert one["document"]["session"] == one["document"]["pid"] != own
 
 
+@pytest.mark.parametrize(("initialised", "asked"), [(0, [(0, 4)]), (100, [])])
+def test_a_lane_asks_the_driver_to_sleep_while_it_waits(
+    monkeypatch: pytest.MonkeyPatch, initialised: int, asked: list[tuple[int, int]]
+) -> None:
+    flags: list[tuple[int, int]] = []
+    driver = SimpleNamespace(
+        cuInit=lambda _: initialised, cuDevicePrimaryCtxSetFlags=lambda *both: flags.append(both)
+    )
+    monkeypatch.setattr(children.ctypes, "CDLL", {"libcuda.so.1": driver}.__getitem__)
+    children.sleep_while_waiting()
+    assert flags == asked
+
+
 def test_where_the_system_hands_no_orphans_on_there_is_no_nursery(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -192,7 +192,8 @@ class Bounds:
         """Return the verdict on a result's form, then on its numbers."""
         if fault := self.fault_of_form(place, actual, expected):
             return Verdict.failed(name, fault)
-        return replace(self.judge(place, actual, expected.detach()), name=name)
+        # Once, for each copy from the device waits for all of its work.
+        return replace(self.judge(place, actual.cpu(), expected.detach()), name=name)
 
 
 def run_case(
