@@ -35,7 +35,7 @@ from warpfront_checks.cases.axes import (  # noqa: E402
 from warpfront_checks.cases.bounds import Bound, Verdict, judge  # noqa: E402
 from warpfront_checks.cases.case import Argument, Case, fed_as  # noqa: E402
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
-from warpfront_checks.cases.known_defects import KnownDefect, defects_of  # noqa: E402
+from warpfront_checks.cases.known_defects import KnownDefect, defects_of, thread_of  # noqa: E402
 from warpfront_checks.cases.operation import Operation  # noqa: E402
 from warpfront_checks.cases.oracle import Independent, oracle_for  # noqa: E402
 from warpfront_checks.cases.run import (  # noqa: E402
@@ -581,6 +581,35 @@ def test_the_sizes_of_a_defect_are_lengths_and_not_the_names_of_their_classes() 
     assert not rows.affects({"absent": "b", "lengths": {"n": 257, "k": 1}}, "cuda")
     case = next(iter(cases_of(CATALOGUE["layer_norm"], ("float32",), "cpu", 0)))
     assert case.axes["lengths"] == case.lengths != {}
+
+
+def test_defects_of_misaligned_memory_have_the_sizes_that_they_need() -> None:
+    pools = [d for d in defects_of("max_pool1d's indices") if d.sizes == "c == 1"]
+    alone = {"memory a": "transposed", "dtype": "float64", "lengths": {"b": 3, "c": 1, "x": 2}}
+    assert [d.affects(alone, "cuda") for d in pools] == [True]
+    assert not pools[0].affects({**alone, "lengths": {"b": 3, "c": 3, "x": 2}}, "cuda")
+    (conv,) = defects_of("conv2d of 7")
+    fed = {"layout": "offset", "option stride": 2, "dtype": "float32", "gradient": "b"}
+    assert conv.affects({**fed, "lengths": {"o": 128, "b": 2}}, "cuda")
+    for other in ({"lengths": {"o": 64, "b": 2}}, {"lengths": {"o": 128, "b": 1}}):
+        assert not conv.affects({**fed, **other}, "cuda")
+
+
+@pytest.mark.parametrize(("wrong", "known"), [("2 of 4", True), ("2 of 6", False)])
+def test_nonzero_into_a_square_of_memory_is_a_known_defect(wrong: str, *, known: bool) -> None:
+    label = f"result: element [0, 1] is 0, right is 3 ({wrong} are wrong) torch.nonzero(a)"
+    defects = defects_of("nonzero")
+    assert bool(thread_of(defects, label, "cuda", {"destination": "out"})) == known
+    assert not thread_of(defects, label, "cuda", {"destination": ""})
+
+
+def test_copies_to_a_device_are_not_waited_for() -> None:
+    operation = CATALOGUE["add"]
+    for one in assignments_of(operation, ("float32",), 0, quick=True):
+        on_cpu, on_gpu = (build(operation, one, device) for device in ("cpu", "cuda"))
+        copies = [line for line in [*on_gpu.sent(), *on_gpu.call()] if ".to('cuda'" in line]
+        assert all("non_blocking=True" in line for line in copies)
+        assert "non_blocking" not in repr(on_cpu)
 
 
 def test_a_block_of_a_case_is_executed_as_one_text() -> None:
