@@ -90,7 +90,9 @@ def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions = USU
     lanes = 0 if effort.quick else lanes_for(device, times=LANES)
     count = PARTS if lanes else 1
     parts = [{"device": device, "part": part, "count": count} for part in range(count)]
-    jobs = {sweep.name: [{"name": sweep.name, **part} for part in parts] for sweep in sweeps}
+    # Many kernels of complex numbers are compiled when they first run, so those begin first.
+    slowest_first = sorted(sweeps, key=lambda sweep: not sweep.dtype.startswith("complex"))
+    jobs = {each.name: [{"name": each.name, **part} for part in parts] for each in slowest_first}
     find = "opinfo.sweep:find_part"
     checks = begin_checks(find, jobs, effort, lanes=lanes, joined=finding_of_parts)
     recorder.run({"database": _database, **checks})
