@@ -109,7 +109,7 @@ def test_two_stores_make_the_same_bytes(
     assert other.blob(layer.digest).stat().st_mode & 0o777 == 0o444
 
 
-def test_the_guard_is_told_what_the_maker_measured_and_the_wheel_is_read_once(
+def test_the_guard_is_told_what_the_maker_measured(
     store: LayerStore, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = a_wheel(house, "torch")

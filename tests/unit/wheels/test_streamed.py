@@ -29,8 +29,6 @@ from warpfront.wheels.layers.layer_store import (
     has_headers,
     stream_wheels,
 )
-from warpfront.wheels.store.unpacked import read_members
-from warpfront_checks.guard.manifest import Measured
 
 SITE = SITE_PACKAGES.removeprefix("/")
 LIBRARY = os.urandom(700_001)
@@ -53,12 +51,10 @@ def wheel(tmp_path: Path) -> Path:
     return stand_in_wheel(tmp_path / "wheels", "torch", "2.13.0", files=FILES)
 
 
-def streamed(
-    *wheels: Path, slim: Sequence[str] = ()
-) -> tuple[Layer, Mapping[str, Mapping[str, Measured]], bytes]:
+def streamed(*wheels: Path, slim: Sequence[str] = ()) -> tuple[Layer, bytes]:
     out = io.BytesIO()
-    layer, measured = stream_wheels(wheels, out, python="3.13", on_bytes=lambda _: None, slim=slim)
-    return layer, measured, out.getvalue()
+    layer = stream_wheels(wheels, out, python="3.13", on_bytes=lambda _: None, slim=slim)
+    return layer, out.getvalue()
 
 
 def members(packed: bytes) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
@@ -96,7 +92,7 @@ def installed(wheel: Path, folder: Path) -> dict[str, bytes]:
 
 
 def test_it_holds_what_the_installer_leaves_on_disk(wheel: Path, tmp_path: Path) -> None:
-    _, _, packed = streamed(wheel)
+    _, packed = streamed(wheel)
     files = {one.name: data for one, data in members(packed) if one.isreg()}
     theirs = installed(wheel, tmp_path / "there")
     record = f"{SITE}/{INFO}/RECORD"
@@ -109,7 +105,7 @@ def test_it_holds_what_the_installer_leaves_on_disk(wheel: Path, tmp_path: Path)
 def test_what_is_left_out_is_left_out_of_a_layer_and_by_a_run_alike(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RECORD too, and no folder stays for what is gone; the guard measures the whole wheel."""
+    """RECORD too, and no folder stays for what is gone."""
     globs = ["torch/lib/*", "torch/long/*", "torchgen/*", "*.md"]
     there = tmp_path / "there"
     installed(wheel, there)
@@ -121,20 +117,19 @@ def test_what_is_left_out_is_left_out_of_a_layer_and_by_a_run_alike(
     record = there / SITE / INFO / "RECORD"
     record.write_text(record.read_text("utf-8").replace("\n./", "\n"), "utf-8")
     exec(compile((tmp_path / "slim" / "slim.py").read_text("utf-8"), "slim.py", "exec"), {})
-    _, measured, packed = streamed(wheel, slim=globs)
+    _, packed = streamed(wheel, slim=globs)
     found = {one.name: data for one, data in members(packed)}
     theirs = {str(path.relative_to(there)): path for path in there.rglob("*")}
     assert set(theirs) == set(found)
     assert all(path.read_bytes() == found[name] for name, path in theirs.items() if path.is_file())
     assert f"{SITE}/torch/empty" in found
     assert not {f"{SITE}/torch/lib", f"{SITE}/torchgen"} & set(found)
-    assert dict(measured[wheel.name]) == read_members(wheel)
     assert slim_files([]) == {}
 
 
 def test_everything_in_it_is_roots_and_as_old_as_byte_code_says(wheel: Path) -> None:
     seen: set[str] = set()
-    for one, _ in members(streamed(wheel)[2]):
+    for one, _ in members(streamed(wheel)[1]):
         assert (one.uid, one.gid, one.uname, one.gname) == (0, 0, "", "")
         assert one.mtime == AGE_SECONDS, one.name
         executable = one.isdir() or one.name.startswith("opt/venv/bin/")
@@ -146,7 +141,7 @@ def test_everything_in_it_is_roots_and_as_old_as_byte_code_says(wheel: Path) -> 
 
 
 def test_its_digests_and_sizes_are_those_of_its_bytes(wheel: Path) -> None:
-    layer, _, packed = streamed(wheel)
+    layer, packed = streamed(wheel)
     raw = zstandard.ZstdDecompressor().decompressobj().decompress(packed)
     assert layer.digest == f"sha256:{sha256(packed).hexdigest()}"
     assert layer.size_bytes == len(packed)
@@ -156,7 +151,7 @@ def test_its_digests_and_sizes_are_those_of_its_bytes(wheel: Path) -> None:
 def test_it_is_the_same_whatever_packed_the_wheel_or_the_umask_is(
     wheel: Path, tmp_path: Path
 ) -> None:
-    first, _, _ = streamed(wheel)
+    first, _ = streamed(wheel)
     before = os.umask(0o077)
     try:
         assert streamed(wheel)[0] == first
@@ -165,11 +160,6 @@ def test_it_is_the_same_whatever_packed_the_wheel_or_the_umask_is(
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_BZIP2):
         assert streamed(rewritten(wheel, {}, method))[0].digest == first.digest
     assert tmp_path.is_dir()
-
-
-def test_it_measures_members_as_the_guard_is_told_of_them(wheel: Path) -> None:
-    _, measured, _ = streamed(wheel)
-    assert dict(measured[wheel.name]) == read_members(wheel)
 
 
 def test_headers_are_told_since_pythons_version_is_in_their_path(
@@ -217,7 +207,7 @@ def pair(folder: Path, contents: Iterable[str]) -> list[Path]:
 def test_wheels_may_share_a_file_only_if_it_is_the_same(tmp_path: Path) -> None:
     same, other = pair(tmp_path / "same", ("", "")), pair(tmp_path / "other", ("", "x = 1\n"))
     assert not first_clash(same)
-    names = [one.name for one, _ in members(streamed(*same)[2])]
+    names = [one.name for one, _ in members(streamed(*same)[1])]
     assert names.count(f"{SITE}/nvidia/__init__.py") == 1
     assert "nvidia_0-1" in first_clash(other)
     assert "nvidia/__init__.py" in first_clash(other)
@@ -285,7 +275,7 @@ def test_no_link_of_the_environment_is_hidden_by_a_folder_of_a_wheel(tmp_path: P
     )
     inside: dict[str, str | bytes] = {f"app-1.data/data/{way}": way for way in ways}
     app = stand_in_wheel(tmp_path, "app", "1", files=inside)
-    names = {one.name.removeprefix("opt/venv/") for one, _ in members(streamed(app)[2])}
+    names = {one.name.removeprefix("opt/venv/") for one, _ in members(streamed(app)[1])}
     assert {f"lib/python3/site-packages/{one}" for one in ("a.py", "b.py")} < names
     assert "lib/c.so" in names
     assert not [one for one in names if one.startswith(("lib64", "lib/python3.13"))]

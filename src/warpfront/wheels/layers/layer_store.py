@@ -15,7 +15,6 @@ so that the same wheels make the same bytes on any machine. `installer` knows wh
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
@@ -25,13 +24,13 @@ import tarfile
 import tempfile
 import threading
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any, BinaryIO, cast
 
 import zstandard
@@ -41,18 +40,24 @@ from installer.exceptions import InstallerError
 from installer.records import Hash, RecordEntry, parse_record_file
 from installer.scripts import Script
 from installer.sources import WheelContentElement, WheelFile
-from installer.utils import SCHEME_NAMES, Scheme, construct_record_file, fix_shebang
+from installer.utils import (
+    Scheme,
+    construct_record_file,
+    copyfileobj_with_hashing,
+    fix_shebang,
+)
 
 from warpfront.errors import WheelError
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON
 from warpfront.system.digests import digest_of
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, exclusive, read_text, storing, write_json, write_text
-from warpfront.wheels.core_metadata import installed_path, placed, recorded_hash
+from warpfront.wheels.core_metadata import installed_path, placed
 from warpfront.wheels.lock.values import LockedWheel
-from warpfront.wheels.store.unpacked import keep_unpacked, stays
+from warpfront.wheels.store.unpacked import stays, unpacked_files
 from warpfront.wheels.store.wheelhouse import (
     FORGED,
+    UNREADABLE,
     Interrupted,
     Wheelhouse,
     in_parallel,
@@ -61,7 +66,6 @@ from warpfront.wheels.store.wheelhouse import (
     opened_wheel,
     sha256_of,
 )
-from warpfront_checks.guard.manifest import Measured
 
 _LAYOUT = '{"imageLayoutVersion":"1.0.0"}'
 _ASIDE = ".aside-"
@@ -205,12 +209,13 @@ class LayerStore:
     ) -> Layer:
         """Make a layer, unless it is `stopped`: then nothing of it stays. All bytes of the wheels
         are read: no installer checks their hashes once there is a layer, and size and time do not
-        show who wrote a file.
+        show who wrote a file. Raise `WheelError` also for a wheel that its RECORD contradicts.
         """
         paths = [self._wheelhouse.present(wheel) for wheel in wheels]
         for wheel, path in zip(wheels, paths, strict=True):
             if sha256_of(path) != wheel.sha256:
                 raise WheelError(f"{wheel.filename} is not what its lock says: its hash is another")
+            unpacked_files(self._wheelhouse, wheel)
         label = wheels[0].filename if len(wheels) == 1 else f"{len(wheels)} wheels"
 
         def went_on(done_bytes: int) -> None:
@@ -218,21 +223,18 @@ class LayerStore:
                 raise Interrupted
             watch.advance(f"layer of {label}", done_bytes, 0)
 
-        stream = partial(stream_wheels, paths, python=python, slim=slim, on_bytes=went_on)
         with storing(self.root):
             self.blob("").mkdir(parents=True, exist_ok=True)
             handle, aside = tempfile.mkstemp(prefix=_ASIDE, dir=self.root)
             try:
                 with os.fdopen(handle, "wb") as file:
-                    layer, measured = stream(file)
+                    layer = stream_wheels(paths, file, python=python, slim=slim, on_bytes=went_on)
                 blob = self.blob(layer.digest)
                 Path(aside).chmod(0o444)
                 Path(aside).replace(blob)
                 self._hashed.add(blob.name)
             finally:
                 Path(aside).unlink(missing_ok=True)
-        for path in paths:
-            keep_unpacked(path, measured[path.name])
         note_intact(blob)
         names = tuple(f"{wheel.name}=={wheel.version}" for wheel in wheels)
         return self.keep(key, replace(layer, wheels=names))
@@ -255,15 +257,8 @@ _LINKED, _VERSIONED = re.compile(r"^lib64/"), re.compile(r"^(lib|lib64)/python3\
 LEVEL = 2
 _CHUNK_BYTES = 1 << 18
 _MINE = {"INSTALLER": b"warpfront", "REQUESTED": b""}
-_DAMAGED: tuple[type[Exception], ...] = (
-    OSError,
-    KeyError,
-    ValueError,
-    AssertionError,  # installer's, of what it calls impossible
-    zipfile.BadZipFile,
-    zlib.error,
-    InstallerError,
-)
+# AssertionError is installer's, of what it calls impossible.
+_DAMAGED = (*UNREADABLE, KeyError, ValueError, AssertionError, InstallerError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,31 +280,28 @@ def stream_wheels(
     python: str,
     on_bytes: Callable[[int], None],
     slim: Sequence[str] = (),
-) -> tuple[Layer, Mapping[str, Mapping[str, Measured]]]:
-    """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`), and
-    return size and sha256 of each wheel's members, too (wheel's file name -> member).
+) -> Layer:
+    """Write the layer of `wheels` to `file`, for an environment of Python `python` (`3.13`).
     `on_bytes` receives progress in bytes of the tar; `slim` are globs of omitted files. Raise
     `WheelError` for a damaged wheel, or one that writes another's file with other content.
     """
     packed = _Packed(file, on_bytes)
-    tree, measured = _LayerTree(packed), {}
+    tree = _LayerTree(packed)
     for path in wheels:
         try:
             with zipfile.ZipFile(path) as archive:
-                with contextlib.closing(_Members(archive, stays(slim))) as source:
-                    install(source, _Destination(tree, source.distribution, python), _MINE)
-                measured[path.name] = source.measured
+                source = _Members(archive, stays(slim))
+                install(source, _Destination(tree, archive, source.distribution, python), _MINE)
         except _DAMAGED as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the disk's own words
             raise WheelError(f"{path.name}: {error}", hint=FORGED) from error
     tree.end()
-    layer = Layer(
+    return Layer(
         digest=f"sha256:{packed.packed.hexdigest()}",
         diff_id=f"sha256:{packed.raw.hexdigest()}",
         size_bytes=packed.packed_bytes,
     )
-    return layer, measured
 
 
 def has_headers(wheel: Path) -> bool:
@@ -383,23 +375,25 @@ class _LayerTree:
         self._folders = {"", "/"}
         self._files: dict[str, str] = {}
 
-    def add(self, path: str, content: _Content, *, executable: bool) -> str:
-        """Add a file; its sha256 (hex). Raise `ValueError` where another of that name was there."""
+    def add(self, path: str, stream: BinaryIO, size_bytes: int, *, executable: bool) -> str:
+        """Add a file; its sha256 as RECORD has it. Raise `ValueError` for a stream of another size,
+        and where another file of that name was there.
+        """
         before = self._files.get(path)
+        out: object = SimpleNamespace(write=len)
         if before is None:
             self._add_folder(posixpath.dirname(path))
             mode = 0o755 if executable else 0o644
-            self._write_header(path, content.size_bytes, mode, tarfile.REGTYPE)
-        while chunk := content.read(_CHUNK_BYTES):
-            if before is None:
-                self._out.write(chunk)
-        if content.done_bytes != content.size_bytes:
-            raise ValueError(f"{path} has {content.done_bytes} bytes, not {content.size_bytes}")
-        digest = self._files[path] = content.sha256.hexdigest()
+            self._write_header(path, size_bytes, mode, tarfile.REGTYPE)
+            out = self._out
+        digest, done_bytes = copyfileobj_with_hashing(stream, cast("BinaryIO", out), "sha256")
+        if done_bytes != size_bytes:
+            raise ValueError(f"{path} has {done_bytes} bytes, not {size_bytes}")
         if before is None:
-            self._out.write(bytes(-content.size_bytes % tarfile.BLOCKSIZE))
+            self._out.write(bytes(-size_bytes % tarfile.BLOCKSIZE))
         elif before != digest:
             raise ValueError(f"it writes {path}, and so does another, otherwise")
+        self._files[path] = digest
         return digest
 
     def end(self) -> None:
@@ -423,6 +417,7 @@ class _Destination(WheelDestination):
     """The destination of one wheel's files for `installer`."""
 
     tree: _LayerTree
+    archive: zipfile.ZipFile
     distribution: str
     python: str
 
@@ -430,7 +425,7 @@ class _Destination(WheelDestination):
         file, data = Script(name, module, attr, section).generate(  # type: ignore[arg-type]
             ENVIRONMENT_PYTHON, "posix"
         )
-        return self._write("scripts", file, _content(io.BytesIO(data)), executable=True)
+        return self._write("scripts", file, io.BytesIO(data), executable=True)
 
     def write_file(
         self,
@@ -441,8 +436,8 @@ class _Destination(WheelDestination):
     ) -> RecordEntry:
         if scheme == "scripts":
             with fix_shebang(io.BytesIO(stream.read()), ENVIRONMENT_PYTHON) as fixed:
-                return self._write(scheme, str(path), _content(fixed), executable=True)
-        return self._write(scheme, str(path), _content(stream), executable=is_executable)
+                return self._write(scheme, str(path), fixed, executable=True)
+        return self._write(scheme, str(path), stream, executable=is_executable)
 
     def finalize_installation(
         self,
@@ -459,16 +454,20 @@ class _Destination(WheelDestination):
             )
 
         with construct_record_file(list(records), prefix) as stream:
-            self._write(scheme, record_file_path, _content(stream), executable=False)
+            self._write(scheme, record_file_path, stream, executable=False)
 
-    def _write(self, scheme: str, path: str, content: _Content, *, executable: bool) -> RecordEntry:
+    def _write(self, scheme: str, path: str, stream: BinaryIO, *, executable: bool) -> RecordEntry:
         folder = self._folder(scheme)
         place = posixpath.normpath(posixpath.join(folder, path))
         if not place.startswith(f"{folder}/"):
             raise ValueError(f"{path} leads out of {folder}")
         place = f"{ENVIRONMENT}/{_through_links(place.removeprefix(f'{ENVIRONMENT}/'))}"
-        digest = self.tree.add(place, content, executable=executable)
-        return RecordEntry(path, Hash.parse(recorded_hash(digest)), content.size_bytes)
+        if isinstance(stream, io.BytesIO):
+            size_bytes = stream.getbuffer().nbytes
+        else:  # a member
+            size_bytes = self.archive.getinfo(stream.name).file_size
+        digest = self.tree.add(place, stream, size_bytes, executable=executable)
+        return RecordEntry(path, Hash("sha256", digest), size_bytes)
 
     def _folder(self, scheme: str) -> str:
         below = _below(scheme, self.distribution, self.python)
@@ -476,18 +475,11 @@ class _Destination(WheelDestination):
 
 
 class _Members(WheelFile):
-    """A wheel whose members are measured on their way."""
+    """A wheel without the members that do not stay in an image."""
 
     def __init__(self, archive: zipfile.ZipFile, stays: Callable[[str], bool]) -> None:
         super().__init__(archive)
         self._archive, self._stays = archive, stays
-        self.measured: dict[str, Measured] = {}
-        self._read: _Content | None = None
-
-    def close(self) -> None:
-        """Also what is being read: an archive keeps its file open for that."""
-        if self._read is not None:
-            self._read.close()
 
     def get_contents(self) -> Iterator[WheelContentElement]:
         lines = self.read_dist_info("RECORD").splitlines()
@@ -496,47 +488,10 @@ class _Members(WheelFile):
             # Byte code is compiled where it is run.
             if member.is_dir() or "__pycache__" in member.filename.split("/"):
                 continue
-            self._read = _Content(self._archive.open(member), member.file_size)
-            with self._read as stream:
-                scheme, inside = placed(member.filename)
-                if scheme not in {"", *SCHEME_NAMES}:
-                    raise ValueError(f"{member.filename} is of no scheme that is known")
-                if not inside:
-                    raise ValueError(f"{member.filename} is a file, and has to be a folder")
+            if not placed(member.filename)[1]:
+                raise ValueError(f"{member.filename} is a file, and has to be a folder")
+            if self._stays(installed_path(member.filename)):
                 mode = member.external_attr >> 16
                 record = recorded.get(member.filename, (member.filename, "", ""))
-                if self._stays(installed_path(member.filename)):
+                with self._archive.open(member) as stream:
                     yield record, cast("BinaryIO", stream), bool(mode & 0o111)
-                while stream.read(_CHUNK_BYTES):  # what the installer did not want to know
-                    pass
-                self.measured[member.filename] = [stream.done_bytes, stream.sha256.hexdigest()]
-
-
-class _Content(io.RawIOBase):
-    """The bytes of a file, measured in passing; `size_bytes` is its own claim."""
-
-    def __init__(self, stream: object, size_bytes: int) -> None:
-        super().__init__()
-        self._stream = cast("BinaryIO", stream)
-        self.size_bytes, self.done_bytes, self.sha256 = size_bytes, 0, sha256()
-
-    def close(self) -> None:
-        getattr(self._stream, "close", lambda: None)()
-        super().close()
-
-    def read(self, size: int = -1, /) -> bytes:
-        if size < 0:
-            return b"".join(iter(lambda: self.read(_CHUNK_BYTES), b""))
-        data = self._stream.read(size)
-        self.sha256.update(data)
-        self.done_bytes += len(data)
-        if self.done_bytes > self.size_bytes:  # at once: what it unpacks to may fill a disk
-            raise ValueError(f"a file of it has more than the {self.size_bytes} bytes it says")
-        return data
-
-
-def _content(stream: BinaryIO) -> _Content:
-    if isinstance(stream, _Content):
-        return stream
-    data = stream.read()
-    return _Content(io.BytesIO(data), len(data))

@@ -51,28 +51,18 @@ def unpacked_files(
     digest, text = "", ""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         digest, _, text = _note(path).read_text("utf-8").partition("\n")
-    # What is missing or damaged is read again.
-    intact = text and _digest(text) == digest
-    files = json.loads(text) if intact else keep_unpacked(path, read_members(path))
+    if text and _digest(text) == digest:
+        files = json.loads(text)
+    else:  # missing or damaged
+        files = read_unpacked(path)
+        text = json.dumps(files, separators=(",", ":"), sort_keys=True)
+        with contextlib.suppress(StoreError):  # a read-only wheelhouse is read each time
+            write_text(_note(path), f"{_digest(text)}\n{text}")
     return {name: measured for name, measured in files.items() if stays_in(name)}
-
-
-def keep_unpacked(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
-    """Store and return the same from measured members of the wheel `path`. Raise `WheelError`."""
-    entries = _placed(path, measured)
-    text = json.dumps(entries, separators=(",", ":"), sort_keys=True)
-    with contextlib.suppress(StoreError):  # a read-only wheelhouse is read each time
-        write_text(_note(path), f"{_digest(text)}\n{text}")
-    return entries
 
 
 def _note(path: Path) -> Path:
     return path.with_name(f".{path.name}.unpacked-{_RULES}")
-
-
-def read_unpacked(path: Path) -> dict[str, Measured]:
-    """The same from a wheel's file. Raise `WheelError`."""
-    return _placed(path, read_members(path))
 
 
 def read_members(path: Path) -> dict[str, Measured]:
@@ -93,8 +83,9 @@ def read_members(path: Path) -> dict[str, Measured]:
         return {member.filename: digest for member, digest in zip(members, sums, strict=True)}
 
 
-def _placed(path: Path, measured: Mapping[str, Measured]) -> dict[str, Measured]:
-    """Return the files below site-packages, if RECORD agrees on every member."""
+def read_unpacked(path: Path) -> dict[str, Measured]:
+    """Return all files below site-packages. Raise `WheelError` if RECORD contradicts a member."""
+    measured = read_members(path)
     try:
         with opened_wheel(path) as archive:
             problem = next(_record_problems(archive, measured), "")
