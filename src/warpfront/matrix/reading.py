@@ -182,7 +182,6 @@ class CellMaker:
     compilers: list[CompilerBase] = field(default_factory=list)
     _ids: dict[str, Point] = field(default_factory=dict)
     _tags: dict[tuple[str, str], Point] = field(default_factory=dict)
-    _told: set[tuple[object, ...]] = field(default_factory=set)
 
     def make(self, points: list[Point]) -> None:
         """Return the cells of `points`, parents before children within a point."""
@@ -445,9 +444,7 @@ class CellMaker:
         for reason in judgement.reasons if isinstance(judgement, Unknown) else ():
             if self.text.strict:
                 self._tell(point, reason, "`strict: true` makes this an error")
-            elif (point.line, reason) not in self._told:
-                # One row can have a thousand points.
-                self._told.add((point.line, reason))
+            else:
                 hint = "if you know better, add it to the compat table with its source"
                 self.warnings.append(self._at(point.line, reason, hint))
         return len(self.problems) == before

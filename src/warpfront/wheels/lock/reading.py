@@ -121,8 +121,6 @@ def check_wheels(chain: tuple[Cell, ...], lock: WheelLock, wheelhouse: Wheelhous
         name, inside = wheel.filename, metadata.get(canonicalize_name(wheel.name))
         if inside is None:
             continue
-        if canonicalize_name(inside.name) != canonicalize_name(wheel.name):
-            problems.append(f"{name}: the lock says {wheel.name}, its METADATA {inside.name}")
         if Version(inside.version) != Version(wheel.version):
             problems.append(f"{name}: the lock says {wheel.version}, its METADATA {inside.version}")
         if not accepts_python(inside, lock.python):

@@ -7,6 +7,7 @@ the first source that has the name hides the versions of the others.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -119,13 +120,10 @@ def release_with_module(
         without, index, step = index, index - step, step * 2
     if index < 0:
         return None
-    low, high = index + 1, without
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if has(versions[middle]) else (low, middle)
-    version = versions[low - 1]
+    after = bisect_left(versions, 1, index + 1, without, key=lambda v: not has(v))
+    version = versions[after - 1]
     link, source = offered[version]
-    first = versions[low] if low < len(versions) else below
+    first = versions[after] if after < len(versions) else below
     return OlderRelease(version=version, below=first, link=link, source=source)
 
 

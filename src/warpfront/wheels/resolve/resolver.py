@@ -23,9 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
-from packaging.pylock import Package, PackageWheel, Pylock, PylockValidationError
+from packaging.pylock import Package, Pylock, PylockValidationError
 from packaging.requirements import Requirement
-from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.tags import (
+    Tag,
+    compatible_tags,
+    cpython_tags,
+    create_compatible_tags_selector,
+)
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from warpfront.errors import BlockedError, LockError, StoreError, WheelError, without_secrets
@@ -35,7 +40,7 @@ from warpfront.system.process import DISK_FULL, Completed, run
 from warpfront.system.progress import Line
 from warpfront.system.store import scratch_folder, storing
 from warpfront.system.toml import dump_toml
-from warpfront.wheels.core_metadata import NAME, Distribution, read_wheel_name, requires_of
+from warpfront.wheels.core_metadata import NAME, Distribution, requires_of
 from warpfront.wheels.lock.values import (
     PYPI,
     IndexRule,
@@ -272,14 +277,12 @@ class UvResolver:
             requires = variant.requires
         else:
             best = self._best(package)
-            url = best.url or str(best.path)
-            file = local_path(url)
-            beside = None if file else self._transport.read(f"{url}.metadata")
+            file = local_path(best.url)
+            beside = None if file else self._transport.read(f"{best.url}.metadata")
             if isinstance(beside, tuple):
                 requires = requires_of(beside[2])
             else:
-                if file is None:
-                    file, _ = self._stored(package.name, Link(url=url, filename=best.filename))
+                file = file or self._stored(package.name, best)[0]
                 requires = read_wheel_metadata(file).requires
         version = built.version if built else str(package.version)
         return Distribution(name=package.name, version=version, requires=requires)
@@ -287,21 +290,26 @@ class UvResolver:
     def _variant(self, package: Package) -> TakenVariant | None:
         return self._variants.taken(package.name, package.version) if self._variants else None
 
-    def _best(self, package: Package) -> PackageWheel:
+    def _best(self, package: Package) -> Link:
         """Return the best file of a distribution for this cell. Raise `LockError` for none."""
-        inputs, ranks = self._inputs, {tag: rank for rank, tag in enumerate(self.tags)}
-        fitting = []
-        for wheel in package.wheels or ():
-            name = read_wheel_name(wheel.filename)
-            if name and (fit := [ranks[tag] for tag in name.tags if tag in ranks]):
-                fitting.append((-min(fit), name.build, wheel.filename, wheel))
-        if not fitting:
+        inputs = self._inputs
+        named = [(wheel, parse_wheel_filename(wheel.filename)) for wheel in package.wheels or ()]
+        # Of equal tags the highest build.
+        named.sort(key=lambda pair: (pair[1][2], pair[0].filename), reverse=True)
+        select = create_compatible_tags_selector(self.tags)
+        best = next(select((wheel, name[3]) for wheel, name in named), None)
+        if best is None:
             raise LockError(
                 f"{inputs.cell_id}: {package.name} {package.version} has no wheel for Python "
                 f"{inputs.python}, {inputs.machine}, glibc {inputs.glibc}",
                 hint="ask for a version that has one",
             )
-        return max(fitting, key=lambda candidate: candidate[:3])[3]
+        return Link(
+            url=best.url or str(best.path),
+            filename=best.filename,
+            sha256=best.hashes.get("sha256", ""),
+            size_bytes=best.size,
+        )
 
     def _stored(self, name: str, link: Link) -> tuple[Path, str]:
         """Return a file in the wheelhouse, with its sha256: for indexes that give no hashes."""
@@ -341,13 +349,8 @@ class UvResolver:
         if package.name in self._given:
             return self._given[package.name]
         by_variant = self._variant(package)
-        if by_variant is not None:
-            link, plain = by_variant.link, by_variant.plain
-        else:
-            best = self._best(package)
-            plain, sha256 = best.filename, best.hashes.get("sha256", "")
-            url = best.url or str(best.path)
-            link = Link(url=url, filename=plain, sha256=sha256, size_bytes=best.size)
+        link = by_variant.link if by_variant else self._best(package)
+        plain = by_variant.plain if by_variant else link.filename
         sha256, size = link.sha256, link.size_bytes
         if not sha256:
             unnamed = dataclasses.replace(link, filename=plain)
@@ -584,12 +587,6 @@ def wheel_of(
         sdist_sha256=sdist.sha256 if sdist else "",
         source=sdist.source if sdist else source,
     )
-
-
-if TYPE_CHECKING:
-    from warpfront.wheels.resolve.resolver import Resolution
-    from warpfront.wheels.transport import Transport
-    from warpfront.wheels.variants.pages import VariantPages
 
 
 class OverlayIndex:
