@@ -11,7 +11,7 @@ from pathlib import Path
 from warpfront.errors import InputError, NothingSelectedError
 from warpfront.matrix import editing
 from warpfront.matrix.language import NAME_PATTERN
-from warpfront.matrix.scaffold import BASES, Edit, new_project, with_row
+from warpfront.matrix.scaffold import BASES, Edit, new_project, row_by_table
 from warpfront.matrix.selection import nearest
 from warpfront.pipeline.workspace import MATRIX_FILE, matrix_text
 from warpfront.system.document import plain_values
@@ -98,7 +98,8 @@ def add_row(root: Path, vendor: str, toolkit: str) -> Edit:
     """Return the edit that adds the newest row of a vendor and toolkit by the compat table."""
     text = matrix_text(root)
     python = str(plain_values(text).get("defaults", {}).get("python", "3.11"))
-    return Edit(files={MATRIX_FILE: with_row(text, vendor, toolkit, python)})
+    row = row_by_table(vendor, toolkit, python)
+    return Edit(files={MATRIX_FILE: editing.with_entry(text, ("rows",), ["", *row])})
 
 
 def add_python(root: Path, python: str) -> Edit:

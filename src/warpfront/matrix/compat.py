@@ -1,7 +1,7 @@
 """Facts about torch wheels: which exist, for which toolkit, Python and hardware. Pure.
 
 The rows are data (`data/compat.yaml`, dated, with a source per row), and so are the contents of
-indexes (`data/index-contents.json`), which go before a row. A fact that neither has is `Unknown`,
+indexes (`data/index-contents.json`), which go before a row. A fact that neither has is unknown,
 never guessed; a fact that they deny is `Contradicted`, with alternatives that fit.
 """
 
@@ -36,18 +36,6 @@ CONTENTS = "index-contents.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supported:
-    """A combination that exists by the table."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unknown:
-    """The table does not say; each reason is a sentence."""
-
-    reasons: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Contradicted:
     """A combination that does not exist by the table; `fits` names alternatives that fit."""
 
@@ -55,7 +43,8 @@ class Contradicted:
     fits: str
 
 
-Judgement = Supported | Unknown | Contradicted
+Judgement = Contradicted | tuple[str, ...]
+"""A contradiction, or a sentence for each fact that the table lacks; none if it supports all."""
 Findings = Iterator[Contradicted | str]
 """Contradictions, and reasons why the table does not say."""
 
@@ -170,7 +159,7 @@ class Compat:
             if isinstance(finding, Contradicted):
                 return finding
             unknown.append(finding)
-        return Unknown(reasons=tuple(unknown)) if unknown else Supported()
+        return tuple(unknown)
 
     def _findings(self, combination: Combination) -> Findings:
         vendor = VENDORS[combination.vendor]

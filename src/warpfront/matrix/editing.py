@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import yaml
 
-from warpfront.matrix.compat import Compat, Supported
+from warpfront.matrix.compat import Compat
 from warpfront.matrix.compat_table import Combination
 from warpfront.matrix.language import MatrixText
 from warpfront.matrix.vendors import VENDORS
@@ -80,24 +81,20 @@ def row_lines(
         if torch and release.torch != torch:
             continue
         table_index = compat.index_for(vendor, toolkit, release.torch)
-        for index in dict.fromkeys((table_index.name if table_index else "", "pypi")):
+        wanted = Combination(
+            vendor=vendor,
+            toolkit=toolkit,
+            targets=(),
+            machine=machine,
+            python=python,
+            torch=release.torch,
+        )
+        for index in dict.fromkeys((*([table_index.name] if table_index else []), "pypi")):
             targets = [
                 target
                 for target in _USUAL.get(vendor, facts.known_targets)
-                if index
-                and facts.machine_of(target) in {None, machine}
-                and compat.judge(
-                    Combination(
-                        vendor=vendor,
-                        toolkit=toolkit,
-                        targets=(target,),
-                        machine=machine,
-                        python=python,
-                        torch=release.torch,
-                        index=index,
-                    )
-                )
-                == Supported()
+                if facts.machine_of(target) in {None, machine}
+                and compat.judge(replace(wanted, index=index, targets=(target,))) == ()
             ]
             if targets:
                 listed = f"[{', '.join(targets)}]"

@@ -33,7 +33,7 @@ CELL_LIMIT = 20_000
 _REQUIRED = ("vendor", "targets", "python", "torch", "base", "images")
 _AXIS_NAMES = tuple(axis.name for axis in dataclasses.fields(Axes))
 _LIST_NAMES = tuple(axis.name for axis in dataclasses.fields(AxisLists))
-_FILTER_NAMES = tuple(key.name for key in dataclasses.fields(Filter))
+FILTER_NAMES = tuple(key.name for key in dataclasses.fields(Filter))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Point(Combination):
 
 def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], list[Problem]]:
     """Return the points of the matrix, in the order of its rows, and problems of the rows."""
-    expansion = _Expansion(document=document, defaults=_given(text.defaults, _AXIS_NAMES))
+    expansion = _Expansion(document=document, defaults=given(text.defaults, _AXIS_NAMES))
     for place, row in enumerate(text.rows):
         expansion.add_row(row, ("rows", place))
     for place, exclude in enumerate(text.exclude):
@@ -60,7 +60,7 @@ def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], li
     return expansion.points, expansion.problems
 
 
-def _given(text: object, names: Iterable[str]) -> dict[str, Any]:
+def given(text: object, names: Iterable[str]) -> dict[str, Any]:
     """Return the values of `text` under these names, without missing ones."""
     values = {name: getattr(text, name, None) for name in names}
     return {name: value for name, value in values.items() if value is not None}
@@ -79,8 +79,8 @@ class _Expansion:
         self.problems.append(self.document.problem(where, message, hint))
 
     def add_row(self, text: RowText, where: Where) -> None:
-        axes = _given(text, _AXIS_NAMES)
-        products, zips = _given(text.product, _LIST_NAMES), _given(text.zip, _LIST_NAMES)
+        axes = given(text, _AXIS_NAMES)
+        products, zips = given(text.product, _LIST_NAMES), given(text.zip, _LIST_NAMES)
         before = len(self.problems)
         self._check_lists({"the row": axes, "product:": products, "zip:": zips}, where)
         usual = self.defaults.get("environment", {})
@@ -133,7 +133,7 @@ class _Expansion:
                 message = "`image` is not an axis: a patch is for all images of a row"
                 self._problem((*where, "where", "image"), message, "remove `image:` from `where:`")
                 return
-            changes = _given(include.set, _AXIS_NAMES)
+            changes = given(include.set, _AXIS_NAMES)
             for place in self._matching("include", include.where, where):
                 point = self.points[place]
                 environment = {**point.environment, **changes.get("environment", {})}
@@ -147,7 +147,7 @@ class _Expansion:
         """Return the places of the points that a filter matches. The problem of one without any
         names the first key that no point has, which is most often the mistake.
         """
-        filters = _given(chosen, _FILTER_NAMES)
+        filters = given(chosen, FILTER_NAMES)
         matching = frozenset(
             place
             for place, point in enumerate(self.points)

@@ -83,15 +83,20 @@ Companion = Literal["torchvision", "torchaudio"]
 Filled = Field(min_length=1)
 
 
-def _one_as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+def _one_or_more(one: Any, more: Any) -> BeforeValidator:
+    """Return the check that takes one text as a list of one."""
+
+    def as_list(value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    return BeforeValidator(as_list, json_schema_input_type=one | more)
 
 
 _Targets = Annotated[tuple[Target, ...], Filled]
 _Companions = tuple[Companion, ...]
 Label = Annotated[str, *_form("label")]
 _Labels = Annotated[tuple[Label, ...], Filled]
-Labels = Annotated[_Labels, BeforeValidator(_one_as_list, json_schema_input_type=Label | _Labels)]
+Labels = Annotated[_Labels, _one_or_more(Label, _Labels)]
 NotifyWay = Literal["issue", "webhook"]
 """How people learn of a red run that no pull request started."""
 NightBench = Literal["", "none", "tiny", "default", "seed", "full"]
@@ -108,12 +113,8 @@ Allowance = Literal[
     "unsigned",
 ]
 """What a channel may let pass, which is then written beside what is published."""
-Targets = Annotated[
-    _Targets, BeforeValidator(_one_as_list, json_schema_input_type=Target | _Targets)
-]
-Companions = Annotated[
-    _Companions, BeforeValidator(_one_as_list, json_schema_input_type=Companion | _Companions)
-]
+Targets = Annotated[_Targets, _one_or_more(Target, _Targets)]
+Companions = Annotated[_Companions, _one_or_more(Companion, _Companions)]
 
 
 @strict_dataclass

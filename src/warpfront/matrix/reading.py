@@ -28,7 +28,7 @@ from warpfront.matrix.cell import (
     Toolkit,
     WheelIndex,
 )
-from warpfront.matrix.compat import Compat, Contradicted, Unknown
+from warpfront.matrix.compat import Compat, Contradicted
 from warpfront.matrix.compat_table import Combination
 from warpfront.matrix.expansion import CELL_LIMIT, Point, cell_id, cell_tag, expand_points, is_id
 from warpfront.matrix.language import (
@@ -55,7 +55,7 @@ from warpfront.matrix.runtime_policies import (
     policies_of,
     refusals,
 )
-from warpfront.matrix.selection import nearest, target_fault
+from warpfront.matrix.selection import nearest, target_faults
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.system.digests import frozen
 from warpfront.system.document import Document, Where, checked, read_document
@@ -304,10 +304,8 @@ class CellMaker:
         for name, text in self.text.compilers.items():
             where, before = ("compilers", name), len(self.problems)
             vendor = VENDORS[text.vendor]
-            for target in text.targets:
-                message, hint = target_fault(vendor, target, target, "compiler")
-                if message:
-                    self._problem((*where, "targets"), message, hint)
+            for message, hint in target_faults(vendor, text.targets, "compiler"):
+                self._problem((*where, "targets"), message, hint)
             if len(self.problems) > before:
                 continue
             if bool(vendor.toolkit) != bool(text.toolkit):
@@ -393,10 +391,8 @@ class CellMaker:
 
     def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
         before = len(self.problems)
-        for target in point.targets:
-            message, hint = target_fault(vendor, target, point.machine, "row")
-            if message:
-                self._tell(point, message, hint)
+        for message, hint in target_faults(vendor, point.targets, "row", machine=point.machine):
+            self._tell(point, message, hint)
         if len(set(point.targets)) != len(point.targets):
             message = f"a target is listed twice: {', '.join(point.targets)}"
             self._tell(point, message, f"targets: [{', '.join(dict.fromkeys(point.targets))}]")
@@ -421,10 +417,9 @@ class CellMaker:
         """Return the row's index, at the address that `indexes:` gives it, if any."""
         if vendor.torch_from == "base":
             return None
-        if point.index:
-            index = self.compat.index(point.index)
-        else:
-            index = self.compat.index_for(point.vendor, point.toolkit, point.torch)
+        axes = (point.vendor, point.toolkit, point.torch)
+        compat, name = self.compat, point.index
+        index = compat.index(name) if name else compat.index_for(*axes)
         if index is not None:
             own_index = self.text.indexes.get(index.name)
             url = own_index if isinstance(own_index, str) else index.url
@@ -441,7 +436,8 @@ class CellMaker:
         judgement, before = self.compat.judge(combination), len(self.problems)
         if isinstance(judgement, Contradicted):
             self._tell(point, judgement.reason, f"what fits: {judgement.fits}")
-        for reason in judgement.reasons if isinstance(judgement, Unknown) else ():
+            return False
+        for reason in judgement:
             if self.text.strict:
                 self._tell(point, reason, "`strict: true` makes this an error")
             else:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import Problem
 from warpfront.matrix.cell import Cell
+from warpfront.matrix.expansion import FILTER_NAMES, given
 from warpfront.matrix.language import AliasText, ChannelText, Filter, MatrixText
 from warpfront.matrix.selection import nearest
 from warpfront.system.document import Document, Where
@@ -96,16 +96,12 @@ def _problems(written: ChannelText, document: Document, where: Where) -> Iterato
 
 def _matches(cell: Cell, chosen: Filter | None) -> bool:
     """Return true if the cell has every value of the filter."""
-    if chosen is None:
-        return True
     values = {
         "toolkit": cell.toolkit.version if cell.toolkit else None,
         "index": cell.index.name if cell.index else None,
         "base": cell.base.name,
         **{name: getattr(cell, name) for name in ("vendor", "machine", "python", "torch", "image")},
     }
-    filters = {field.name: getattr(chosen, field.name) for field in dataclasses.fields(chosen)}
-    targets = filters.pop("targets")
-    return (targets is None or set(targets) <= set(cell.targets)) and all(
-        value is None or value == values[name] for name, value in filters.items()
-    )
+    filters = given(chosen, FILTER_NAMES)
+    targets = filters.pop("targets", ())
+    return set(targets) <= set(cell.targets) and filters.items() <= values.items()

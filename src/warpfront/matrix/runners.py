@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from warpfront.errors import Problem
 from warpfront.matrix.language import MatrixText, NodeText, RunnerText
-from warpfront.matrix.selection import target_fault
+from warpfront.matrix.selection import target_faults
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import Document, Where
 from warpfront.system.strict_values import extended
@@ -61,9 +61,9 @@ def _wrong(name: str, text: RunnerText) -> Iterator[tuple[Where, str, str]]:
     if (text.bench or text.max_slower) and not text.targets:
         where = "bench" if text.bench else "max_slower"
         yield (where,), f"runner `{name}` has no targets to time on", "it goes with `targets`"
-    for target in text.targets if text.vendor else ():
-        message, hint = target_fault(VENDORS[text.vendor], target, text.machine, "runner")
-        if message:
+    if text.vendor:
+        vendor, machine = VENDORS[text.vendor], text.machine
+        for message, hint in target_faults(vendor, text.targets, "runner", machine=machine):
             yield ("targets",), message, hint
 
 

@@ -108,12 +108,6 @@ def _indented(lines: tuple[str, ...]) -> str:
 _FIRST_ROW = '  - vendor: cpu\n    targets: x86_64\n    torch: "2.13.0"\n'
 
 
-def with_row(text: str, vendor: str, toolkit: str, python: str) -> str:
-    """Return the matrix with a row by the compat table."""
-    lines = row_by_table(vendor, toolkit, python)
-    return editing.with_entry(text, ("rows",), ["", *lines])
-
-
 def row_by_table(vendor: str, toolkit: str, python: str, torch: str = "") -> tuple[str, ...]:
     """Return the lines of a row by the compat table: with its newest torch, or `torch`."""
     if vendor not in VENDORS:

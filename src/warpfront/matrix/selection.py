@@ -5,7 +5,7 @@ targets that a vendor does not have. Pure.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from warpfront.errors import NothingSelectedError
@@ -86,16 +86,18 @@ def leaves(cells: Iterable[Cell]) -> tuple[Cell, ...]:
 _SHOWN = 12
 
 
-def target_fault(vendor: Vendor, target: str, machine: str, of: str) -> tuple[str, str]:
-    """Return what is wrong with a target of `of` for `machine`, and what to do; "" if fine."""
-    if not vendor.accepts_target(target):
-        near = nearest(target, vendor.known_targets)
-        message = f"`{target}` is no target of {vendor.name}"
-        return message, f"{near}; its targets look like {vendor.target_form}"
-    if vendor.machine_of(target) not in {None, machine}:
-        message = f"target `{target}` is a machine, and the {of} is for {machine}"
-        return message, f"give the {of} `machine: {target}`"
-    return "", ""
+def target_faults(
+    vendor: Vendor, targets: Iterable[str], of: str, *, machine: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield each problem of the targets of `of` for `machine` ("" for any), and the remedy."""
+    for target in targets:
+        if not vendor.accepts_target(target):
+            near = nearest(target, vendor.known_targets)
+            message = f"`{target}` is no target of {vendor.name}"
+            yield message, f"{near}; its targets look like {vendor.target_form}"
+        elif machine and vendor.machine_of(target) not in {None, machine}:
+            message = f"target `{target}` is a machine, and the {of} is for {machine}"
+            yield message, f"give the {of} `machine: {target}`"
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
