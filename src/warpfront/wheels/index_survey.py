@@ -147,16 +147,10 @@ def _releases(
 
     def release(version: Version) -> IndexedRelease:
         """Return a release, with the METADATA of the earlier one where that has the same form."""
-        files, indexed_release = by_version[version], earlier.get(str(version))
+        files, before = by_version[version], earlier.get(str(version))
         plain = _without_metadata(files, newest)
-        if (
-            indexed_release is not None
-            and _form(indexed_release) == _form(plain)
-            and indexed_release.requires
-        ):
-            return replace(
-                plain, requires=indexed_release.requires, devices=indexed_release.devices
-            )
+        if before and before.requires and _form(before) == _form(plain):
+            return replace(plain, requires=before.requires, devices=before.devices)
         requires: dict[str, tuple[str, ...]] = {}
         devices: set[str] = set()
         for machine in plain.machines or ("any",):

@@ -15,16 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packaging.version import Version
 
-from warpfront.errors import WheelError
 from warpfront.wheels.core_metadata import Distribution, FileName, metadata_text, requires_of
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.sources import Link, NoAnswer, Site, files_of, local_path, probe
-from warpfront.wheels.store.wheelhouse import (
-    LONGEST_METADATA_BYTES,
-    UNREADABLE,
-    Wheelhouse,
-    read_wheel_metadata,
-)
+from warpfront.wheels.store.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE, Wheelhouse
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -153,7 +147,7 @@ class StackFiles:
             """Yield the version itself, then its release, each with what its wheels demand."""
             wheel = locked.get(name)
             if wheel is not None and (path := self.wheelhouse.path(wheel)).is_file():
-                yield version, _read(path)
+                yield version, _requires(str(path), transport)
             sources = list(self.site.sources)
             if index_url and not self.offline and not probe(self.site, index_url, name):
                 sources.insert(len(self.site.find_links), (index_url, False))
@@ -180,12 +174,7 @@ class StackFiles:
 
     def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
         if link.url not in self.requirements:
-            if path := local_path(link.url):
-                self.requirements[link.url] = _read(path)
-            else:
-                texts = read_small_members(link.url, transport, ("METADATA",)) or {}
-                requirements = requires_of(texts["METADATA"]) if texts else None
-                self.requirements[link.url] = requirements
+            self.requirements[link.url] = _requires(link.url, transport)
         return self.requirements[link.url]
 
 
@@ -200,8 +189,7 @@ def write_environment(folder: Path, distributions: Iterable[Distribution]) -> No
         (info / "INSTALLER").write_text("uv\n", "utf-8")
 
 
-def _read(wheel: Path) -> tuple[str, ...] | None:
-    try:
-        return read_wheel_metadata(wheel).requires
-    except WheelError:
-        return None
+def _requires(source: str, transport: Transport) -> tuple[str, ...] | None:
+    """Return what a wheel demands; None where its METADATA cannot be read."""
+    texts = read_small_members(source, transport, ("METADATA",))
+    return requires_of(texts["METADATA"]) if texts else None

@@ -344,10 +344,7 @@ class Reach:
 def reach_of(inputs: LockInputs, site: Site, on_line: Line) -> Reach:
     """Ask every index first, briefly: uv would give up at the first that does not answer."""
     names = [Requirement(text).name for text in (*inputs.requirements, *inputs.stack_requirements)]
-    silent: dict[str, str] = {}
-    for url in site.indexes:
-        if names and (reason := why_not(site, url, names[0])) and not says_no_such(reason):
-            silent[url] = reason
+    silent = _silent(site, names[0]) if names else {}
     if inputs.index and inputs.stack_requirements:
         stack = inputs.index.url
         if reason := why_not(site, stack, Requirement(inputs.stack_requirements[0]).name):
@@ -360,8 +357,8 @@ def reach_of(inputs: LockInputs, site: Site, on_line: Line) -> Reach:
 
 def answering(site: Site) -> tuple[str, ...]:
     """Return the site's indexes without those that do not answer."""
-    reasons = {url: why_not(site, url, "pip") for url in site.indexes}
-    return tuple(url for url, why in reasons.items() if not why or says_no_such(why))
+    silent = _silent(site, "pip")
+    return tuple(url for url in site.indexes if url not in silent)
 
 
 def why_unresolvable(index: WheelIndex, stack: Iterable[Pin], site: Site) -> str:
@@ -391,9 +388,11 @@ def why_not(site: Site, url: str, name: str) -> str:
     return "pip's no-index is set" if site.no_index else probe(site, url, name)
 
 
-def says_no_such(reason: str) -> bool:
-    """Return true if a mirror lacks one distribution: it still serves others."""
-    return reason.startswith(("HTTP 404", "no such folder")) or "names no files" in reason
+def _silent(site: Site, name: str) -> dict[str, str]:
+    """Return why indexes of the site do not answer. One that lacks `name` still serves others."""
+    reasons = {url: why_not(site, url, name) for url in site.indexes}
+    lacks = "HTTP 404|no such folder|.*names no files"
+    return {url: why for url, why in reasons.items() if why and not re.match(lacks, why)}
 
 
 # A segment of a path that is no plain name: long, with letters and digits mixed.

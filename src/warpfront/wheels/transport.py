@@ -38,6 +38,7 @@ _STALLS_OF_A_PAGE = 6
 # A file has a quarter of an hour, and a second more for each 64 KiB of it.
 _FILE_SECONDS = 900.0
 _SLOWEST_BYTES_PER_SECOND = 1 << 16
+_PROXIED = ("http", "https", "all")
 _BYPASS = threading.Lock()  # requests changes the environment for the length of that question
 
 
@@ -176,12 +177,8 @@ class Transport:
         with _BYPASS:
             if should_bypass_proxies(url, named.get("NO_PROXY", "")):
                 return {}
-        every = named.get("ALL_PROXY", "")
-        chosen = {
-            "http": named.get("HTTP_PROXY", every),
-            "https": named.get("HTTPS_PROXY", every),
-        }
-        return {scheme: proxy for scheme, proxy in chosen.items() if proxy}
+        proxies = {scheme: named.get(f"{scheme.upper()}_PROXY") for scheme in _PROXIED}
+        return {scheme: proxy for scheme, proxy in proxies.items() if proxy}
 
 
 def no_answer(url: str, error: RequestException | ValueError) -> NoAnswer:

@@ -50,10 +50,11 @@ def read_locks(cells: Iterable[Cell], folders: Folders) -> Mapping[str, LockStat
             state = LockState(lock=None, reason=f"its parent {cell.parent} has no fresh lock")
         else:
             read = attempt(cell.id, "lock", read_state, inputs, folders)
-            if isinstance(read, Blocked | Failed):
-                state = LockState(lock=None, reason=f"unreadable: {read.reason}")
-            else:
-                state = read
+            state = (
+                read
+                if isinstance(read, LockState)
+                else LockState(lock=None, reason=f"unreadable: {read.reason}")
+            )
         states[cell.id] = state
     return states
 

@@ -181,13 +181,17 @@ def _reasons(
     site: Site,
 ) -> Iterator[tuple[str, str]]:
     failed: list[str] = []
-    offers: dict[str, tuple[Version, ...]] = {}
+    # Versions that this cell could install.
+    offers: dict[str, set[Version]] = {}
     with site.transport(connect_seconds=5.0, stall_seconds=site.patience_seconds) as transport:
         for source, flat in sources:
             answer = links(source, name, transport, flat=flat)
             if isinstance(answer, NoAnswer):
                 failed += [str(answer)] if answer.is_failure else []
-            elif (versions := _versions(answer, name, usable)) is not None:
+                continue
+            named = [file for link in answer if (file := read_file_name(link.filename))]
+            if files := [file for file in named if file.name == name]:
+                versions = {file.version for file in files if not usable.isdisjoint(file.tags)}
                 offers[without_secrets(source)] = versions
     if failed:
         yield f"{name}: not determined: {'; '.join(failed)}", "try again"
@@ -227,16 +231,6 @@ def _unhidden(name: str, offers: Offered, theirs: str, version: Version) -> str:
         write = f'`indexes: {{own-{name}: {{url: "{theirs}", packages: [{name}]}}}}`'
         return f"{fits}write in matrix.yaml: {write}; or bring {version} to {ours}"
     return f"{fits}put {theirs} before {ours} in pip's configuration"
-
-
-def _versions(
-    offered: tuple[Link, ...], name: str, usable: frozenset[Tag]
-) -> tuple[Version, ...] | None:
-    """Return the versions whose wheels this cell could install; None for no file of that name."""
-    named = [file for link in offered if (file := read_file_name(link.filename))]
-    files = [file for file in named if file.name == name]
-    versions = {file.version for file in files if not usable.isdisjoint(file.tags)}
-    return tuple(versions) if files else None
 
 
 # uv's words: "X==1.2 has no usable wheels", "all of: X<2 have no wheels with a matching ... tag".

@@ -174,9 +174,7 @@ def unmet_demands(
             instead=stack.instead_of(name),
             chain=tuple(
                 dict.fromkeys(
-                    f"{part}[{extra}] {by_name[part].version}"
-                    if extra
-                    else f"{part} {by_name[part].version}"
+                    f"{part}{f'[{extra}]' if extra else ''} {by_name[part].version}"
                     for part, extra in chain
                 )
             ),
@@ -221,24 +219,20 @@ def needs_of(
 
 
 def relaxed_of(
-    demands: Iterable[UnmetDemand],
+    demands: tuple[UnmetDemand, ...],
     distributions: Iterable[Distribution],
     reasons: Mapping[str, str],
 ) -> tuple[RelaxedPackage, ...]:
     """Return the packages that `reasons` waives, with their unmet demands."""
     versions = {distribution.name: distribution.version for distribution in distributions}
-    unmet: dict[str, list[str]] = {}
-    for demand in demands:
-        if demand.asker in reasons:
-            unmet.setdefault(demand.asker, []).append(demand.wanted)
     return tuple(
         RelaxedPackage(
             package=name,
             version=versions[name],
             reason=reasons[name],
-            unmet=tuple(sorted(set(unmet[name]))),
+            unmet=tuple(sorted({demand.wanted for demand in demands if demand.asker == name})),
         )
-        for name in sorted(unmet)
+        for name in sorted({demand.asker for demand in demands} & reasons.keys())
     )
 
 
@@ -292,9 +286,15 @@ def requirers_of(name: str, edges: tuple[Edge, ...]) -> Iterator[tuple[tuple[str
     """Yield (the shortest chain from the image to the requirer, the requirement) for each
     requirer of `name`; an empty chain is the image itself.
     """
+    requires: dict[str, list[str]] = {"": []}
+    for asker, required, _ in edges:
+        requires.setdefault(asker, []).append(required)
+    chains: dict[str, tuple[str, ...]] = {"": ()}
+    for chain, required, _ in demands_from(requires[""], requires, {}):
+        chains.setdefault(required, (*(part for part, _ in chain), required))
     for asker, required, requirement in edges:
         if required == name:
-            yield _chain(asker, edges), requirement
+            yield chains.get(asker, (asker,)), requirement
 
 
 def asking_line(name: str, edges: tuple[Edge, ...]) -> str:
@@ -305,20 +305,6 @@ def asking_line(name: str, edges: tuple[Edge, ...]) -> str:
         for chain, text in requirers_of(name, edges)
     ]
     return f"{name}: {'; '.join(requirers) or 'not in this lock'}"
-
-
-def _chain(name: str, edges: tuple[Edge, ...]) -> tuple[str, ...]:
-    """Return the shortest chain from the image to a package, the package last."""
-    pending: deque[tuple[str, ...]] = deque([(name,)] if name else [])
-    visited = {name}
-    while pending:
-        chain = pending.popleft()
-        requirers = [asker for asker, required, _ in edges if required == chain[0]]
-        if "" in requirers:
-            return chain
-        pending.extend((asker, *chain) for asker in requirers if asker not in visited)
-        visited.update(requirers)
-    return (name,) if name else ()
 
 
 def roots_of(chain: Iterable[Cell], wheels: Iterable[LockedWheel]) -> tuple[str, ...]:

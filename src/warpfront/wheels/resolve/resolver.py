@@ -60,6 +60,7 @@ from warpfront.wheels.sources import (
     NoAnswer,
     Reach,
     Site,
+    files_of,
     links,
     local_path,
     page_of,
@@ -529,20 +530,16 @@ def _explanation(text: str) -> str:
 
 
 def _check_stack(inputs: LockInputs, wheels: tuple[LockedWheel, ...]) -> None:
-    """Check that the stack is the requested one, and that a base's torch gets no second one."""
-    versions = {wheel.name: wheel.version for wheel in wheels}
+    """Check that the stack has its extras, and that a base's torch gets no second one."""
+    names = {wheel.name for wheel in wheels}
     for text in inputs.stack_requirements:
         demand = Requirement(text)
-        version = versions.get(canonicalize_name(demand.name), "nothing")
-        if version == "nothing" or not demand.specifier.contains(version, prereleases=True):
-            raise LockError(f"{inputs.cell_id}: {text} asked for, {version} resolved")
         # An extra that a wheel does not have is a warning to uv, and nothing of it is installed.
-        lacking = [extra for extra in demand.extras if f"amd-{demand.name}-{extra}" not in versions]
+        lacking = [extra for extra in demand.extras if f"amd-{demand.name}-{extra}" not in names]
         if lacking:
             raise LockError(
-                f"{inputs.cell_id}: {demand.name} {version} has no extra "
-                f"{', '.join(sorted(lacking))}"
-                " on its index: no device code for that target",
+                f"{inputs.cell_id}: {demand.name}{demand.specifier} has no extra "
+                f"{', '.join(sorted(lacking))} on its index: no device code for that target",
                 hint="leave the target out of the row, or name another `torch:` or `index:`",
             )
     if inputs.index is None and (wrong := misplaced(wheels, inputs)):
@@ -726,8 +723,7 @@ class OverlayIndex:
     def _same(self, wheel: LockedWheel) -> tuple[Link, ...] | None:
         """Return the file of the parent's lock, if one of the site's sources has it."""
         for source, flat in self._reach.sources:
-            answer = links(source, wheel.name, self._transport, flat=flat)
-            for link in () if isinstance(answer, NoAnswer) else answer:
+            for _, link in files_of(source, wheel.name, self._transport, flat=flat):
                 if link.filename == wheel.filename and link.sha256 in {"", wheel.sha256}:
                     return (replace(link, sha256=wheel.sha256),)
         return None

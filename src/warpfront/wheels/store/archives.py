@@ -21,13 +21,12 @@ import tarfile
 import tomllib
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
@@ -179,31 +178,23 @@ def unpack_project_files(archive: Path, folder: Path) -> Path | None:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as packed:
                 for entry in packed.infolist():
-                    _write(folder, entry.filename, entry.file_size, partial(packed.open, entry))
+                    if _is_wanted(entry.filename, entry.file_size):
+                        packed.extract(entry, folder)
         else:
             with tarfile.open(archive, "r:gz") as opened:
                 for member in opened:
                     if member.offset_data > _LONGEST_UNPACKED_BYTES:
                         return None
-                    if member.isreg():
-                        content = partial(opened.extractfile, member)
-                        _write(folder, member.name, member.size, content)
+                    if member.isreg() and _is_wanted(member.name, member.size):
+                        opened.extract(member, folder, filter="data")
     except _UNREADABLE:
         return None
     return next((path for path in sorted(folder.iterdir()) if path.is_dir()), None)
 
 
-def _write(
-    folder: Path, name: str, size_bytes: int, content: Callable[[], IO[bytes] | None]
-) -> None:
-    if not _WANTED.match(name) or ".." in name or size_bytes > _LONGEST_FILE_BYTES:
-        return
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stream = content()
-    if stream is not None:
-        with stream:
-            path.write_bytes(stream.read(_LONGEST_FILE_BYTES))
+def _is_wanted(name: str, size_bytes: int) -> bool:
+    is_inside = _WANTED.match(name) is not None and ".." not in name
+    return is_inside and size_bytes <= _LONGEST_FILE_BYTES
 
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -323,10 +323,16 @@ class _Fetching:
             yield from ((source, link) for link in matching)
 
     def _bring(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
-        """Write the bytes of `link` into `part`, verified; return why it does not give them."""
-        resumed = _size(part) > 0
-        if _size(part) != wheel.size_bytes and (failure := self._download(wheel, link, part)):
-            return failure
+        """Write the bytes of `link` into `part`, verified; return why it does not give them. It is
+        tried again for as long as bytes keep coming; five times without any are enough.
+        """
+        resumed = (before := _size(part)) > 0
+        until = self.transport.deadline(wheel.size_bytes)
+        once = partial(self._download, wheel, link, part, until)
+        while before != wheel.size_bytes and (failure := _retried(once, self._pause)):
+            if failure.lasting or _size(part) <= before:
+                return failure
+            before = _size(part)
         try:
             _verify(wheel, part, link.url)
         except WheelError:
@@ -336,23 +342,10 @@ class _Fetching:
             raise
         return None
 
-    def _download(self, wheel: LockedWheel, link: Link, part: FileIO) -> NoAnswer | None:
-        """Try again for as long as bytes keep coming; five times without any are enough."""
-        until = self.transport.deadline(wheel.size_bytes)
-        once = partial(self._download_once, wheel, link, part, until)
-        while True:
-            before = _size(part)
-            failure = _retried(once, self._pause)
-            if failure is None or failure.lasting or _size(part) <= before:
-                return failure
-
-    def _download_once(
+    def _download(
         self, wheel: LockedWheel, link: Link, part: FileIO, until: float
     ) -> NoAnswer | None:
         have = _size(part)
-        if have >= wheel.size_bytes:
-            part.truncate(0)
-            have = 0
         headers = {"Range": f"bytes={have}-"} if have else {}
         answer = self.transport.open(link.url, headers)
         if isinstance(answer, NoAnswer):
