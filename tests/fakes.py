@@ -400,10 +400,8 @@ class FakeRegistry:
     def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
         yield io.BytesIO(self.blob(repository, digest, 1 << 40))
 
-    def save_blob(
-        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
-    ) -> None:
-        destination.write_bytes(self.blob(repository, digest, size_bytes or 1 << 40))
+    def save_blob(self, repository: str, digest: str, destination: Path, size_bytes: int) -> None:
+        destination.write_bytes(self.blob(repository, digest, size_bytes))
 
     def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:
         self._called("put_blob")

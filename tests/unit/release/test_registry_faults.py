@@ -293,7 +293,7 @@ def test_a_registry_that_sends_a_byte_now_and_then_is_too_slow(
     stub.fail("get blob", Fault(drips=part))
     began = time.monotonic()
     with pytest.raises(RegistryError) as caught:
-        client.save_blob("a/b", digest_of(CONTENT), tmp_path / "saved")
+        client.save_blob("a/b", digest_of(CONTENT), tmp_path / "saved", len(CONTENT))
     assert caught.value.fault is RegistryFault.SLOW
     assert time.monotonic() - began < 40.0
     assert not (tmp_path / "saved").exists()

@@ -339,7 +339,9 @@ def read_all(client: HttpRegistry, digest: str) -> bytes:
 CHANGES: dict[str, Callable[[HttpRegistry, Path], object]] = {
     "blob": lambda client, _: client.blob("a/b", digest_of(CONTENT), 10_000),
     "stream": lambda client, _: read_all(client, digest_of(CONTENT)),
-    "file": lambda client, folder: client.save_blob("a/b", digest_of(CONTENT), folder / "saved"),
+    "file": lambda client, folder: client.save_blob(
+        "a/b", digest_of(CONTENT), folder / "saved", len(CONTENT)
+    ),
     "manifest": lambda client, _: client.manifest("a/b", digest_of(index_body([]) + b" ")),
 }
 

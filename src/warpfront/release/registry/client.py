@@ -39,7 +39,7 @@ from warpfront.release.registry.contract import (
     read_object,
     referrer_of,
 )
-from warpfront.release.registry.http import ACCEPT, Exchange, Patience, Request
+from warpfront.release.registry.http import ACCEPT, Attempts, Exchange, Patience, Request
 from warpfront.release.registry.uploads import Upload, save
 from warpfront.system.http_answers import TransientError, read_count, refused, wrong
 from warpfront.system.process import Run
@@ -126,15 +126,13 @@ class HttpRegistry(Registry):
     @contextlib.contextmanager
     def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
         ask = self._blob_ask(repository, digest, {200})
-        answer = self._exchange.attempts().run(lambda: self._exchange.once(ask))
+        answer = Attempts(self._exchange.patience).run(lambda: self._exchange.once(ask))
         try:
             yield io.BufferedReader(_Pieces(self._checked(answer, digest, ask.step)))
         finally:
             answer.close()
 
-    def save_blob(
-        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
-    ) -> None:
+    def save_blob(self, repository: str, digest: str, destination: Path, size_bytes: int) -> None:
         ask = self._blob_ask(repository, digest, {200, 206, 416})
         save(self._exchange, ask, digest, size_bytes, destination)
 
@@ -254,7 +252,7 @@ class HttpRegistry(Registry):
         """List artifacts in the fallback index of their subject. Others may write that at the
         same time: ours are there only when they are read back.
         """
-        attempts = self._exchange.attempts()
+        attempts = Attempts(self._exchange.patience)
         tag, step = fallback_tag(subject), f"list of what is attached to {subject}"
         while True:
             listed, annotations = self._listed(repository, subject)

@@ -184,11 +184,9 @@ class Registry(Protocol):
     def open_blob(self, repository: str, digest: str) -> AbstractContextManager[BinaryIO]:
         """Yield a blob as it comes, for readers of its start: the digest is checked at the end."""
 
-    def save_blob(
-        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
-    ) -> None:
+    def save_blob(self, repository: str, digest: str, destination: Path, size_bytes: int) -> None:
         """Save a blob of any size to a file that exists only if its digest was right. No more
-        than `size_bytes` are read, if the descriptor is known.
+        than the `size_bytes` of its descriptor are read.
         """
 
     def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:

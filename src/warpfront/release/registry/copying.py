@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import BinaryIO, cast
 
 from warpfront.errors import InputError
@@ -33,8 +32,8 @@ MOST_MANIFESTS = 1000
 # Blobs on their way at once.
 _AT_ONCE = 4
 # Tags that cosign 2 adds for an image, where others use referrers.
-SIGNATURES, ATTESTATIONS = ".sig", ".att"
-SIGNATURE_TAGS = (SIGNATURES, ATTESTATIONS)
+ATTESTATIONS = ".att"
+SIGNATURE_TAGS = (".sig", ATTESTATIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,20 +87,6 @@ def copy_attached(source: Repository, target: Repository, digest: str) -> int:
                 walk.tags[tag] = manifest
         sent_bytes += walk.copy_to(target)
     return sent_bytes
-
-
-def _opened(
-    source: Repository, blob: Descriptor, path: Path, on_read: Callable[[int], None]
-) -> BinaryIO:
-    """Open a blob of `source`: the file that it is in a checked layout, else fetched to `path` when
-    it is read first. `on_read` receives the size of each piece.
-    """
-    registry = source.registry
-    if isinstance(registry, LayoutRegistry) and registry.checked:
-        path = registry.file_of(blob)
-    elif not path.exists():
-        registry.save_blob(source.repository, blob.digest, path, blob.size_bytes)
-    return cast("BinaryIO", WatchedFile(str(path), on_read))
 
 
 class WatchedFile(io.FileIO):
@@ -166,13 +151,13 @@ class _ImageWalk:
         """Copy blobs, the largest first, then the manifests that name them, then tags. Return the
         bytes that were sent.
         """
-        source, stop = self.source, threading.Event()
+        registry, repository, stop = self.source.registry, self.source.repository, threading.Event()
         documents = (manifest.document for manifest in self.manifests.values())
         images = (document for document in documents if not isinstance(document, ImageIndex))
         parts = {part.digest: part for image in images for part in parts_of(image)}
         ordered = sorted(parts.values(), key=lambda part: -part.size_bytes)
-        if source.registry.host == target.registry.host:
-            mount_from = (source.repository, *mount_from)
+        if registry.host == target.registry.host:
+            mount_from = (repository, *mount_from)
 
         def read(count: int) -> None:
             if stop.is_set():
@@ -180,9 +165,19 @@ class _ImageWalk:
             on_bytes(count)
 
         def copied(blob: Descriptor) -> int:
+            digest, size_bytes = blob.digest, blob.size_bytes
             with scratch_folder() as folder:
-                opened = partial(_opened, source, blob, folder / "blob", read)
-                copy = Blob(digest=blob.digest, size_bytes=blob.size_bytes, open=opened)
+
+                def opened() -> BinaryIO:
+                    """Open its file in a checked layout, or fetch it when it is first read."""
+                    path = folder / "blob"
+                    if isinstance(registry, LayoutRegistry) and registry.checked:
+                        path = registry.file_of(digest, size_bytes)
+                    elif not path.exists():
+                        registry.save_blob(repository, digest, path, size_bytes)
+                    return cast("BinaryIO", WatchedFile(str(path), read))
+
+                copy = Blob(digest=digest, size_bytes=size_bytes, open=opened)
                 return target.registry.put_blob(target.repository, copy, mount_from)
 
         tasks = [partial(copied, blob) for blob in ordered]

@@ -180,9 +180,6 @@ class Exchange:
                 raise by_exception(self.host, "first contact", error) from error
         return f"{self._scheme}://{address_of(self.host)}"
 
-    def attempts(self) -> Attempts:
-        return Attempts(self.patience)
-
     def read(self, ask: Request, limit_bytes: int) -> tuple[requests.Response, bytes]:
         """Return the answer and its body, retried together."""
 
@@ -190,7 +187,7 @@ class Exchange:
             answer = self.once(ask)
             return answer, self.body(answer, ask.step, limit_bytes)
 
-        return self.attempts().run(whole)
+        return Attempts(self.patience).run(whole)
 
     def once(self, ask: Request) -> requests.Response:
         """Try once; again if the registry wants a login first. Raise `TransientError`, too, for

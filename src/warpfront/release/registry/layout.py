@@ -110,13 +110,8 @@ class LayoutRegistry(Registry):
         with self.blob_path(digest).open("rb") as file:
             yield file
 
-    def save_blob(
-        self, repository: str, digest: str, destination: Path, size_bytes: int | None = None
-    ) -> None:
-        size = self._require_regular(digest)
-        if size_bytes is not None and size != size_bytes:
-            raise self._wrong(f"{digest} has {size} of {size_bytes} bytes")
-        with self.blob_path(digest).open("rb") as stream:
+    def save_blob(self, repository: str, digest: str, destination: Path, size_bytes: int) -> None:
+        with self.file_of(digest, size_bytes).open("rb") as stream:
             self._take(stream, digest, destination)
 
     def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:
@@ -181,11 +176,11 @@ class LayoutRegistry(Registry):
                     assert manifest is not None
                     waiting += parts_of(manifest.document)
 
-    def file_of(self, blob: Descriptor) -> Path:
+    def file_of(self, digest: str, size_bytes: int) -> Path:
         """Return a blob's file. Raises `RegistryError` where it has another size."""
-        if self._require_regular(blob.digest) != blob.size_bytes:
-            raise self._wrong(f"{blob.digest} has not {blob.size_bytes} bytes")
-        return self.blob_path(blob.digest)
+        if (size := self._require_regular(digest)) != size_bytes:
+            raise self._wrong(f"{digest} has {size} of {size_bytes} bytes")
+        return self.blob_path(digest)
 
     def blob_path(self, digest: str) -> Path:
         if not is_digest(digest):

@@ -22,7 +22,7 @@ import requests
 from warpfront.errors import RegistryError, StoreError
 from warpfront.release.registry.authorization import push
 from warpfront.release.registry.contract import Blob
-from warpfront.release.registry.http import Exchange, Request
+from warpfront.release.registry.http import Attempts, Exchange, Request
 from warpfront.system.http_answers import TransientError, by_status, read_count, wrong
 from warpfront.system.store import file_aside
 
@@ -59,7 +59,7 @@ class Upload:
 
     def send(self) -> None:
         """Send the blob, and return when the registry has it. Raises `RegistryError`."""
-        self.exchange.attempts().run(self._send, lambda: self.furthest)
+        Attempts(self.exchange.patience).run(self._send, lambda: self.furthest)
 
     def _send(self) -> None:
         self.tries += 1
@@ -146,10 +146,7 @@ class Upload:
     def _piece(self, count: int) -> Callable[[], Any]:
         """Return the bytes of one request, opened anew for each try of it."""
         offset = 0 if self.whole else self.offset
-        return lambda: _Piece(self.source, offset, count, self._count)
-
-    def _count(self, count: int) -> None:
-        self.sent_bytes += count
+        return lambda: _Piece(self, offset, count)
 
     def _once(
         self,
@@ -187,11 +184,9 @@ class Upload:
 class _Piece:
     """A part of a blob as a file that requests can send: it knows its length, and counts."""
 
-    def __init__(
-        self, source: Blob, offset: int, count: int, on_bytes: Callable[[int], None]
-    ) -> None:
-        self._file, self._left, self._length = source.open(), count, count
-        self._digest, self._on_bytes = source.digest, on_bytes
+    def __init__(self, upload: Upload, offset: int, count: int) -> None:
+        self._upload, self._file = upload, upload.source.open()
+        self._left, self._length = count, count
         self._file.seek(offset)
 
     def __len__(self) -> int:
@@ -201,14 +196,15 @@ class _Piece:
         while piece := self.read(io.DEFAULT_BUFFER_SIZE):
             yield piece
 
-    def read(self, count: int = -1) -> bytes:
+    def read(self, count: int) -> bytes:
         if not self._left:
             return b""
-        piece = self._file.read(min(count, self._left) if count >= 0 else self._left)
+        piece = self._file.read(min(count, self._left))
         if not piece:
-            raise StoreError(f"{self._digest}: its file has become shorter while it was sent")
+            digest = self._upload.source.digest
+            raise StoreError(f"{digest}: its file has become shorter while it was sent")
         self._left -= len(piece)
-        self._on_bytes(len(piece))
+        self._upload.sent_bytes += len(piece)
         return piece
 
     def close(self) -> None:
@@ -227,18 +223,16 @@ def _has(answer: requests.Response) -> int | None:
 _FROM = re.compile(r"bytes (\d{1,18})-\d+/(?:\d+|\*)")
 
 
-def save(
-    exchange: Exchange, ask: Request, digest: str, size_bytes: int | None, destination: Path
-) -> None:
-    """Save a blob to a file. `ask` is the request for all of it. `size_bytes` is its descriptor's
-    size, if one is known: no more than that is read. Raises `RegistryError`, and `StoreError`
-    where the file cannot be written.
+def save(exchange: Exchange, ask: Request, digest: str, size_bytes: int, destination: Path) -> None:
+    """Save a blob to a file. `ask` is the request for all of it. No more is read than its
+    descriptor's `size_bytes`. Raises `RegistryError`, and `StoreError` where the file cannot be
+    written.
     """
     have, hashed = 0, sha256()
 
     def take(file: BinaryIO) -> None:
         """Read one request's bytes, from where the last one broke off."""
-        nonlocal have, hashed, size_bytes
+        nonlocal have, hashed
         span = {"Range": f"bytes={have}-"} if have else {}
         answer = exchange.once(replace(ask, headers={**ask.headers, **span}))
         start = _FROM.fullmatch(answer.headers.get("Content-Range", ""))
@@ -250,11 +244,9 @@ def save(
             file.seek(0)
             file.truncate()
             have, hashed = 0, sha256()
-            if size_bytes is None:
-                size_bytes = read_count(answer.headers.get("Content-Length", ""))
         for piece in exchange.pieces(answer, ask.step):
             have += len(piece)
-            if size_bytes is None or have > size_bytes:
+            if have > size_bytes:
                 answer.close()
                 raise wrong(exchange.host, ask.step, "it sends more than it said it would")
             hashed.update(piece)
@@ -262,6 +254,6 @@ def save(
 
     with file_aside(destination) as aside:
         with aside.open("wb") as file:
-            exchange.attempts().run(lambda: take(file), lambda: have)
+            Attempts(exchange.patience).run(lambda: take(file), lambda: have)
         if (found := f"sha256:{hashed.hexdigest()}") != digest:
             raise wrong(exchange.host, ask.step, f"it sent {found}")
