@@ -18,7 +18,7 @@ from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.language import AllowedVulnerability
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import MATRIX_FILE, Workspace, matrix_text
-from warpfront.release.papers import DocumentInputs, bill_for, bill_papers
+from warpfront.release.papers import bill_for, bill_papers
 from warpfront.release.sbom.documents import cyclonedx_text
 from warpfront.release.sbom.parts import Bill, licence_markdown, licence_rows
 from warpfront.release.statements.statement import StatementError
@@ -101,16 +101,7 @@ def bill_of_cell(chain: tuple[Cell, ...], lock: WheelLock | None, store: Store) 
     labels = labels_seen(verifications, cell)
     if labels.get(LOCK, lock.digest) != lock.digest:
         raise BlockedError(f"{cell.id}: no image was verified that is of its lock", hint=hint)
-    return bill_for(
-        DocumentInputs(
-            cell=cell,
-            chain=chain,
-            lock=lock,
-            built=built,
-            labels=labels,
-            verifications=verifications,
-        )
-    )
+    return bill_for(chain, lock, built, labels, verifications)
 
 
 def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[str, str]:

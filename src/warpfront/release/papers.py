@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import BlockedError, NotPublishableError
@@ -31,20 +31,6 @@ from warpfront_checks.image_contents import ContentsError, contents_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DocumentInputs:
-    """Inputs of an image's documents, from `build` and `verify`. `chain` is its cell with the
-    cells below it, `labels` are the image's own.
-    """
-
-    cell: Cell
-    chain: tuple[Cell, ...]
-    lock: WheelLock
-    built: BuiltImage
-    labels: Mapping[str, str]
-    verifications: tuple[Verification, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ImagePapers:
     """The writer of an image's documents. `chains` are each cell with those it is built on."""
 
@@ -61,16 +47,11 @@ class ImagePapers:
                 "can say where its wheels are from",
                 hint="publish from the revision that it was built from",
             )
-        inputs = DocumentInputs(
-            cell=cell,
-            chain=self.chains[cell.id],
-            lock=lock,
-            built=self.store.load(cell.id, "build", (BuiltImage,)),
-            labels=evidence.labels,
-            verifications=tuple(evidence.verifications.values()),
-        )
-        bill = bill_for(inputs)
-        documents = (*bill_papers(bill), *statement_papers(inputs, bill, publication))
+        built: BuiltImage = self.store.load(cell.id, "build", (BuiltImage,))
+        verifications = evidence.verifications.values()
+        bill = bill_for(self.chains[cell.id], lock, built, evidence.labels, verifications)
+        statements = statement_papers(bill, lock, built, evidence, publication)
+        documents = (*bill_papers(bill), *statements)
         for document in documents:
             if document.predicate is None and is_attested_kind(document.artifact_type):
                 text = f"{document.title} is too large to be attested"
@@ -78,13 +59,20 @@ class ImagePapers:
         return documents
 
 
-def bill_for(inputs: DocumentInputs) -> Bill:
-    """Return an image's bill, by the contents that `load` listed on the first target where they can
-    be read, since it is one image. Raises `BlockedError` where no verification lists them.
+def bill_for(
+    chain: tuple[Cell, ...],
+    lock: WheelLock,
+    built: BuiltImage,
+    labels: Mapping[str, str],
+    verifications: Iterable[Verification],
+) -> Bill:
+    """Return the bill of the image of a chain's last cell, by the contents that `load` listed on
+    the first target where they can be read, since it is one image. Raises `BlockedError` where no
+    verification lists them.
     """
-    reasons = []
-    for verification in inputs.verifications:
-        if verification.content_hash != inputs.built.content_hash:
+    reasons, cell_id = [], chain[-1].id
+    for verification in verifications:
+        if verification.content_hash != built.content_hash:
             reasons.append(f"on {verification.target}, another content was verified")
             continue
         try:
@@ -92,11 +80,11 @@ def bill_for(inputs: DocumentInputs) -> Bill:
         except ContentsError as error:
             reasons.append(f"on {verification.target}: {error}")
             continue
-        return bill_of(inputs.chain, inputs.lock, contents, inputs.built.base, inputs.labels)
+        return bill_of(chain, lock, contents, built.base, labels)
     raise BlockedError(
-        f"{inputs.cell.id}: nobody says what lies in its image"
+        f"{cell_id}: nobody says what lies in its image"
         + "".join(f"; {reason}" for reason in reasons),
-        hint=f"warpfront verify --only {inputs.cell.id}",
+        hint=f"warpfront verify --only {cell_id}",
     )
 
 
@@ -111,16 +99,16 @@ def bill_papers(bill: Bill) -> tuple[Artifact, ...]:
 
 
 def statement_papers(
-    inputs: DocumentInputs, bill: Bill, publication: Publication
+    bill: Bill, lock: WheelLock, built: BuiltImage, evidence: Evidence, publication: Publication
 ) -> tuple[Artifact, ...]:
     """Return the digest's statements."""
     name, digest = publication.repository, publication.digest
-    making = making_of(inputs.cell, inputs.lock, bill, inputs.built, inputs.labels)
+    making = making_of(evidence.cell, lock, bill, built, evidence.labels)
     proof = Proof(
-        cell_id=inputs.cell.id,
-        content_hash=inputs.built.content_hash,
-        targets=tuple(map(on_target, inputs.verifications)),
-        relaxed=tuple(sorted(relaxation.package for relaxation in inputs.lock.relaxed)),
+        cell_id=evidence.cell.id,
+        content_hash=built.content_hash,
+        targets=tuple(map(on_target, evidence.verifications.values())),
+        relaxed=tuple(sorted(relaxation.package for relaxation in lock.relaxed)),
         noted=publication.noted,
     )
     provenance = provenance_text(making, name=name, digest=digest)

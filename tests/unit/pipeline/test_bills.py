@@ -22,8 +22,9 @@ from warpfront.images.labels import CELL, LOCK
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import Workspace, open_workspace
+from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.papers import DocumentInputs, bill_for, statement_papers
+from warpfront.release.papers import bill_for, statement_papers
 from warpfront.release.statements.predicates import read_proof, read_provenance_statement
 from warpfront.step_results import Blocked
 from warpfront.verify.results import Verification
@@ -122,13 +123,12 @@ def test_a_cell_that_was_not_built_has_no_papers(workspace: Workspace) -> None:
 def test_statements_are_about_the_digest_and_by_what_the_steps_left(workspace: Workspace) -> None:
     (cell,) = workspace.matrix.cells
     verification = a_verified(target=cell.targets[0], cell_id=cell.id, ended=CREATED)
-    known = DocumentInputs(
+    lock, built = the_lock(cell), a_built_image(cell)
+    evidence = Evidence(
         cell=cell,
-        chain=(cell,),
-        lock=the_lock(cell),
-        built=a_built_image(cell),
         labels=LABELS,
-        verifications=(verification,),
+        identities=frozenset({DIGEST}),
+        verifications={verification.target: verification},
     )
     publication = Publication(
         cell_id=cell.id,
@@ -136,20 +136,21 @@ def test_statements_are_about_the_digest_and_by_what_the_steps_left(workspace: W
         run="r",
         repository="ghcr.io/demo/torch",
         image_id=DIGEST,
-        content_hash=known.built.content_hash,
+        content_hash=built.content_hash,
         targets=cell.targets,
         noted=("its base was made by a bootstrap",),
         tags=(),
         digest=DIGEST,
     )
-    papers = statement_papers(known, bill_for(known), publication)
+    bill = bill_for((cell,), lock, built, LABELS, [verification])
+    papers = statement_papers(bill, lock, built, evidence, publication)
     made, proven = (paper.payload for paper in papers)
     assert read_provenance_statement(made, digest=DIGEST).lock == the_lock(cell).digest
     proof = read_proof(proven, digest=DIGEST)
     assert (proof.cell_id, proof.targets[0].at) == (cell.id, CREATED)
     assert proof.noted == ("its base was made by a bootstrap",)
     with pytest.raises(BlockedError, match="nobody says"):
-        bill_for(dataclasses.replace(known, verifications=()))
+        bill_for((cell,), lock, built, LABELS, ())
 
 
 def in_wheelhouse(workspace: Workspace, *names: str) -> None:
