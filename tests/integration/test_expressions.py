@@ -120,9 +120,8 @@ class Forge:
 
 
 def the_flow(matrix: Matrix) -> Flow:
-    served = [(cell.vendor, cell.machine) for cell in matrix.cells]
-    repository = "registry.example.com/mine"
-    return make_flow(matrix.runners, served=served, installs=("x",), repository=repository)
+    project = dataclasses.replace(matrix.project, repository="registry.example.com/mine")
+    return make_flow(dataclasses.replace(matrix, project=project), ("x",), releases=True)
 
 
 def planned(matrix: Matrix, scope: str) -> Schedule:

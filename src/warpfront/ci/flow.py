@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from warpfront.matrix.language import CiOptions
 from warpfront.matrix.runners import Runner
 from warpfront.system.packaged import packaged_toml
+
+if TYPE_CHECKING:
+    from warpfront.matrix.language import Project
+    from warpfront.matrix.reading import Matrix
 
 HANDOVER = "handover"
 """The folder in which a job finds what others left, each in a folder of its own."""
@@ -94,44 +97,32 @@ class Job:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
     """The jobs, each after those that it needs. `installs` are the calls of pip that install
-    the program; `repository` is the address of images.
+    the program; tags of `project` start a run only where it `releases`.
     """
 
     jobs: tuple[Job, ...]
     installs: tuple[str, ...]
-    repository: str
+    project: Project
     runners: tuple[Runner, ...]
-    publishes: PublishingRefs
+    releases: bool
+
+    @property
+    def registry(self) -> str:
+        """Return the host of the images."""
+        return self.project.repository.partition("/")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishingRefs:
-    """The refs that publish: a branch, and tags that begin so where there is a channel for them."""
-
-    branch: str = "main"
-    release_tags: str = "v"
-    releases: bool = True
-
-
-def make_flow(
-    runners: Iterable[Runner],
-    *,
-    served: Iterable[tuple[str, str]],
-    installs: tuple[str, ...],
-    repository: str,
-    publishes: PublishingRefs | None = None,
-    options: CiOptions | None = None,
-) -> Flow:
+def make_flow(matrix: Matrix, installs: tuple[str, ...], *, releases: bool) -> Flow:
     """Return the flow: plan -> build -> verify -> publish for each vendor, bench at night, then
-    report; `required`, the check that counts, and the alert of a red run. `served` are vendor and
-    machine of the cells: jobs of one vendor wait for no job of another.
+    report; `required`, the check that counts, and the alert of a red run. Jobs of one vendor wait
+    for no job of another.
     """
-    runners, options = tuple(runners), options or CiOptions()
+    runners = matrix.runners
     builders = (runner for runner in runners if runner.builds)
     home = min(builders, key=lambda runner: runner.trust != "hosted")
     machines: dict[str, set[str]] = {}
-    for vendor, machine in served:
-        machines.setdefault(vendor, set()).add(machine)
+    for cell in matrix.cells:
+        machines.setdefault(cell.vendor, set()).add(cell.machine)
     chains = [_of_vendor(vendor, machines[vendor], runners, home) for vendor in sorted(machines)]
     spread = tuple(job for chain in chains for job in chain)
     judged = ("plan", *(job.name for job in spread if job.kind != "publish"))
@@ -147,11 +138,11 @@ def make_flow(
     )
     alert = job_of("notify", (home,), needs=(*report.needs, "required"))
     return Flow(
-        jobs=(*jobs, alert) if options.notify else jobs,
+        jobs=(*jobs, alert) if matrix.ci.notify else jobs,
         installs=installs,
-        repository=repository,
+        project=matrix.project,
         runners=runners,
-        publishes=publishes or PublishingRefs(),
+        releases=releases,
     )
 
 
@@ -180,12 +171,12 @@ def unable_to_pull(flow: Flow, can_read: str) -> str:
     `can_read` is whether the token for reading is there: `true`, `false`, or "" where that is not
     known. A job logs in to GitHub's and GitLab's own registries by itself.
     """
-    registry = flow.repository.partition("/")[0]
     rows = dict.fromkeys(row.name for job in flow.jobs if job.pulls for row in job.runners)
-    if registry in OWN_REGISTRIES or not rows or can_read == "true":
+    if flow.registry in OWN_REGISTRIES or not rows or can_read == "true":
         return ""
     needs = "which is not set" if can_read == "false" else "if it is private"
-    return f"{', '.join(rows)} cannot pull from {registry} without the secret {READ_TOKEN}, {needs}"
+    unable = f"{', '.join(rows)} cannot pull from {flow.registry}"
+    return f"{unable} without the secret {READ_TOKEN}, {needs}"
 
 
 def _of_vendor(

@@ -80,6 +80,7 @@ def _values(flow: Flow) -> dict[str, Any]:
     return {
         **FOLDERS,
         "compat": job_of("compat", (machine,)),
+        "flow": flow,
         "grouped": any(not job.is_own for job in jobs),
         "hosted": _HOSTED,
         "jobs": flow.jobs,
@@ -89,10 +90,8 @@ def _values(flow: Flow) -> dict[str, Any]:
             for job in labelled
         ],
         "own_machines": any(runner.trust == "self-hosted" for runner in flow.runners),
-        "publishes": flow.publishes,
         "queue": job_of("queue", (machine,)),
         "reached": reached,
-        "registry": flow.repository.partition("/")[0],
     }
 
 

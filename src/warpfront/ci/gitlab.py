@@ -25,14 +25,13 @@ def gitlab_files(flow: Flow) -> dict[str, str]:
 def _document(part: str, flow: Flow, **values: Any) -> dict[str, Any]:
     plan = next(job for job in flow.jobs if job.name == "plan")
     # A pattern of GitLab's is RE2 between slashes.
-    tags = re.escape(flow.publishes.release_tags).replace("/", r"\/")
+    tags = re.escape(flow.project.release_tags).replace("/", r"\/")
     facts = {
         **FOLDERS,
         "label": LABEL,
         "part": part,
         "plan": plan,
-        "publishes": flow.publishes,
-        "registry": flow.repository.partition("/")[0],
+        "flow": flow,
         "tag": f"$CI_COMMIT_TAG =~ /^{tags}/",
     }
     return document_of("gitlab.yml.j2", {**facts, **values})

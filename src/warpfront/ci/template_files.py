@@ -53,7 +53,7 @@ def document_of(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def scripts(flow: Flow) -> dict[str, str]:
     """Return the entry points of the jobs, by path."""
     installs = "\n".join(f"{_PIP} {words}" for words in flow.installs)
-    calls = _calls("jobs", repository=flow.repository, installs=installs)
+    calls = _calls("jobs", repository=flow.project.repository, installs=installs)
     return {f"ci/{name}.sh": text for name, text in calls.items()}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from warpfront.ci.actions import kept_pins, pinned_actions
-from warpfront.ci.flow import Flow, PublishingRefs, make_flow, packaged_limits
+from warpfront.ci.flow import Flow, make_flow, packaged_limits
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
 from warpfront.ci.schedule import SCOPES
@@ -88,18 +88,8 @@ def flow_of(matrix: Matrix, root: Path) -> Flow:
         alone = f'"warpfront @ git+{install.git}@{install.commit}"'
     if alone:
         calls.append(f"--no-deps --no-build-isolation {alone}")
-    return make_flow(
-        matrix.runners,
-        served=[(cell.vendor, cell.machine) for cell in matrix.cells],
-        installs=tuple(calls),
-        repository=matrix.project.repository,
-        publishes=PublishingRefs(
-            branch=matrix.project.branch,
-            release_tags=matrix.project.release_tags,
-            releases=any(channel.name == SCOPES["release"].channel for channel in matrix.channels),
-        ),
-        options=matrix.ci,
-    )
+    releases = any(channel.name == SCOPES["release"].channel for channel in matrix.channels)
+    return make_flow(matrix, tuple(calls), releases=releases)
 
 
 def install_of(matrix: Matrix, root: Path) -> InstallText | None:

@@ -20,6 +20,8 @@ from warpfront.ci.schedule import (
 )
 from warpfront.errors import InputError, StaleError
 from warpfront.matrix.cell import Cell
+from warpfront.matrix.language import Project
+from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import Runner
 
 UBUNTU = Runner(
@@ -64,8 +66,14 @@ LIMITS = packaged_limits()
 
 def told_by(planned: Schedule, *runners: Runner) -> dict[str, str]:
     """What `plan` gives to the jobs of these machines' flow."""
-    served = [(cell.vendor, cell.machine) for cell in CELLS]
-    flow = make_flow(runners, served=served, installs=(), repository="registry.test/mine")
+    project = Project(
+        name="mine",
+        source="https://example.test/mine",
+        licenses="Apache-2.0",
+        repository="registry.test/mine",
+    )
+    matrix = Matrix(project=project, cells=CELLS, warnings=(), runners=runners)
+    flow = make_flow(matrix, (), releases=True)
     return outputs(planned, flow.jobs, LIMITS)
 
 

@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from ruamel.yaml import YAML
 from warpfront.ci.actions import kept_pins, pinned_actions
 from warpfront.ci.flow import (
     Flow,
-    PublishingRefs,
     make_flow,
     packaged_limits,
     unable_to_pull,
@@ -38,7 +37,6 @@ from warpfront.errors import InputError, LockError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.language import CiOptions
 from warpfront.matrix.reading import read_matrix
-from warpfront.matrix.runners import Runner
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.origin import PUBLISH_WORKFLOW
@@ -51,10 +49,9 @@ Workflow = dict[str, Any]
 
 
 def the_flow(repository: str = "ghcr.io/warpfront") -> Flow:
-    served = [(cell.vendor, cell.machine) for cell in MATRIX.cells]
-    return make_flow(
-        MATRIX.runners, served=served, installs=("--editable .",), repository=repository
-    )
+    project = dataclasses.replace(MATRIX.project, repository=repository)
+    matrix = dataclasses.replace(MATRIX, project=project)
+    return make_flow(matrix, ("--editable .",), releases=True)
 
 
 LIMITS = packaged_limits()
@@ -354,22 +351,21 @@ def test_one_workflow_signs_and_it_is_the_one_that_signatures_have_to_name() -> 
     """Called ones count: a certificate names the called file, with the ref."""
     own = [dataclasses.replace(one, trust="self-hosted") for one in MATRIX.runners]
     for runners in (MATRIX.runners, own):
-        files = workflows(a_flow(runners), pinned_actions(), LIMITS)
+        files = workflows(a_flow(runners=tuple(runners)), pinned_actions(), LIMITS)
         signs = [path for path, text in files.items() if "sigstore/cosign-installer" in text]
         assert signs == [PUBLISH_WORKFLOW] == [PUBLISH]
 
 
-def a_flow(runners: Iterable[Runner], **how: Any) -> Flow:
-    served = [(cell.vendor, cell.machine) for cell in MATRIX.cells]
-    return make_flow(runners, served=served, installs=("x",), repository="ghcr.io/x", **how)
+def a_flow(*, releases: bool = True, **how: Any) -> Flow:
+    return make_flow(dataclasses.replace(MATRIX, **how), ("x",), releases=releases)
 
 
 def test_a_merge_and_a_release_tag_start_a_run() -> None:
     parsed: dict[Any, Any] = RENDERED[MAIN]  # YAML 1.1 reads `on` as true
     started = parsed.get("on") or parsed[True]
     assert started["push"] == {"branches": ["main"], "tags": ["v*"]}
-    refs = PublishingRefs(branch="trunk", release_tags="rel-", releases=False)
-    flow = a_flow(MATRIX.runners, publishes=refs)
+    project = dataclasses.replace(MATRIX.project, branch="trunk", release_tags="rel-")
+    flow = a_flow(project=project, releases=False)
     files = workflows(flow, pinned_actions(), LIMITS)
     main = yaml.load(files[MAIN], yaml.CSafeLoader)
     assert (main.get("on") or main[True])["push"] == {"branches": ["trunk"]}
@@ -383,12 +379,12 @@ def test_a_red_run_after_the_merge_is_told_where_the_table_wants_it() -> None:
     assert notify["if"] == f"${{{{ always() && github.event_name != 'pull_request' && {REFS} }}}}"
     assert notify["permissions"] == {"contents": "read", "actions": "read", "issues": "write"}
     assert "required" in notify["needs"]
-    silent = a_flow(MATRIX.runners, options=CiOptions(notify=()))
+    silent = a_flow(ci=CiOptions(notify=()))
     assert "notify" not in workflows(silent, pinned_actions(), LIMITS)[MAIN]
 
 
 def test_only_where_machines_are_ours_does_a_clock_end_what_waits_for_one() -> None:
-    hosted = a_flow([one for one in MATRIX.runners if one.trust == "hosted"])
+    hosted = a_flow(runners=tuple(one for one in MATRIX.runners if one.trust == "hosted"))
     assert ".github/workflows/warpfront-queue.yml" not in workflows(
         hosted, pinned_actions(), LIMITS
     )
