@@ -50,7 +50,6 @@ from warpfront.release.tags import (
     Names,
     clashes,
     clashes_of_matrix,
-    clashes_with,
     names_of,
     shared_in_matrix,
     tag_words,
@@ -148,7 +147,7 @@ def publish_cells(
     for cell_id, plan in planned.items():
         if not isinstance(plan, _Planned):
             results[cell_id] = plan
-        elif mine := clashes_with(plan.names, conflicts):
+        elif mine := conflicts.get(cell_id):
             results[cell_id] = _conflict(cell_id, mine)
         elif dry_run:
             results[cell_id] = attempt(cell_id, "publish", _foreseen, plan, context)
@@ -177,7 +176,7 @@ def _planned(
         if not isinstance(evidence, Evidence):
             planned[cell.id] = evidence
             continue
-        verdict = _with_signature(admission(evidence, channel, now=context.now), context)
+        verdict = _verdict(evidence, context)
         words = tag_words(cell, verdict.facts, evidence.labels, verdict.targets)
         names = names_of(cell, channel, words, shared=shared.get(cell.id))
         if against := (*verdict.against, *(names.wrong if verdict.admitted else ())):
@@ -232,8 +231,9 @@ def _tried(cell_id: str, act: Callable[..., Publication], *words: object) -> Pub
         return failed_by(error, cell_id, "publish")
 
 
-def _with_signature(verdict: Admission, context: PublishContext) -> Admission:
-    """Return the verdict, with the consequence of a missing signer."""
+def _verdict(evidence: Evidence, context: PublishContext) -> Admission:
+    """Return the admission of an image, with the consequence of a missing signer."""
+    verdict = admission(evidence, context.channel, now=context.now)
     if context.signer is not None:
         return verdict
     text = "there is no key to sign it with"
@@ -294,8 +294,8 @@ def _foreseen(plan: _Planned, context: PublishContext) -> Publication:
     against = not_to_be_named(context.registry, publication, digest, evidence.labels)
     # An image that is not there yet has its signatures in a registry that cosign may not reach.
     in_registry = evidence.attached and context.registry.head(path, digest)
-    reference = f"{publication.repository}@{digest}"
-    _refuse(against, _unsigned(evidence, reference, context) if in_registry else ())
+    signed = evidence.attached if in_registry else ()
+    _require_proof(against, signed, f"{publication.repository}@{digest}", context.verifier)
     return publication
 
 
@@ -334,13 +334,12 @@ def _proven(
     evidence = dataclasses.replace(
         plan.evidence, labels=registry_image.labels, identities=registry_image.identities
     )
-    verdict = admission(evidence, context.channel, now=context.now)
+    verdict, trusted = _verdict(evidence, context), context.verifier
     digest, labels = registry_image.digest, registry_image.labels
     wrong = not_to_be_named(context.registry, publication, digest, labels)
     reference = f"{publication.repository}@{digest}"
-    _refuse((*verdict.against, *wrong), [*_unsigned(evidence, reference, context)])
-    proof = verification_payload(evidence, _with_signature(verdict, context), registry_image)
-    documents, trusted = [proof], context.verifier
+    _require_proof((*verdict.against, *wrong), evidence.attached, reference, trusted)
+    documents = [verification_payload(evidence, verdict, registry_image)]
     for document in context.documents(publication, evidence):
         # Anyone with push rights can attach one, and our attestation would make it true.
         digest = attached_as(registry_image.manifest.descriptor, document).digest
@@ -350,22 +349,20 @@ def _proven(
     return tuple(documents)
 
 
-def _refuse(against: Iterable[str], unsigned: Iterable[str]) -> None:
-    """Raise `NotPublishableError` for the objections to an image, and for missing signatures."""
-    against, unsigned = list(against), list(unsigned)
+def _require_proof(
+    against: tuple[str, ...], attached: Iterable[str], reference: str, trusted: Signer | None
+) -> None:
+    """Raise `NotPublishableError` for the objections to an image, and for attached verifications
+    that no trusted key has signed together with it. A seal proves nothing, since anybody who may
+    push can make one. Without any key, the channel has allowed that (`_verdict`).
+    """
+    unsigned = [
+        f"the attached verification {digest} is in no signature of a trusted key"
+        for digest in attached
+        if trusted and not trusted.is_signed(reference, {"dev.warpfront.verification": digest})
+    ]
     if reasons := [*against, *unsigned]:
         raise NotPublishableError("; ".join(reasons), hint=_HINT if against else _TRUST)
-
-
-def _unsigned(evidence: Evidence, reference: str, context: PublishContext) -> Iterator[str]:
-    """Yield the verifications that no trusted key has signed together with the image. A seal
-    proves nothing, since anybody who may push can make one. Without any key, the channel has
-    allowed that (`_with_signature`).
-    """
-    trusted = context.verifier
-    for digest in evidence.attached:
-        if trusted and not trusted.is_signed(reference, {"dev.warpfront.verification": digest}):
-            yield f"the attached verification {digest} is in no signature of a trusted key"
 
 
 def not_to_be_named(

@@ -168,9 +168,11 @@ def _templates(cell: Cell, channel: Channel) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*channel.tags, *aliases)))
 
 
-def clashes(every: Iterable[Names]) -> Mapping[str, str]:
-    """Return each name that would be on more than one image or index, with a text of the first."""
-    claims: defaultdict[str, dict[str, None]] = defaultdict(dict)
+def clashes(every: Iterable[Names]) -> Mapping[str, tuple[str, ...]]:
+    """Return, by cell, a text for each of its names that would be on more than one image or index.
+    The text names the first claimants.
+    """
+    every, claims = tuple(every), defaultdict[str, dict[str, None]](dict)
     for names in every:
         for reference, claimant in names.claims.items():
             claims[reference][claimant] = None
@@ -180,7 +182,11 @@ def clashes(every: Iterable[Names]) -> Mapping[str, str]:
         named = [*[*claimants][:_SHOWN], *([f"{more} more"] if more > 0 else [])]
         if len(claimants) > 1:
             texts[reference] = f"{reference} is claimed by {' and by '.join(named)}"
-    return texts
+    by_cell = {
+        names.cell_id: tuple(text for name, text in texts.items() if name in names.claims)
+        for names in every
+    }
+    return {cell_id: mine for cell_id, mine in by_cell.items() if mine}
 
 
 def clashes_of_matrix(cells: Iterable[Cell], channel: Channel) -> Mapping[str, tuple[str, ...]]:
@@ -189,17 +195,9 @@ def clashes_of_matrix(cells: Iterable[Cell], channel: Channel) -> Mapping[str, t
     """
     cells = tuple(cells)
     shared = shared_in_matrix(cells, channel)
-    every = [
+    return clashes(
         names_of(cell, channel, expected_words(cell), shared=shared.get(cell.id)) for cell in cells
-    ]
-    texts = clashes(every)
-    by_cell = {names.cell_id: clashes_with(names, texts) for names in every}
-    return {cell_id: mine for cell_id, mine in by_cell.items() if mine}
-
-
-def clashes_with(names: Names, texts: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the clashes of an image's names among those of all."""
-    return tuple(text for reference, text in texts.items() if reference in names.claims)
+    )
 
 
 def _filled(template: str, words: Mapping[str, str], wrong: list[str]) -> str:
