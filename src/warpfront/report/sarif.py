@@ -41,25 +41,14 @@ class SarifRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
-    """Whole lines to replace: `start` to `end` (1-based, inclusive) by `text`, which has no newline
-    at its end; "" leaves an empty line.
-    """
-
-    description: str
-    start: int
-    end: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFinding:
     """A finding in one place.
 
     `path` is relative to the source's root, with `/`; an absolute one stays absolute, and code
     hosts cannot show it. `line` and `column` are 1-based, in code points; `line` 0 is the whole
     file, `column` 0 the whole line. `end_line` and `end_column` (exclusive) are optional. `source`
-    is the text of the line, so that a finding stays the same when lines above it move.
+    is the text of the line, so that a finding stays the same when lines above it move. `fix` is the
+    text to write in place of the lines up to `end_line`, without a newline at its end.
     """
 
     rule_id: str
@@ -71,7 +60,7 @@ class SourceFinding:
     end_line: int = 0
     end_column: int = 0
     source: str = ""
-    fix: Replacement | None = None
+    fix: str | None = None
     properties: Mapping[str, object] | None = None
 
 
@@ -171,12 +160,13 @@ def _results(
             },
         }
         if (fix := finding.fix) is not None:
-            deleted = {"startLine": fix.start, "startColumn": 1, "endLine": fix.end}
-            replacement = {"deletedRegion": deleted, "insertedContent": {"text": fix.text}}
+            description = f"write `{fix.strip()}`" if fix.strip() else "drop this line"
+            deleted = {"startLine": finding.line, "startColumn": 1, "endLine": finding.end_line}
+            replacement = {"deletedRegion": deleted, "insertedContent": {"text": fix}}
             artifact = _artifact(finding.path)
             result["fixes"] = [
                 {
-                    "description": {"text": sarif_message(fix.description)},
+                    "description": {"text": sarif_message(description)},
                     "artifactChanges": [
                         {"artifactLocation": artifact, "replacements": [replacement]}
                     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from warpfront.report.sarif import Level, Replacement, SarifRule, SourceFinding, sarif_text
+from warpfront.report.sarif import Level, SarifRule, SourceFinding, sarif_text
 from warpfront.system.packaged import packaged_toml
 from warpfront.system.texts import counted
 from warpfront_port.preflight.declared import DeclaredRequirement
@@ -156,12 +156,6 @@ def preflight_sarif(preflight: Preflight, *, version: str) -> str:
     findings: list[SourceFinding] = []
     for finding in preflight.findings:
         reasons = (f"{title}: {' '.join(why.split())}" for title, why in finding.why.items())
-        fix = None
-        if finding.write is not None and finding.end_line:
-            text = finding.write.strip()
-            action = f"write `{text}`" if text else "drop this line"
-            start, end = finding.line, finding.end_line
-            fix = Replacement(description=action, start=start, end=end, text=finding.write)
         findings.append(
             SourceFinding(
                 rule_id=finding.rule,
@@ -171,7 +165,7 @@ def preflight_sarif(preflight: Preflight, *, version: str) -> str:
                 line=finding.line,
                 end_line=finding.end_line,
                 source=finding.source,
-                fix=fix,
+                fix=finding.write if finding.end_line else None,
                 properties={"cells": list(finding.cells), "group": finding.group},
             )
         )

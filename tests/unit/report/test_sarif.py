@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from warpfront.report import sarif
-from warpfront.report.sarif import Replacement, SarifRule, SourceFinding, sarif_text
+from warpfront.report.sarif import SarifRule, SourceFinding, sarif_text
 
 RULES = (
     SarifRule(id="torch-moved", summary="Another torch.", help="Write `torch`.", level="error"),
@@ -27,7 +27,8 @@ FOUND = SourceFinding(
     line=3,
     column=1,
     source="torch>=3",
-    fix=Replacement(description="write torch", start=3, end=3, text="torch"),
+    end_line=3,
+    fix="torch",
 )
 
 
@@ -161,7 +162,7 @@ def test_what_could_not_be_judged_is_said() -> None:
 def test_more_findings_than_github_takes_are_cut_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sarif, "RESULT_LIMIT", 2)
     least = replace(FOUND, rule_id="index-named", level="note", fix=None, path="a")
-    run = run_of(made(least, FOUND, replace(FOUND, line=9)))
+    run = run_of(made(least, FOUND, replace(FOUND, line=9, end_line=9)))
     assert [result["level"] for result in run["results"]] == ["error", "error"]
     notes = run["invocations"][0]["toolExecutionNotifications"]
     assert "3 findings" in notes[0]["message"]["text"]
@@ -183,8 +184,7 @@ def test_the_order_of_the_findings_does_not_change_the_text() -> None:
 
 def test_foreign_text_is_no_link_and_no_control() -> None:
     evil = "see [here](https://example.org/\x1b]0;x\x07)\n[a](1)"
-    fix = Replacement(description=evil, start=3, end=3, text="torch")
-    found = replace(FOUND, message=evil, fix=fix)
+    found = replace(FOUND, message=evil, fix=evil)
     document: Any = json.loads(
         sarif_text([found], rules=RULES, tool="t", version="1", unknown=[evil])
     )
@@ -192,6 +192,6 @@ def test_foreign_text_is_no_link_and_no_control() -> None:
     (result,) = run["results"]
     (notice,) = run["invocations"][0]["toolExecutionNotifications"]
     for message in (result["message"], notice["message"], result["fixes"][0]["description"]):
-        assert message["text"].startswith("see [here] (https://example.org/")
+        assert "see [here] (https://example.org/" in message["text"]
         assert not {"\x1b", "\x07", "\n"} & set(message["text"])
         assert "](" not in message["text"]
