@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import requests
 
@@ -59,14 +59,11 @@ _NO_MANIFEST = digest_of_bytes(b"no manifest has these bytes")
 _NOT_MOUNTED = frozenset({202, 400, 403, 404, 405})
 
 
-class HttpRegistry(Registry):
+class HttpRegistry(Registry, contextlib.AbstractContextManager["HttpRegistry"]):
     """`contract.Registry` over HTTP. Threads may share one."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_exception: object) -> None:
         self._exchange.close()

@@ -69,7 +69,7 @@ def deleter_for(
             )
         packages = GitHubPackages(api(address, token))
         for repository in repositories:  # which needs the same package and token
-            packages.numbers(repository)
+            packages.package(repository)
         return packages.delete
     if is_docker_io(registry.host):
         hub = DockerHub(registry, api(_HUB), login)
@@ -89,22 +89,27 @@ class GitHubPackages:
 
     def __init__(self, api: _Api) -> None:
         self._api = api
-        self._owners: dict[str, str] = {}
-        self._versions: dict[str, dict[str, int]] = {}
+        self._packages: dict[str, tuple[str, dict[str, int]]] = {}
 
     def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
         del tags
-        number = self.numbers(repository).pop(digest, None)
-        if number is not None:
-            path = f"{self._package(repository)}/versions/{number}"
+        versions, numbers = self.package(repository)
+        if digest in numbers:
+            path = f"{versions}/{numbers.pop(digest)}"
             self._api.call("DELETE", path, {204, 404}, refusals=_GITHUB_REFUSALS)
 
-    def numbers(self, repository: str) -> dict[str, int]:
-        """Return the number of each digest, as listed once."""
-        if repository not in self._versions:
+    def package(self, repository: str) -> tuple[str, dict[str, int]]:
+        """Return the path of a repository's versions, and the number of each digest, as listed
+        once.
+        """
+        if repository not in self._packages:
+            owner, name = (quote(part, safe="") for part in repository.split("/", 1))
+            account = object_in(self._api.call("GET", f"/users/{owner}", {200}))
+            kind = "orgs" if account.get("type") == "Organization" else "users"
+            versions = f"/{kind}/{owner}/packages/container/{name}/versions"
             numbers: dict[str, int] = {}
             for page in range(1, _MOST_PAGES + 1):
-                path = f"{self._package(repository)}/versions?per_page={_PAGE}&page={page}"
+                path = f"{versions}?per_page={_PAGE}&page={page}"
                 listed = self._api.call("GET", path, {200}, refusals=_GITHUB_REFUSALS)
                 if not isinstance(listed, list):
                     raise self._api.wrong("its list of versions is no list")
@@ -115,17 +120,8 @@ class GitHubPackages:
                 }
                 if len(listed) < _PAGE:
                     break
-            self._versions[repository] = numbers
-        return self._versions[repository]
-
-    def _package(self, repository: str) -> str:
-        owner, _, name = repository.partition("/")
-        if owner not in self._owners:
-            account = self._api.call("GET", f"/users/{quote(owner, safe='')}", {200})
-            kind = object_in(account).get("type")
-            self._owners[owner] = "orgs" if kind == "Organization" else "users"
-        kind, parts = self._owners[owner], (quote(owner, safe=""), quote(name, safe=""))
-        return f"/{kind}/{parts[0]}/packages/container/{parts[1]}"
+            self._packages[repository] = versions, numbers
+        return self._packages[repository]
 
 
 # Words of GitHub's answers -> what to do about them.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import requests
 
@@ -120,7 +120,7 @@ ACCEPT = {"Accept": ", ".join((*MANIFEST_TYPES, *INDEX_TYPES))}
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request. `url` may begin with its path; `step` is its purpose, in words; `accepted`
-    are the statuses that are an answer. A `body` that is no bytes is opened anew for each try;
+    are the statuses that are an answer. A `body` is bytes, a form, or opened anew for each try;
     `more_seconds` are added to the time limit of an answer.
     """
 
@@ -130,7 +130,7 @@ class Request:
     scopes: Scopes
     accepted: Collection[int]
     headers: Mapping[str, str] = field(default_factory=lambda: ACCEPT)
-    body: Callable[[], BinaryIO] | bytes | None = None
+    body: Callable[[], BinaryIO] | Mapping[str, str] | bytes | None = None
     more_seconds: float = 0.0
 
 
@@ -301,11 +301,7 @@ class Exchange:
 
     def _fetch_token(self, url: str, form: Mapping[str, str] | None, authorization: str) -> bytes:
         headers = {"Authorization": authorization} if authorization else {}
-        method, body = "GET", None
-        if form is not None:
-            method, body = "POST", urlencode(form).encode()
-            headers["Content-Type"] = "application/x-www-form-urlencoded"
-        ask = Request(method, url, "login", (), {200}, headers, body)
+        ask = Request("POST" if form else "GET", url, "login", (), {200}, headers, form)
         answer = self._sent(ask, url)
         if answer.status_code in {400, 401, 403}:
             self.finish(answer)
