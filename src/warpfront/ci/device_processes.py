@@ -30,15 +30,12 @@ def device_holders(proc: Path = Path("/proc")) -> Mapping[int, str]:
     return holders
 
 
-def left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
-    """Return the orphans among those: started by a CI job, without a parent that waits for them."""
-    holders = device_holders(proc)
-    return {pid: name for pid, name in holders.items() if _is_orphan_of_a_job(proc / str(pid))}
-
-
 def end_left_behind(proc: Path = Path("/proc")) -> Mapping[int, str]:
-    """Kill the orphans and return them. By KILL: what hangs in a driver ignores TERM."""
-    behind = left_behind(proc)
+    """Kill the orphans among those and return them: started by a CI job, without a parent that
+    waits for them. By KILL: what hangs in a driver ignores TERM.
+    """
+    holders = device_holders(proc)
+    behind = {pid: name for pid, name in holders.items() if _is_orphan_of_a_job(proc / str(pid))}
     for pid in behind:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

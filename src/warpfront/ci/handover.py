@@ -13,6 +13,7 @@ from pathlib import Path
 from warpfront.errors import HandoverError
 from warpfront.system.foreign import read_json, read_regular, remove_tree
 from warpfront.system.store import storing, write_json
+from warpfront.system.strict_values import object_in
 
 MANIFEST = "manifest.json"
 SCHEMA = 2
@@ -32,9 +33,11 @@ def leave(store: Path, cells: Iterable[str], prefix: str, into: Path) -> tuple[s
     remove_tree(into)
     files: dict[str, str] = {}
     for cell in cells:
-        for path in _left(store / cell, prefix):
+        named = (store / cell).glob(f"{prefix}*")
+        for path in sorted({inner for top in named for inner in (top, *top.rglob("*"))}):
             name = f"{_RESULTS}/{cell}/{path.relative_to(store / cell).as_posix()}"
-            if _is_place(name):  # a container may have created any other
+            # A container may have created any other, and links.
+            if _is_place(name) and path.is_file() and not path.is_symlink():
                 files[name] = _place(into / name, read_regular(path, _LIMIT_BYTES))
     write_json(into / MANIFEST, {"schema": SCHEMA, "name": into.name, "files": files})
     return tuple(files)
@@ -52,8 +55,7 @@ def handed_over(*folders: Path) -> dict[Path, str]:
 
 def _manifest(folder: Path) -> tuple[str, Mapping[str, object]]:
     """Return the name of an artifact, and the sha256 of each of its files."""
-    fields = read_json(folder / MANIFEST)
-    fields = fields if isinstance(fields, dict) else {}
+    fields = object_in(read_json(folder / MANIFEST))
     name, files = fields.get("name"), fields.get("files")
     is_ours = fields.get("schema") == SCHEMA
     if not isinstance(name, str) or not isinstance(files, dict) or not is_ours:
@@ -71,13 +73,6 @@ def demand(names: Iterable[str], present: Iterable[str]) -> None:
             "retention",
             hint=f"run the job {missing[0]} again, then this one",
         )
-
-
-def _left(folder: Path, prefix: str) -> list[Path]:
-    """Return a step's files: those it names, and those in folders it names; none hidden."""
-    named = [path for path in folder.glob(f"{prefix}*") if path.name.startswith(prefix)]
-    every = [inner for path in named for inner in (path, *path.rglob("*"))]
-    return sorted(p for p in set(every) if p.is_file() and not p.is_symlink() and p.name[0] != ".")
 
 
 def _place(path: Path, content: bytes) -> str:

@@ -160,7 +160,9 @@ def schedule(
     roots: dict[str, str] = {}
     for cell in cells:  # parents come before children
         roots[cell.id] = roots.get(cell.parent, cell.parent) if cell.parent else cell.id
-    verify, missing, later = _verifying(buildable, roots, runners, scope, offline or {})
+    verify, missing = _verifying(buildable, roots, runners, scope, offline or {})
+    if scope.trusted:  # else machines of another scope may have the targets
+        unavailable += missing
     handed = set() if scope.channel else {cell for cell, _ in _on_targets(verify)}
     return Schedule(
         scope=scope.name,
@@ -170,8 +172,8 @@ def schedule(
         bench=_benching(verify, buildable, runners) if scope.benches else {},
         publish=_publishing(buildable, roots, verify) if scope.channel else (),
         unchanged=tuple(cell.id for cell in cells if cell.id not in work),
-        unavailable=tuple(sorted([*unavailable, *missing])),
-        later=tuple(sorted(later)),
+        unavailable=tuple(sorted(unavailable)),
+        later=() if scope.trusted else tuple(sorted(missing)),
         fingerprints=now,
     )
 
@@ -225,18 +227,13 @@ def _verifying(
     runners: Iterable[Runner],
     scope: RunScope,
     offline: Mapping[str, str],
-) -> tuple[dict[str, tuple[Work, ...]], list[Omitted], list[Omitted]]:
-    works: dict[str, tuple[Work, ...]] = {}
-    missing: list[Omitted] = []
-    later: list[Omitted] = []
+) -> tuple[dict[str, tuple[Work, ...]], list[Omitted]]:
+    works, missing = dict[str, tuple[Work, ...]](), list[Omitted]()
     for cell in cells:
         for target in cell.targets:
             fits = [row for row in runners if row.verifies(cell.vendor, target, cell.machine)]
             allowed = [fit for fit in fits if scope.trusted or fit.trust == "hosted"]
             usable = [runner for runner in allowed if runner.name not in offline]
-            asleep = "; ".join(offline[runner.name] for runner in allowed if runner.name in offline)
-            reason = asleep or f"no runner of the table has {target}"
-            omitted = Omitted(cell_id=cell.id, target=target, reason=reason)
             if usable:
                 work = Work(
                     name=verifying_job(cell.id, target),
@@ -247,31 +244,24 @@ def _verifying(
                 )
                 works[usable[0].name] = (*works.get(usable[0].name, ()), work)
             else:
-                (missing if scope.trusted else later).append(omitted)
-    return works, missing, later
+                asleep = "; ".join(offline[fit.name] for fit in allowed)
+                reason = asleep or f"no runner of the table has {target}"
+                missing.append(Omitted(cell_id=cell.id, target=target, reason=reason))
+    return works, missing
 
 
 def _benching(
     verify: Mapping[str, tuple[Work, ...]], cells: Iterable[Cell], runners: Iterable[Runner]
 ) -> dict[str, tuple[Work, ...]]:
     """Return the benchmarks of chains' first images, on the machines that verify them."""
-    roots = {cell.id for cell in cells if not cell.parent}
-    return {
-        runner.name: works
-        for runner in runners
-        if runner.bench
-        and (
-            works := tuple(
-                dataclasses.replace(
-                    work,
-                    name=f"bench-{work.name.removeprefix('verify-')}",
-                    after=(*work.after, work.name),
-                )
-                for work in verify.get(runner.name, ())
-                if roots.issuperset(work.cells)
-            )
-        )
-    }
+    roots, works = {cell.id for cell in cells if not cell.parent}, dict[str, tuple[Work, ...]]()
+    for runner in (runner for runner in runners if runner.bench):
+        for work in verify.get(runner.name, ()):
+            if roots.issuperset(work.cells):
+                name, after = f"bench-{work.name.removeprefix('verify-')}", (*work.after, work.name)
+                timed = dataclasses.replace(work, name=name, after=after)
+                works[runner.name] = (*works.get(runner.name, ()), timed)
+    return works
 
 
 def works_of(job: Job, planned: Schedule) -> tuple[tuple[str, Work], ...]:

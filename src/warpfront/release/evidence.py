@@ -35,9 +35,7 @@ _VERIFICATIONS = TypeAdapter(tuple[Verification, ...])
 def local_evidence(
     cell: Cell, store: Store, engine: Engine, jobs: Mapping[str, str] | None = None
 ) -> Evidence | Blocked | Failed:
-    """Return the local results of build and verify for an image that the engine still has.
-    `jobs` has the CI service's state of each job by its name.
-    """
+    """Return the local results of build and verify for an image that the engine still has."""
     built = built_image(store, cell, engine)
     if not isinstance(built, BuiltImage):
         return dataclasses.replace(built, step="publish")
@@ -55,15 +53,18 @@ def kept_evidence(
     identities: Iterable[str] = (),
     jobs: Mapping[str, str] | None = None,
 ) -> Evidence:
-    """Return the evidence of a built image, with its stored verifications."""
+    """Return the evidence of a built image, with its stored verifications. `jobs` has the CI
+    service's state of each job by its name.
+    """
     verifications, unread = kept_verifications(cell, store)
+    names = {target: verifying_job(cell.id, target) for target in cell.targets}
     return Evidence(
         cell=cell,
         labels=labels,
         identities=frozenset({built.image_id, *identities}),
         verifications=verifications,
         unread=unread,
-        jobs=states_by_target(cell, jobs),
+        jobs=None if jobs is None else {t: jobs[name] for t, name in names.items() if name in jobs},
         image_id=built.image_id,
         size_bytes=built.size_bytes,
     )
@@ -81,14 +82,6 @@ def kept_verifications(cell: Cell, store: Store) -> tuple[dict[str, Verification
         else:
             by_target |= {target: verification} if verification else {}
     return by_target, unread
-
-
-def states_by_target(cell: Cell, jobs: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """Return how the jobs that verify a cell ended, by target."""
-    if jobs is None:
-        return None
-    names = {target: verifying_job(cell.id, target) for target in cell.targets}
-    return {target: jobs[name] for target, name in names.items() if name in jobs}
 
 
 def verification_payload(evidence: Evidence, verdict: Admission, image: RegistryImage) -> Artifact:

@@ -8,7 +8,6 @@ of pip-audit (https://github.com/pypa/pip-audit, `pip_audit/_format/json.py`).
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from warpfront.matrix.language import AllowedVulnerability
+from warpfront.release.registry.contract import read_object
 from warpfront.release.sbom.parts import Part
 from warpfront.release.statements.statement import StatementError, text_in
 from warpfront.system.strict_values import object_in
@@ -150,12 +150,9 @@ def with_accepted(audit: Audit, allowed: Iterable[AllowedVulnerability]) -> Audi
 
 def _document(text: str) -> Mapping[str, Any]:
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return read_object(text.encode())
+    except ValueError as error:
         raise StatementError(f"it is no JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise StatementError("it is no object")
-    return document
 
 
 def _objects(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
