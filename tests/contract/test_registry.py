@@ -35,7 +35,7 @@ from warpfront.release.registry.contract import (
     bytes_blob,
     index_body,
 )
-from warpfront.release.registry.copying import Repository, copy_attached, copy_image
+from warpfront.release.registry.copying import Repository, copy_whole
 from warpfront.release.registry.deleting import deleter_for
 from warpfront.release.registry.http import Exchange, Patience
 from warpfront.release.registry.layout import LayoutRegistry
@@ -200,9 +200,7 @@ def test_an_image_goes_through_a_folder_with_all_that_is_attached(
     )
     there = Repository(registry=registry, repository=f"{repository}/elsewhere")
     for source, target in ((here, disk), (disk, there)):
-        copy_image(source, target, index.digest)
-        copy_attached(source, target, index.digest)
-    layout.check()
+        copy_whole(source, target, index.digest)
     assert registry.head(there.repository, index.digest) == index
     assert registry.referrers(there.repository, image.digest) == registry.referrers(
         repository, image.digest

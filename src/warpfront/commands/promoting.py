@@ -36,7 +36,7 @@ from warpfront.release.publish_context import (
     publish_cells,
 )
 from warpfront.release.registry.contract import INDEX_TYPES, Artifact, Registry, attached_payload
-from warpfront.release.registry.copying import Repository, copy_attached, copy_image
+from warpfront.release.registry.copying import Repository, copy_whole
 from warpfront.release.registry.layout import LayoutRegistry
 from warpfront.release.statements.statement import predicate_of
 from warpfront.release.tags import expected_words, names_of
@@ -154,8 +154,7 @@ def export_image(cell: Cell, carried: CarriedImages, folder: Path) -> str | Bloc
     source = carried.place_of(cell)
     layout = LayoutRegistry(folder=folder / cell.image)
     target = Repository(registry=layout, repository=source.repository)
-    sent_bytes = copy_image(source, target, image_place.digest)
-    sent_bytes += copy_attached(source, target, image_place.digest)
+    sent_bytes = copy_whole(source, target, image_place.digest)
     manifest = source.registry.manifest(source.repository, image_place.digest)
     assert manifest is not None
     for tag, head in heads_of(source.registry, source.repository).items():
@@ -225,9 +224,8 @@ class CarriedImages:
             path = publication.path
             if (source.registry.host, source.repository) == (target.host, path):
                 return 0
-            place, digest = Repository(registry=target, repository=path), publication.digest
             # With its signatures: proof from another registry counts by them.
-            sent_bytes = copy_image(source, place, digest)
-            return sent_bytes + copy_attached(source, place, digest)
+            place = Repository(registry=target, repository=path)
+            return copy_whole(source, place, publication.digest)
 
         return brought

@@ -68,15 +68,16 @@ def copy_image(
     return walk.copy_to(target, mount_from, on_bytes)
 
 
-def copy_attached(source: Repository, target: Repository, digest: str) -> int:
-    """Copy the attachments of a digest and of its parts, their own attachments, and the
-    signatures. The image itself is only read.
+def copy_whole(source: Repository, target: Repository, digest: str) -> int:
+    """Copy an image as `copy_image` does, the attachments of it and of its parts, their own
+    attachments, and the signatures. Return the bytes that were sent.
     """
     image, walk = _ImageWalk(source), _ImageWalk(source)
     image.follow(digest)
+    sent_bytes = image.copy_to(target)
     for manifest_digest in image.manifests:
         walk.follow_attached(manifest_digest)
-    sent_bytes = walk.copy_to(target)
+    sent_bytes += walk.copy_to(target)
     for manifest_digest in image.manifests:
         walk = _ImageWalk(source)
         for suffix in SIGNATURE_TAGS:

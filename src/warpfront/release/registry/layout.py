@@ -20,9 +20,7 @@ from typing import BinaryIO
 from warpfront.errors import RegistryError, StoreError
 from warpfront.release.registry.contract import (
     IMAGE_INDEX,
-    INDEX_TYPES,
     MANIFEST_LIMIT_BYTES,
-    MANIFEST_TYPES,
     Blob,
     Descriptor,
     Document,
@@ -63,10 +61,10 @@ class LayoutRegistry(Registry):
         return str(self.folder)
 
     def manifest(self, repository: str, reference: str) -> RegistryManifest | None:
-        names = () if is_digest(reference) else self.listed()
-        tagged = next((entry.digest for entry in names if _name(entry) == reference), None)
-        digest = reference if is_digest(reference) else tagged
-        if digest is None or not os.path.lexists(self.blob_path(digest)):
+        digest = reference
+        if not is_digest(reference):
+            digest = next((one.digest for one in self.listed() if _name(one) == reference), "")
+        if not digest or not os.path.lexists(self.blob_path(digest)):
             return None
         body = self.blob(repository, digest, MANIFEST_LIMIT_BYTES)
         try:
@@ -86,7 +84,8 @@ class LayoutRegistry(Registry):
         except ValueError as error:
             raise self._wrong(f"{digest_of_bytes(body)}: {error}") from None
         for part in parts_of(manifest.document):
-            self._require(part)
+            if not self._has(part.digest, part.size_bytes):
+                raise self._wrong(f"{part.digest} is missing or damaged")
         self.put_blob(repository, bytes_blob(body))
         named = {} if is_digest(reference) else {NAME: reference}
         self._list(dataclasses.replace(manifest.descriptor, annotations=named), manifest.document)
@@ -163,19 +162,6 @@ class LayoutRegistry(Registry):
             raise self._wrong(f"layout version {version!r:.40} is not known here")
         return document.manifests
 
-    def check(self) -> None:
-        """Check that every entry of `index.json`, with all its parts, is present and whole."""
-        waiting, visited = list(self.listed()), set[str]()
-        while waiting:
-            descriptor = waiting.pop()
-            if descriptor.digest not in visited:
-                visited.add(descriptor.digest)
-                self._require(descriptor)
-                if descriptor.media_type in {*MANIFEST_TYPES, *INDEX_TYPES}:
-                    manifest = self.manifest("", descriptor.digest)
-                    assert manifest is not None
-                    waiting += parts_of(manifest.document)
-
     def file_of(self, digest: str, size_bytes: int) -> Path:
         """Return a blob's file. Raises `RegistryError` where it has another size."""
         if (size := self._require_regular(digest)) != size_bytes:
@@ -213,10 +199,6 @@ class LayoutRegistry(Registry):
         if not os.path.lexists(path) or self._require_regular(digest) != size_bytes:
             return False
         return f"sha256:{sha256_of(path)}" == digest
-
-    def _require(self, part: Descriptor) -> None:
-        if not self._has(part.digest, part.size_bytes):
-            raise self._wrong(f"{part.digest} is missing or damaged")
 
     def _require_regular(self, digest: str) -> int:
         """Return the size, if it is a regular file."""
