@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warpfront.errors import RegistryError, RegistryFault, TagConflictError
@@ -103,26 +103,18 @@ def digest_on(registry: Registry, path: str, tag: str) -> str:
 
 
 def move_tag(
-    registry: Registry,
-    path: str,
-    tag: str,
-    manifest: RegistryManifest,
-    *,
-    before: str,
-    conflict: Callable[[str], TagConflictError],
+    registry: Registry, path: str, tag: str, manifest: RegistryManifest, *, before: str
 ) -> None:
-    """Put a tag on a manifest, unless it is there. Check that it is on `before` first, and on
-    the manifest right after. Else raises `conflict` of its present digest.
+    """Put a tag on a manifest, unless it is there. Raises `TagConflictError` where it is neither
+    there nor on `before`, or not there right after.
     """
     digest = manifest.descriptor.digest
     standing = digest_on(registry, path, tag)
-    if standing not in {before, digest}:
-        raise conflict(standing)
-    if standing != digest:
+    if standing == before != digest:
         registry.put_manifest(path, tag, manifest.body, manifest.descriptor.media_type)
         standing = digest_on(registry, path, tag)
-        if standing != digest:
-            raise conflict(standing)
+    if standing != digest:
+        raise moved(f"{registry.host}/{path}", tag, standing, digest)
 
 
 def wrong_image(registry: Registry, message: str) -> RegistryError:
@@ -171,11 +163,11 @@ def taken(
     )
 
 
-def moved(publication: Publication, tag: str, digest: str) -> TagConflictError:
+def moved(repository: str, tag: str, standing: str, digest: str) -> TagConflictError:
     return TagConflictError(
-        f"{publication.repository}:{tag} is on {digest or 'nothing'}: somebody else published "
-        f"while {publication.digest} was",
-        hint="see who it was: `warpfront release list`; then publish again, one at a time",
+        f"{repository}:{tag} is on {standing or 'nothing'}: another run moved it while this one "
+        f"put it on {digest}",
+        hint="`warpfront release list` shows the runs; then run this one again, alone",
     )
 
 
@@ -249,19 +241,10 @@ def yank_image(
         )
         registry.attach_all(path, registry_image.manifest.descriptor, [document])
         for alias, before in back.items():
-            _move_back(registry, path, alias, before, away_from=digest)
+            if (manifest := registry.manifest(path, before)) is None:
+                raise TagConflictError(f"{repository} has no {before}", hint="run it again")
+            move_tag(registry, path, alias, manifest, before=digest)
     return yank
-
-
-def _move_back(registry: Registry, path: str, alias: str, before: str, *, away_from: str) -> None:
-    manifest = registry.manifest(path, before)
-    error = TagConflictError(
-        f"{path}:{alias} was moved by another run while it was taken back",
-        hint="`warpfront release list` says where it is; run it again",
-    )
-    if manifest is None or digest_on(registry, path, alias) != away_from:
-        raise error
-    move_tag(registry, path, alias, manifest, before=away_from, conflict=lambda _: error)
 
 
 # Lists of what is attached, and cosign's signatures, where a registry keeps none of its own.

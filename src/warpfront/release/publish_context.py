@@ -374,11 +374,8 @@ def not_to_be_named(
     path = publication.path
     wrong = ["it was yanked"] if is_yanked(registry, path, digest) else []
     for tag in publication.tags:
-        standing = registry.head(path, tag.tag) if tag.moves else None
-        if standing is None or standing.digest == digest:
-            continue
-        other = held_image(registry, path, standing.digest)
-        if other is not None and other.created > labels.get(CREATED, ""):
+        other = held_image(registry, path, tag.tag) if tag.moves else None
+        if other and other.digest != digest and other.created > labels.get(CREATED, ""):
             wrong.append(f"{tag.tag} is on a newer image, of {other.created}")
     return tuple(wrong)
 

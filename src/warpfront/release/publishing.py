@@ -15,9 +15,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from warpfront.errors import InputError, RegistryError, TagConflictError
 from warpfront.images.engine.protocol import Engine
@@ -136,25 +135,21 @@ class ImagePublisher:
         if registry_image is None:
             raise wrong_image(registry, f"{publication.candidate} was pushed, and is not there")
         if publication.image_id not in registry_image.identities:
-            raise wrong_image(
-                registry,
-                f"{publication.candidate} is {registry_image.digest}, not the image that was sent "
-                f"({publication.image_id})",
-            )
+            found = f"{publication.candidate} is {registry_image.digest}"
+            sent = f"not the image that was sent ({publication.image_id})"
+            raise wrong_image(registry, f"{found}, {sent}")
         return registry_image, sent_bytes
 
     def found(self, publication: Publication) -> RegistryImage | None:
         """Return the image, where a tag that never moves has it already. Raises `TagConflictError`
         for another image there, before anything was sent.
         """
-        for tagging in publication.tags:
-            if tagging.moves:
-                continue
-            registry_image = held_image(self.registry, publication.path, tagging.tag)
-            if registry_image is not None and publication.image_id not in registry_image.identities:
-                raise taken(publication, tagging.tag, registry_image.digest, registry_image.labels)
-            if registry_image is not None:
-                return registry_image
+        for tag in (tagging.tag for tagging in publication.tags if not tagging.moves):
+            image = held_image(self.registry, publication.path, tag)
+            if image and publication.image_id not in image.identities:
+                raise taken(publication, tag, image.digest, image.labels)
+            if image:
+                return image
         return None
 
     def send(self, publication: Publication) -> int:
@@ -180,10 +175,8 @@ class ImagePublisher:
                     mount_from=self.mount_from,
                     on_bytes=count,
                 )
-        except (InputError, OSError):
-            return self._pushed(publication)
-        except RegistryError as error:
-            if error.registry != layout.host:
+        except (InputError, OSError, RegistryError) as error:
+            if isinstance(error, RegistryError) and error.registry != layout.host:
                 raise
             return self._pushed(publication)  # not all of it is there: what next, the engine knows
 
@@ -252,8 +245,10 @@ class ImagePublisher:
         registry before it moves, where every later run finds it.
         """
         path, digest = publication.path, publication.digest
-        befores = self._all_now_on(path, publication.tags)
-        tags = tuple(dataclasses.replace(tag, before=befores[tag.tag]) for tag in publication.tags)
+        tags = tuple(
+            dataclasses.replace(tag, before=digest_on(self.registry, path, tag.tag))
+            for tag in publication.tags
+        )
         for tag in tags:
             if not tag.moves and tag.before not in {"", digest}:
                 raise taken(publication, tag.tag, tag.before)
@@ -276,8 +271,7 @@ class ImagePublisher:
         """Put one tag on the digest, unless it was there when all were looked at."""
         if tagging.before != publication.digest:  # all are looked at again in the end
             path, manifest = publication.path, registry_image.manifest
-            conflict, before = partial(moved, publication, tagging.tag), tagging.before
-            move_tag(self.registry, path, tagging.tag, manifest, before=before, conflict=conflict)
+            move_tag(self.registry, path, tagging.tag, manifest, before=tagging.before)
         finished = dataclasses.replace(tagging, done=True)
         tags = tuple(finished if tag.tag == tagging.tag else tag for tag in publication.tags)
         publication = dataclasses.replace(publication, tags=tags)
@@ -286,13 +280,11 @@ class ImagePublisher:
 
     def look_again(self, publication: Publication) -> Publication:
         """Check all tags once more: of two who published at once, the one who lost stops."""
-        for tag, standing in self._all_now_on(publication.path, publication.tags).items():
+        for tag in publication.tags:
+            standing = digest_on(self.registry, publication.path, tag.tag)
             if standing != publication.digest:
-                raise moved(publication, tag, standing)
+                raise moved(publication.repository, tag.tag, standing, publication.digest)
         return publication
-
-    def _all_now_on(self, path: str, tags: Iterable[TagMove]) -> dict[str, str]:
-        return {tag.tag: digest_on(self.registry, path, tag.tag) for tag in tags}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,8 +357,7 @@ class IndexWriter:
                 moves = moves_document(publication, {name.tag: before})
                 self.registry.attach_all(path, index.descriptor, [moves])
             # It was looked at before the signature, which takes its time.
-            conflict = partial(moved, publication, name.tag)
-            move_tag(self.registry, path, name.tag, index, before=before, conflict=conflict)
+            move_tag(self.registry, path, name.tag, index, before=before)
         return dataclasses.replace(name, waits=(), before=before, digest=digest)
 
     def _against(

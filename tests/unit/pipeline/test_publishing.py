@@ -477,7 +477,7 @@ def test_of_two_publishers_of_one_alias_the_loser_says_so(world: World) -> None:
     world.registry.after_call = overtake
     found = failure(world)
     assert found.exit_code == TagConflictError.exit_code
-    assert "somebody else published" in found.reason
+    assert "another run moved it" in found.reason
 
 
 def test_an_alias_that_was_moved_meanwhile_is_not_moved_back(world: World) -> None:
