@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,37 +20,36 @@ from warpfront.errors import EngineError
 from warpfront.images.engine import docker as room
 from warpfront.images.engine import embedded
 from warpfront.images.engine import protocol as rooms
-from warpfront.images.engine.docker import LONGEST_LINE, LineSplitter
+from warpfront.images.engine.docker import LONGEST_LINE, lines_of
 from warpfront.images.engine.protocol import RunRequest, connect
 from warpfront.system import process
 
-DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n'
+DEBIAN = {"PRETTY_NAME": "Debian GNU/Linux 12", "ID": "debian", "VERSION_ID": "12"}
 
 
 def test_lines_cut_anywhere_come_out_whole() -> None:
-    splitter = LineSplitter()
     data = "één\r\ntwee\n\ndrie".encode()
-    got = [line for byte in data for line in splitter.feed(bytes([byte]))]
-    assert got == ["één", "twee", ""]
-    assert splitter.feed(b"", final=True) == ["drie"]
+    assert [*lines_of(bytes([byte]) for byte in data)] == ["één", "twee", "", "drie"]
+
+
+def test_a_line_is_there_before_the_stream_ends() -> None:
+    chunks = iter([b"a\nb", b""])
+    assert next(lines_of(chunks)) == "a"
+    assert next(chunks) == b""
 
 
 def test_a_stream_that_ends_with_a_line_has_no_line_after_it() -> None:
-    splitter = LineSplitter()
-    assert splitter.feed(b"a\n", final=True) == ["a"]
-    assert splitter.feed(b"", final=True) == []
+    assert [*lines_of([b"a\n"])] == ["a"]
+    assert [*lines_of([])] == []
 
 
 def test_undecodable_bytes_become_replacement_characters() -> None:
-    assert LineSplitter().feed(b"a\xff\xfeb\n") == ["a\N{REPLACEMENT CHARACTER}\ufffdb"]
-    assert LineSplitter().feed(b"\xe2\x82", final=True) == ["\N{REPLACEMENT CHARACTER}"]
+    assert [*lines_of([b"a\xff\xfeb\n"])] == ["a\N{REPLACEMENT CHARACTER}\ufffdb"]
+    assert [*lines_of([b"\xe2\x82"])] == ["\N{REPLACEMENT CHARACTER}"]
 
 
 def test_a_line_without_end_is_kept_short_and_counted() -> None:
-    splitter = LineSplitter()
-    for _ in range(100):
-        assert splitter.feed(b"x" * 1000) == []
-    (line,) = splitter.feed(b"\n")
+    (line,) = lines_of([b"x" * 1000] * 100 + [b"\n"])
     assert line == "x" * LONGEST_LINE + f"... ({100_000 - LONGEST_LINE} more characters)"
 
 
@@ -210,7 +209,7 @@ def myself() -> embedded.ProcessIdentity:
 
 def test_a_living_process_is_not_gone() -> None:
     assert not myself().is_gone()
-    assert embedded.read_identity(myself().as_mapping()) == myself()
+    assert embedded.read_identity(asdict(myself())) == myself()
 
 
 def test_a_pid_given_to_another_process_is_gone() -> None:
@@ -238,7 +237,7 @@ def test_labels_that_lack_a_part_name_no_process() -> None:
 def test_every_distribution_has_both_sets() -> None:
     for key in ("debian-12", "debian-13", "ubuntu-24.04"):
         name, _, version = key.partition("-")
-        row = embedded.read_distribution(f'ID={name}\nVERSION_ID="{version}"\n')
+        row = embedded.read_distribution({"ID": name, "VERSION_ID": version})
         unpacked = {package for suite in row.engine for package in suite.packages}
         assert {"docker.io", "docker-buildx", "containerd", "runc", "tini", "nftables"} <= unpacked
         assert any("mmdebstrap" in suite.packages for suite in row.bootstrap)
@@ -251,7 +250,7 @@ def test_debian_12_keeps_its_own_runc() -> None:
 
 def test_an_unknown_distribution_is_refused_with_those_there_are() -> None:
     with pytest.raises(EngineError, match="fedora-41") as caught:
-        embedded.read_distribution("ID=fedora\nVERSION_ID=41\n")
+        embedded.read_distribution({"ID": "fedora", "VERSION_ID": "41"})
     assert "debian-12" in caught.value.hint
 
 
@@ -331,7 +330,7 @@ def test_half_a_record_is_a_stale_engine_not_a_traceback(tmp_path: Path) -> None
 def test_the_distributions_own_docker_is_advised_where_it_can_build(
     version: str, advice: str
 ) -> None:
-    row = embedded.read_distribution(f'ID=debian\nVERSION_ID="{version}"\n')
+    row = embedded.read_distribution({"ID": "debian", "VERSION_ID": version})
     assert row.docker_instead == advice
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import dataclasses
 import functools
 import gzip
 import json
@@ -26,7 +25,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -223,7 +222,7 @@ class DockerEngine:
         stack = (row.get("RootFS") or {}).get("Layers") or []
         # The containerd store's own `Size` counts packed blobs; layers are what a container sees.
         size = sum(layer["Size"] for layer in layers)
-        return dataclasses.replace(
+        return replace(
             _listed_image({**row, "Labels": config.get("Labels"), "Size": size}),
             created=str(row.get("Created") or ""),
             substance=digest_of([stack, settings]) if stack else "",
@@ -364,7 +363,7 @@ class DockerEngine:
                 user, namespace = user_inside(request.user, self._client.info())
                 client = embedded.identity(os.getpid())
                 assert client is not None
-                named = {f"{RUN_LABEL}.{key}": value for key, value in client.as_mapping().items()}
+                named = {f"{RUN_LABEL}.{key}": value for key, value in asdict(client).items()}
                 api.create_container(
                     request.image,
                     ["timeout", "--signal=KILL", inside, *request.command],
@@ -403,10 +402,12 @@ class DockerEngine:
         # closed.
         response = getattr(stream, "_response", stream)
         with contextlib.closing(stream), contextlib.closing(response):
-            watchdog = _Watchdog(request.time_limit_seconds, stream, lambda: self._kill(name))
+            with _names_host(self.name):
+                self._client.api.start(name)
             started = time.monotonic()
+            watchdog = _Watchdog(request.time_limit_seconds, stream, lambda: self._kill(name))
             try:
-                for line in self._lines(name, stream, watchdog):
+                for line in self._lines(stream):
                     on_line(line)
                 seconds_left = started + request.time_limit_seconds - time.monotonic()
                 with _names_host(self.name):
@@ -430,16 +431,12 @@ class DockerEngine:
             seconds=seconds,
         )
 
-    def _lines(self, name: str, stream: Any, watchdog: _Watchdog) -> Iterator[str]:
-        """Start the container and its watchdog; every line of its output. What the caller does with
-        a line happens outside: its errors are not the engine's."""
-        splitter = LineSplitter()
+    def _lines(self, stream: Any) -> Iterator[str]:
+        """Yield each line of a container's output. What the caller does with a line happens
+        outside: its errors are not the engine's.
+        """
         with _names_host(self.name):
-            self._client.api.start(name)
-            watchdog.start()
-            for _, chunk in frames_iter(stream, tty=False):  # type: ignore[no-untyped-call]
-                yield from splitter.feed(chunk)
-        yield from splitter.feed(b"", final=True)
+            yield from lines_of(chunk for _, chunk in frames_iter(stream, tty=False))  # type: ignore[no-untyped-call]
 
     def _kill(self, name: str) -> None:
         """Called on the watchdog's thread, so with a connection of its own."""
@@ -482,8 +479,6 @@ class _Watchdog:
             threading.Timer(seconds + _END_SECONDS, self._cut),
         ]
         self.expired = False
-
-    def start(self) -> None:
         for timer in self._timers:
             timer.daemon = True
             timer.start()
@@ -718,34 +713,24 @@ class Transfer:
         return RegistryError(message, registry=host, step=step, fault=fault, hint=hint)
 
 
-class LineSplitter:
-    """A splitter of arbitrary chunks into whole lines, with memory bounded by the longest line.
+def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Yield the lines of a stream, in memory that is bounded by the longest line.
 
     Bytes that are not UTF-8 become U+FFFD. A line beyond `LONGEST_LINE` characters is cut, with the
     number of missing ones. `\r` progress bars stay within their line.
     """
+    line, length = "", 0
+    for text in codecs.iterdecode(chunks, "utf-8", errors="replace"):
+        for place, part in enumerate(text.split("\n")):
+            if place:
+                yield _shown(line, length)
+                line, length = "", 0
+            line += part[: LONGEST_LINE - len(line)]
+            length += len(part)
+    if length:
+        yield _shown(line, length)
 
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._begun, self._length = "", 0
 
-    def feed(self, chunk: bytes, *, final: bool = False) -> list[str]:
-        """Return the lines that `chunk` completes; with `final` also the unfinished last one."""
-        *ends, rest = self._decoder.decode(chunk, final=final).split("\n")
-        lines = []
-        for end in ends:
-            self._add(end)
-            lines.append(self._line())
-        self._add(rest)
-        if final and self._length:
-            lines.append(self._line())
-        return lines
-
-    def _add(self, text: str) -> None:
-        self._begun += text[: LONGEST_LINE - len(self._begun)]
-        self._length += len(text)
-
-    def _line(self) -> str:
-        line, cut = self._begun.removesuffix("\r"), self._length - len(self._begun)
-        self._begun, self._length = "", 0
-        return f"{line}... ({cut} more characters)" if cut else line
+def _shown(line: str, length: int) -> str:
+    cut = length - len(line)
+    return line.removesuffix("\r") + (f"... ({cut} more characters)" if cut else "")

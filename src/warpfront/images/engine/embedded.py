@@ -26,7 +26,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache as cached
 from pathlib import Path
 from typing import Literal
@@ -116,9 +116,6 @@ class ProcessIdentity:
             return False
         current = identity(int(self.pid)) if self.pid.isdigit() else None
         return current is None or current.started != self.started
-
-    def as_mapping(self) -> dict[str, str]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -420,11 +417,11 @@ _STATE_FIELD, _START_FIELD = 0, 19  # of /proc/<pid>/stat behind the name; proc(
 def identity(pid: int) -> ProcessIdentity | None:
     """Return the living process `pid` of this machine; None for none, or only its zombie."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         return None
-    values = fields.rpartition(")")[2].split()
+    values = stat.rpartition(")")[2].split()
     if values[_STATE_FIELD] in "ZX":
         return None
     return ProcessIdentity(
@@ -437,8 +434,8 @@ def identity(pid: int) -> ProcessIdentity | None:
 
 
 def read_identity(mapping: Mapping[str, str]) -> ProcessIdentity | None:
-    """Return the identity in a mapping of `as_mapping`, or None if a part is missing."""
-    names = ("pid", "started", "boot", "namespace", "host")
+    """Return the identity in a mapping of its parts, or None if one is missing."""
+    names = [field.name for field in fields(ProcessIdentity)]
     if not all(mapping.get(name) for name in names):
         return None
     return ProcessIdentity(**{name: mapping[name] for name in names})
@@ -480,9 +477,6 @@ class LinuxDistribution:
         """Return how to install Docker rather than the embedded engine."""
         return f"`{self.install}`, or {DOCKER_PAGE}" if self.install else DOCKER_PAGE
 
-    def suites(self, name: PackageSet) -> tuple[Suite, ...]:
-        return self.engine if name == "engine" else self.bootstrap
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageTree:
@@ -519,14 +513,12 @@ class PackageTree:
         }
 
 
-def read_distribution(os_release: str) -> LinuxDistribution:
-    """Return the row of `data/engine.yaml` for the text of an `/etc/os-release`.
+def read_distribution(os_release: Mapping[str, str]) -> LinuxDistribution:
+    """Return the row of `data/engine.yaml` for the variables of an `/etc/os-release`.
 
     Raise `EngineError`, naming the distributions there are, for one that has no row.
     """
-    fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
-    key = f"{fields.get('ID', '').strip(chr(34))}-{fields.get('VERSION_ID', '').strip(chr(34))}"
-    rows = _rows()
+    key, rows = f"{os_release.get('ID', '')}-{os_release.get('VERSION_ID', '')}", _rows()
     if key not in rows:
         raise EngineError(
             f"no embedded engine for this distribution ({key})",
@@ -537,8 +529,8 @@ def read_distribution(os_release: str) -> LinuxDistribution:
 
 def this_distribution() -> LinuxDistribution:
     try:
-        return read_distribution(Path("/etc/os-release").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        return read_distribution(platform.freedesktop_os_release())
+    except OSError:
         raise EngineError("/etc/os-release: no such file", hint="install Docker Engine") from None
 
 
@@ -562,7 +554,7 @@ def unpack(name: PackageSet, cache: Path, on_line: Line) -> PackageTree:
     if not tree.root.is_dir():
         with exclusive(cache / "packages", on_line, name=f".{name}.lock"):
             if not tree.root.is_dir():
-                _fill(tree.root, distribution, distribution.suites(name), on_line)
+                _fill(tree.root, distribution, getattr(distribution, name), on_line)
     return tree
 
 
@@ -605,7 +597,7 @@ def _rows() -> Mapping[str, LinuxDistribution]:
 
 def _tree(name: PackageSet, distribution: LinuxDistribution, cache: Path) -> PackageTree:
     """Named after its content's recipe, so that a changed recipe never meets an old tree."""
-    recipe = [distribution.key, [[s.suite, *s.packages] for s in distribution.suites(name)]]
+    recipe = [distribution.key, [[s.suite, *s.packages] for s in getattr(distribution, name)]]
     root = cache / "packages" / f"{name}-{digest_of(recipe)[:12]}"
     return PackageTree(root=root, perl=distribution.perl)
 
