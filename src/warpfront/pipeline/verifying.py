@@ -44,7 +44,6 @@ from warpfront.verify.containers import (
     not_verified,
     result_in,
     run_told,
-    taken_over,
 )
 from warpfront.verify.emulation import (
     EMULATED_SESSIONS,
@@ -448,9 +447,10 @@ class CellVerification:
         }
         key = attempt_key(map(_folder, _MOUNTED), parts)
         attempt = continue_attempt(self.folder, key, effort, self.target)
-        proven = taken_over(self.folder, attempt, self.plan.sessions)
+        earlier = attempt.proven
+        proven = {name: earlier[name][1] for name in self.plan.sessions if name in earlier}
         if proven:
-            names = ", ".join(f"{name} ({attempt.proven[name][0]})" for name in proven)
+            names = ", ".join(f"{name} ({earlier[name][0]})" for name in proven)
             before = "an interrupted verification of this image by these checks"
             self.say(f"continues {before}; proven before: {names}")
         return attempt, proven
@@ -467,9 +467,13 @@ class CellVerification:
         if self.claims.guard is not None:
             del environment["HOME"]  # a guarded image has one for every user, which is shown so
         user, group = self.plan.options.user_and_group
-        request = dataclasses.replace(request, binds=binds, environment=environment)
-        limit = self.limit_seconds
-        return dataclasses.replace(request, time_limit_seconds=limit, user=f"{user}:{group}")
+        return dataclasses.replace(
+            request,
+            binds=binds,
+            environment=environment,
+            time_limit_seconds=self.limit_seconds,
+            user=f"{user}:{group}",
+        )
 
     def _read_results(
         self,

@@ -4,7 +4,6 @@ interrupted verification that count in the next one. Path.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from warpfront.errors import FailureKind, NotVerifiedError, StoreError
 from warpfront.images.built import BuiltImage
@@ -126,13 +126,13 @@ _ALWAYS_RUN = "load"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A verification that has begun and did not come to its end. `key` is the digest of all that
-    its sessions depend on, `effort` has the seeds, `proven` is session -> time and sha256 of its
-    results in the folder `proven`.
+    its sessions depend on, `effort` has the seeds, `proven` is session -> time and results. Other
+    files of these sessions are in the folder `proven`.
     """
 
     key: str
     effort: CheckOptions
-    proven: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    proven: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
 
 
 def attempt_key(packages: Iterable[Path], parts: Mapping[str, object]) -> str:
@@ -149,8 +149,8 @@ def attempt_key(packages: Iterable[Path], parts: Mapping[str, object]) -> str:
 def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) -> Attempt:
     """Begin an attempt, and take over what an earlier one of the same key has proven.
 
-    Results move out of the folder that the container can write, and count by their digest. Without
-    a run of its own choice, `effort` becomes the earlier one's, so that all seeds are of one run.
+    Results move out of the folder that the container can write. Without a run of its own choice,
+    `effort` becomes the earlier one's, so that all seeds are of one run.
     """
     store = Store(folder.parent)
     before: Attempt | None = store.readable(folder.name, _RECORD, (Attempt,))
@@ -165,7 +165,7 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
         with storing(proven):
             proven.mkdir(exist_ok=True)
         for path in sorted((folder / "results").glob("*.json")):
-            session, copy = path.stem, proven / path.name
+            session = path.stem
             if session == _ALWAYS_RUN or session not in CHECK_SESSIONS:
                 continue
             try:
@@ -173,12 +173,12 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
                 end = moment.isoformat(timespec="seconds")
                 for file in _left_by(session, path.parent):
                     (proven / file.name).write_bytes(read_regular(file))
-                content = read_regular(copy)
-                checks = read_session(read_json(copy), session=session, target=target)
+                results = read_json(path)
+                checks = read_session(results, session=session, target=target)
             except (OSError, StoreError):
                 continue
             if worst_of(check.outcome for check in checks) is Outcome.PASSED:
-                passed[session] = (end, hashlib.sha256(content).hexdigest())
+                passed[session] = (end, results)
         attempt = replace(before, proven={**before.proven, **passed})
     store.save(folder.name, _RECORD, attempt)
     return attempt
@@ -188,20 +188,6 @@ def discard(folder: Path) -> None:
     """Forget an attempt: it came to its end, or nothing of it counts."""
     Store(folder.parent).drop(folder.name, _RECORD)
     remove_tree(folder / _PROVEN)
-
-
-def taken_over(folder: Path, attempt: Attempt, sessions: Iterable[str]) -> dict[str, object]:
-    """Return the results of those of `sessions` that were proven, unless edited since then."""
-    over: dict[str, object] = {}
-    for session in sessions:
-        _, sha256 = attempt.proven.get(session, ("", ""))
-        path = folder / _PROVEN / f"{session}.json"
-        try:
-            if sha256 and hashlib.sha256(read_regular(path)).hexdigest() == sha256:
-                over[session] = read_json(path)
-        except (FileNotFoundError, StoreError):
-            continue
-    return over
 
 
 def finish(folder: Path, sessions: Iterable[str]) -> None:

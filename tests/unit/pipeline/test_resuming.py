@@ -304,19 +304,22 @@ def test_a_session_that_did_not_pass_is_run_again(world: World, wrong: Wrong) ->
     assert "numerics" not in proven_before(found)
 
 
-def test_what_was_edited_since_does_not_count(world: World) -> None:
+@pytest.mark.parametrize("folder", ["proven", "results"])
+def test_what_was_edited_since_does_not_count(world: World, folder: str) -> None:
     world.interrupted()
     world.engine.stops = ["time"]
     world.leaves = {"devices": {"missing": True}}
     world.verify()
     world.leaves = {}
-    path = world.folder / "proven" / "numerics.json"
-    path.write_text(json.dumps(document("numerics", {"unclaimed": ["edited"]})))
+    failed = {"name": "one", "outcome": "failed", "reason": "edited", "seconds": 0}
+    path = world.folder / folder / "numerics.json"
+    path.write_text(json.dumps(document("numerics", {"checks": [failed]})))
 
     found = world.verify()
 
-    assert world.sessions_run()[2] == ("load", "numerics", "devices")
-    assert proven_before(found) == ["golden"]
+    assert world.sessions_run()[2] == ("load", "devices")
+    assert proven_before(found) == ["numerics", "golden"]
+    assert outcome_of(found) is Outcome.PASSED
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"key": 1}', "null"])
