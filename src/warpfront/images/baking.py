@@ -45,11 +45,10 @@ from warpfront.images.plan import CONTENT
 from warpfront.images.preparing import CellInputs, Prepared, Tools, prepare_build
 from warpfront.images.render import DOCKERFILE, POLICY, Material, stack_location
 from warpfront.images.template_process import RenderRequest, render_templates
-from warpfront.images.wheel_builder import Builder
 from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import CACHE_VARIABLE
-from warpfront.matrix.selection import leaves, with_parents
+from warpfront.matrix.selection import with_parents
 from warpfront.step_results import Blocked, Failed, attempt
 from warpfront.system.digests import digest_of
 from warpfront.system.foreign import remove_tree
@@ -185,8 +184,7 @@ class Building:
         by_id = {item.cell.id: item for item in ready}
         targets = [self._target(item, by_id, composed) for item in ready]
         request = self.request("bake.json", targets)
-        bottom = tuple(cell.id for cell in leaves(item.cell for item in ready))
-        answers = bake(replace(request, leaves=bottom), self.on_step)
+        answers = bake(request, self.on_step)
         try:  # what `verify` needs, while there is a network: images do not depend on it
             install_toolbox(
                 self._folders.cache,
@@ -265,7 +263,6 @@ class Building:
         composed: Mapping[str, dict[str, str]],
     ) -> BakeTarget:
         cell = item.cell
-        self.store.write_context(cell.id, item.rendered.context)
         self.store.save(cell.id, "render", item.rendered)
         # BuildKit wants to know of every name that stages name, also of those that it leaves out.
         contexts = {**self._base_contexts(item, building), **composed.get(cell.id, {})}
@@ -277,7 +274,7 @@ class Building:
             contexts[SEALED_CONTEXT] = str(self._sealed_folder(cell))
         return BakeTarget(
             name=cell.id,
-            context=str(self.store.context_folder(cell.id)),
+            context=str(self.store.write_context(cell.id, item.rendered.context)),
             contexts=contexts,
             tag=cell.local_reference,
             labels=image_labels(
@@ -370,7 +367,7 @@ class Building:
                 reason=f"{cell.local_reference} is not the image that was just built",
                 hint="another build moved the tag; build again",
             )
-        job = read_invocation(environment())
+        builder, invocation = read_invocation(environment())
         return BuiltImage(
             cell_id=cell.id,
             reference=cell.local_reference,
@@ -381,8 +378,8 @@ class Building:
             reused=False,
             seconds=round(self._finished.get(cell.id, monotonic()) - self._started, 2),
             log=log,
-            builder=job.builder,
-            invocation=job.invocation,
+            builder=builder,
+            invocation=invocation,
         )
 
 
@@ -499,8 +496,8 @@ _TEMPLATE = 'FROM {{ from_reference }}\n{% include "_shared/apt.j2" %}\n'
 _BUILDER = "builder"
 
 
-BuilderOf = Callable[[Cell, Mapping[str, WheelLock]], Builder]
-"""Where the wheels of a cell are built, given the locks of its ancestors."""
+BuilderOf = Callable[[Cell, Mapping[str, WheelLock], tuple[str, ...]], tuple[Engine, str]]
+"""Where the wheels of a cell are built, given the locks of its ancestors and Debian packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -513,10 +510,7 @@ class Builders:
     site: AskSite
     watch: Watch
 
-    def __call__(self, cell: Cell, locks: Mapping[str, WheelLock]) -> Builder:
-        return partial(self._image, cell, locks)
-
-    def _image(
+    def __call__(
         self, cell: Cell, locks: Mapping[str, WheelLock], apt: tuple[str, ...]
     ) -> tuple[Engine, str]:
         """Return the engine and the image in it to build in, made now unless it exists."""

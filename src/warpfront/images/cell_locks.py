@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from warpfront.errors import LockError
 from warpfront.images.baking import BuilderOf
@@ -212,7 +213,7 @@ class _CellLocking:
             cache=self.tools.folders.cache,
             wheelhouse=self.tools.folders.wheelhouse,
             site=self.tools.site(),
-            builder=builder_of(cell, locks) if builder_of else None,
+            builder=partial(builder_of, cell, locks) if builder_of else None,
             on_line=self.watch.say,
             python=ENVIRONMENT_PYTHON if cell.parent else cell.base.interpreter,
         )

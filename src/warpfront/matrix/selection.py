@@ -76,13 +76,6 @@ def selected_with_parents(cells: tuple[Cell, ...], selection: Selection) -> tupl
     return with_parents(select(cells, selection), cells)
 
 
-def leaves(cells: Iterable[Cell]) -> tuple[Cell, ...]:
-    """Return the cells that are no parent of others: building them builds all."""
-    everything = tuple(cells)
-    parents = {cell.parent for cell in everything}
-    return tuple(cell for cell in everything if cell.id not in parents)
-
-
 _SHOWN = 12
 
 

@@ -128,20 +128,12 @@ def _of_event(name: str, event: Any, repository: str, label: str) -> tuple[str, 
     return "nightly", ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Invocation:
-    """The CI run of this process, as SLSA provenance names it: the address of a workflow or runner,
-    and that of its run; both "" outside CI. The forms are those of GitHub's own attestations
+def read_invocation(environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the CI run of this process, as SLSA provenance names it: the address of a workflow or
+    runner, and that of its run; both "" outside CI. The forms are those of GitHub's attestations
     (https://docs.github.com/actions/reference/workflows-and-actions/variables) and of GitLab's
     (https://docs.gitlab.com/ci/pipeline_security/slsa/provenance_v1).
     """
-
-    builder: str = ""
-    invocation: str = ""
-
-
-def read_invocation(environment: Mapping[str, str]) -> Invocation:
-    """Return the CI run of this process, from the variables that GitHub or GitLab sets."""
     if environment.get("GITHUB_ACTIONS") == "true":
         names = ["SERVER_URL", "REPOSITORY", "WORKFLOW_REF", "RUN_ID"]
         values = [environment.get(f"GITHUB_{name}", "") for name in names]
@@ -154,5 +146,5 @@ def read_invocation(environment: Mapping[str, str]) -> Invocation:
         values = [environment.get(name, "") for name in names]
         builder, invocation = f"{values[0]}/-/runners/{values[1]}", values[2]
     else:
-        return Invocation()
-    return Invocation(builder=builder, invocation=invocation) if all(values) else Invocation()
+        return "", ""
+    return (builder, invocation) if all(values) else ("", "")

@@ -39,11 +39,8 @@ class Store:
     def cell_folder(self, cell_id: str) -> Path:
         return self.folder / cell_id
 
-    def context_folder(self, cell_id: str) -> Path:
-        return self.folder / cell_id / "context"
-
     def log_path(self, cell_id: str) -> Path:
-        return self.folder / cell_id / "build.log"
+        return self.cell_folder(cell_id) / "build.log"
 
     def save(self, cell_id: str, name: str, value: object) -> Path:
         """Write one step's value. `name` is the step, or step and subject (`verify-sm_90`)."""
@@ -84,7 +81,7 @@ class Store:
         """Replace the rendered context of a cell as a whole. Modes are those of the files and 0755
         for folders: no umask decides who may read what is copied into an image.
         """
-        folder = self.context_folder(cell_id)
+        folder = self.cell_folder(cell_id) / "context"
         with folder_aside(folder) as aside:
             for name, file in files.items():
                 path = aside / name

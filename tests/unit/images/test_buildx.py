@@ -261,7 +261,6 @@ def a_request(
         environment={},
         file=folder / "bake.json",
         targets=("torch", "devel", "serve"),
-        leaves=("devel", "serve"),
         readable=(folder,),
         logs={},
     )
@@ -379,9 +378,7 @@ def test_what_buildkits_cache_lost_is_built_once_more_without_it_and_told_from_o
     assert calls.read_text() == "torch devel serve\ntorch devel serve anew\n"
     for message in LOST[1:]:
         calls.unlink()
-        request = dataclasses.replace(
-            a_request(tmp_path, {"torch"}, message), targets=("torch",), leaves=("torch",)
-        )
+        request = dataclasses.replace(a_request(tmp_path, {"torch"}, message), targets=("torch",))
         (answer,) = bake(request, ignore).values()
         assert (answer.cache_lost, message in answer.error) == (True, True)
         assert calls.read_text() == "torch\ntorch anew\n"
@@ -399,9 +396,7 @@ def test_an_image_that_another_build_named_at_the_same_moment_is_named_on_anothe
     calls = tmp_path / "calls"
     assert calls.read_text() == "torch devel serve\n" * 2, "its cache is used"
     calls.unlink()
-    request = dataclasses.replace(
-        a_request(tmp_path, {"torch"}, AT_ONCE), targets=("torch",), leaves=("torch",)
-    )
+    request = dataclasses.replace(a_request(tmp_path, {"torch"}, AT_ONCE), targets=("torch",))
     (answer,) = bake(request, ignore).values()
     assert AT_ONCE in answer.error
     assert calls.read_text() == "torch\n" * 2, "and then it is an error"

@@ -12,7 +12,7 @@ from warpfront.images.plan import (
     content_hash,
     plan_cell,
 )
-from warpfront.matrix.selection import leaves, with_parents
+from warpfront.matrix.selection import with_parents
 from warpfront.step_results import Blocked
 from warpfront.wheels.lock.values import LockedWheel, LockState
 
@@ -43,10 +43,6 @@ def planned(**changes: object) -> object:
 def test_selected_cells_bring_their_parents_before_them() -> None:
     chain = with_parents([ON_SERVE], [ON_SERVE, SERVE, DEVEL, TORCH])
     assert [cell.image for cell in chain] == ["torch", "serve", "shop"]
-
-
-def test_leaves_are_the_cells_that_nothing_stands_on() -> None:
-    assert leaves([TORCH, DEVEL, SERVE, ON_SERVE]) == (DEVEL, ON_SERVE)
 
 
 def test_an_existing_content_hash_is_reused() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from warpfront.images.built import RenderedImage
 from warpfront.images.plan import Action, PlannedCell, content_hash, plan_cell
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.selection import leaves, selected_with_parents, with_parents
+from warpfront.matrix.selection import selected_with_parents, with_parents
 from warpfront.step_results import Blocked
 from warpfront.wheels.lock.values import LockState
 
@@ -144,10 +144,3 @@ def test_cells_of_one_depth_keep_the_matrix_s_order() -> None:
         "a",
         "c",
     ]
-
-
-@given(forests)
-def test_leaves_are_stood_on_by_nobody_and_their_chains_are_everything(cells: list[Cell]) -> None:
-    parents = {cell.parent for cell in cells}
-    assert all(cell.id not in parents for cell in leaves(cells))
-    assert {cell.id for cell in with_parents(leaves(cells), cells)} == {cell.id for cell in cells}

@@ -230,7 +230,7 @@ def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
         watch=Quiet(),
     )
     with pytest.raises(BlockedError, match="it is for aarch64, and the engine's machine is x86_64"):
-        builder_of(a_child(cell), {cell.id: a_lock(cell)})(())
+        builder_of(a_child(cell), {cell.id: a_lock(cell)}, ())
 
 
 @pytest.mark.parametrize(("machine", "other"), [MACHINES, MACHINES[::-1]])

@@ -96,7 +96,7 @@ def test_a_context_is_replaced_as_a_whole(tmp_path: Path) -> None:
 def test_a_context_takes_the_place_of_what_is_no_folder(kind: str, tmp_path: Path) -> None:
     store, aside = Store(tmp_path), tmp_path / "elsewhere"
     aside.mkdir()
-    folder = store.context_folder("cell")
+    folder = store.cell_folder("cell") / "context"
     folder.parent.mkdir()
     if kind == "link":
         folder.symlink_to(aside)

@@ -112,7 +112,6 @@ class BakeRequest:
     readable: tuple[Path, ...]
     logs: Mapping[str, Path]
     references: Mapping[str, str] = field(default_factory=dict)
-    leaves: tuple[str, ...] = ()
     cache: str = ""
     writable: tuple[Path, ...] = ()
 
@@ -133,16 +132,26 @@ def bake(request: BakeRequest, on_step: OnStep) -> Mapping[str, Baked]:
     """Build all targets and return a result for each.
 
     bake stops everything at the first failure without results of the others. So after a failure
-    each leaf is baked by itself (two at a time; BuildKit shares their common steps), then
-    each parent of a failed leaf: every target has its own result.
+    each target is baked by itself: two at a time, and BuildKit shares their common steps.
     """
-    together = _bake_steadily(request, request.targets, on_step)
-    first = together[request.targets[0]]
+    answers = _bake_steadily(request, request.targets, on_step)
+    first = answers[request.targets[0]]
     if not first.error or first.engine_gone or len(request.targets) == 1:
-        return together
-    answers = _bake_each(request, request.leaves or request.targets, on_step)
-    rest = tuple(target for target in request.targets if target not in answers)
-    return {**answers, **_bake_each(request, rest, on_step)}
+        return answers
+
+    def bake_one(target: str) -> Mapping[str, Baked]:
+        return _bake_steadily(request, (target,), on_step)
+
+    with ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
+        try:
+            for answer in pool.map(bake_one, request.targets):
+                answers.update(answer)
+        except BaseException:
+            # Ctrl-C reaches the main thread only; the pool would wait for needless bakes.
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop_all()
+            raise
+    return answers
 
 
 def forget_steps(request: BakeRequest, words: str) -> None:
@@ -155,23 +164,6 @@ def forget_steps(request: BakeRequest, words: str) -> None:
     )
     with contextlib.suppress(TimedOutError):
         run(command)
-
-
-def _bake_each(request: BakeRequest, targets: tuple[str, ...], on_step: OnStep) -> dict[str, Baked]:
-    def bake_one(target: str) -> Mapping[str, Baked]:
-        return _bake_steadily(request, (target,), on_step)
-
-    answers: dict[str, Baked] = {}
-    with ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
-        try:
-            for answer in pool.map(bake_one, targets):
-                answers.update(answer)
-        except BaseException:
-            # Ctrl-C reaches the main thread only; the pool would wait for needless bakes.
-            pool.shutdown(wait=False, cancel_futures=True)
-            stop_all()
-            raise
-    return answers
 
 
 def _bake_steadily(
