@@ -26,10 +26,18 @@ def _renderer_of(sources: frozenset[tuple[str, ImageFile | RefusedFile]]) -> Ren
     return Renderer(dict(sources))
 
 
+def templates_of(files: Mapping[str, str | ImageFile | RefusedFile]) -> Templates:
+    """The folders of images, whose templates may be given as text."""
+    return {
+        name: ImageFile(content=file.encode()) if isinstance(file, str) else file
+        for name, file in files.items()
+    }
+
+
 def render(cell: Cell, lock: WheelLock, templates: Templates, **more: Any) -> RenderedImage:
     """The build context of a cell; `more` as in `context_parts`."""
     parts = context_parts(cell, lock, **more)
-    renderer, label = renderer_of(templates.sources), f" (cell {cell.id})"
+    renderer, label = renderer_of(templates), f" (cell {cell.id})"
     text = renderer.render(cell.template, parts.variables, label=label)
     return rendered_image(parts, templates, text)
 

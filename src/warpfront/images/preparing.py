@@ -23,6 +23,7 @@ from warpfront.images.render import (
     guard_policy,
     relaxed_files,
     rendered_image,
+    require_template,
 )
 from warpfront.images.template_process import Rendered, RenderRequest, render_templates
 from warpfront.matrix.cell import Cell, Selection
@@ -59,7 +60,7 @@ def render_cells(
     by_id = {cell.id: cell for cell in cells}
 
     def parts_of(cell: Cell) -> ContextParts:
-        material.templates.require(cell)
+        require_template(cell, material.templates)
         parent = by_id[cell.parent] if cell.parent else None
         parent_lock = locks[cell.parent] if cell.parent else None
         lock = locks[cell.id]
@@ -87,7 +88,7 @@ def render_cells(
         )
         for parts in ready
     ]
-    texts = iter(render_templates(material.templates.sources, requests))
+    texts = iter(render_templates(material.templates, requests))
     return {
         cell_id: attempt(cell_id, "render", finished, parts, next(texts))
         if isinstance(parts, ContextParts)

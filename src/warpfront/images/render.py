@@ -123,39 +123,35 @@ REQUIREMENTS = "requirements.txt"
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
-class Templates:
-    """The folders of a project's images: relative path below `images/` -> what lies there. What
-    cannot go into an image blocks the cells that would have it.
-    """
+Templates = Mapping[str, ImageFile | RefusedFile]
+"""The folders of a project's images: relative path below `images/` -> what lies there. What cannot
+go into an image blocks the cells that would have it.
+"""
 
-    def __init__(self, sources: Mapping[str, str | ImageFile | RefusedFile]) -> None:
-        self.sources = {
-            name: ImageFile(content=source.encode()) if isinstance(source, str) else source
-            for name, source in sources.items()
-        }
 
-    def require(self, cell: Cell) -> None:
-        """Raise `RenderError`, with the line of its image, for a cell without a template."""
-        name = f"{cell.template}/Dockerfile.j2"
-        if name not in self.sources:
-            raise RenderError(
-                f"matrix.yaml:{cell.image_line}: images/{name}: no such template",
-                hint=f"write it, or correct `template:` of the image {cell.image}",
+def require_template(cell: Cell, templates: Templates) -> None:
+    """Raise `RenderError`, with the line of its image, for a cell without a template."""
+    name = f"{cell.template}/Dockerfile.j2"
+    if name not in templates:
+        raise RenderError(
+            f"matrix.yaml:{cell.image_line}: images/{name}: no such template",
+            hint=f"write it, or correct `template:` of the image {cell.image}",
+        )
+
+
+def assets_of(folder: str, templates: Templates) -> dict[str, ImageFile]:
+    """Return the template's other files, for the build context. Raise `BlockedError`."""
+    prefix, read, assets = f"{folder}/", f"{folder}/{REQUIREMENTS}", {}
+    for name, file in templates.items():
+        if not name.startswith(prefix) or name == read or name.endswith(".j2"):
+            continue
+        if isinstance(file, RefusedFile):
+            raise BlockedError(
+                f"images/{name}: {file.reason}",
+                hint="images hold files, and links to files of the same folder: copy it there",
             )
-
-    def assets(self, folder: str) -> dict[str, ImageFile]:
-        """Return the template's other files, for the build context. Raise `BlockedError`."""
-        prefix, read, assets = f"{folder}/", f"{folder}/{REQUIREMENTS}", {}
-        for name, file in self.sources.items():
-            if not name.startswith(prefix) or name == read or name.endswith(".j2"):
-                continue
-            if isinstance(file, RefusedFile):
-                raise BlockedError(
-                    f"images/{name}: {file.reason}",
-                    hint="images hold files, and links to files of the same folder: copy it there",
-                )
-            assets[name.removeprefix(prefix)] = file
-        return assets
+        assets[name.removeprefix(prefix)] = file
+    return assets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +231,7 @@ def rendered_image(parts: ContextParts, templates: Templates, dockerfile: str) -
                 raise RenderError(f"{where}: ENV {name}={value}: {fault}", hint=hint)
     if wheels:
         files[REQUIREMENTS] = requirements_text(wheels)
-    assets = templates.assets(cell.template)
+    assets = assets_of(cell.template, templates)
     for name, ours_there in itertools.product(assets, files):
         # One of ours in the place of one of theirs is no clash: ours it is.
         if ours_there.startswith(f"{name}/") or name.startswith(f"{ours_there}/"):

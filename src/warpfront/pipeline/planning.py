@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from warpfront.errors import EngineError
 from warpfront.images.built import RenderedImage, ResolvedBase
@@ -16,6 +17,7 @@ from warpfront.images.preparing import (
     render_cells,
     unrunnable,
 )
+from warpfront.images.render import require_template
 from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
 from warpfront.matrix.cell import Cell, Pin, Selection, WheelIndex
 from warpfront.matrix.language import Maintenance
@@ -45,7 +47,7 @@ def plan(workspace: Workspace, selection: Selection, watch: Watch) -> tuple[Plan
     states = read_locks(cells, folders)
     locks = usable_locks(states)
     blocked: dict[str, Blocked | Failed] = {**unrunnable(cells, engine)} if engine else {}
-    require = material.templates.require
+    require = partial(require_template, templates=material.templates)
     faults = {c.id: states[c.id].fault or attempt(c.id, "render", require, c) for c in cells}
     blocked |= {cell_id: fault for cell_id, fault in faults.items() if fault is not None}
     blocked |= _unlockable(cells, blocked, states, watch)

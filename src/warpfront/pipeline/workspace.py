@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from warpfront.errors import LockError, StoreError
-from warpfront.images.render import Material, Templates
+from warpfront.images.render import Material
 from warpfront.matrix import compat
 from warpfront.matrix.cell import RequirementList
 from warpfront.matrix.compat import Compat
@@ -80,7 +80,7 @@ def open_workspace(root: Path, *, build: Path | None = None) -> Workspace:
         replace(cell, listed=listed[cell.requirements_file]) if cell.requirements_file else cell
         for cell in matrix.cells
     )
-    templates = Templates(read_tree(root / IMAGES_FOLDER))
+    templates = read_tree(root / IMAGES_FOLDER)
     return Workspace(
         matrix=replace(matrix, cells=tuple(cells)),
         material=Material(templates=templates, guard=read_guard(), compat=table),

@@ -12,17 +12,17 @@ from builders import A_BASE, a_cell, a_child, a_lock, a_wheel
 from dockerfile_parse import DockerfileParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rendering import render
+from rendering import render, templates_of
 
 from warpfront.errors import BlockedError, RenderError
-from warpfront.images.render import POLICY, Templates
+from warpfront.images.render import POLICY
 from warpfront.matrix.cell import Cell, Compiler
 from warpfront.system.store import read_tree
 from warpfront.system.tree_files import ImageFile, RefusedFile
 from warpfront.wheels.lock.values import WheelLock
 
 IMAGES = Path(__file__).parents[3] / "images"
-OURS = Templates(read_tree(IMAGES))
+OURS = read_tree(IMAGES)
 PARENT = a_cell()
 PARENT_LOCK = a_lock(PARENT)
 
@@ -39,7 +39,7 @@ def child_lock(cell: Cell) -> WheelLock:
 
 def test_the_same_cell_and_lock_give_the_same_bytes() -> None:
     one = render(PARENT, PARENT_LOCK, OURS)
-    other = render(a_cell(), a_lock(a_cell()), Templates(read_tree(IMAGES)))
+    other = render(a_cell(), a_lock(a_cell()), read_tree(IMAGES))
     assert (one.files, one.digest) == (other.files, other.digest)
 
 
@@ -73,7 +73,7 @@ def test_a_compiler_adds_packages_and_environment() -> None:
 
 
 def test_a_misspelt_variable_is_an_error_and_not_an_empty_word() -> None:
-    templates = Templates({"torch/Dockerfile.j2": "FROM {{ form_reference }}\n"})
+    templates = templates_of({"torch/Dockerfile.j2": "FROM {{ form_reference }}\n"})
     with pytest.raises(RenderError, match=r"torch/Dockerfile.j2: 'form_reference' is undefined"):
         render(PARENT, PARENT_LOCK, templates)
 
@@ -84,7 +84,7 @@ def test_a_missing_template_names_the_file_to_create() -> None:
 
 
 def test_files_beside_a_template_are_part_of_the_context() -> None:
-    templates = Templates({"torch/Dockerfile.j2": "FROM scratch\n", "torch/app/main.py": "1\n"})
+    templates = templates_of({"torch/Dockerfile.j2": "FROM scratch\n", "torch/app/main.py": "1\n"})
     image = render(PARENT, PARENT_LOCK, templates)
     assert image.context["app/main.py"] == ImageFile(content=b"1\n")
 
@@ -93,7 +93,7 @@ def test_what_decides_an_image_is_in_its_digest() -> None:
     def digest(**files: ImageFile) -> str:
         sources = {"torch/Dockerfile.j2": ImageFile(content=b"FROM scratch\n")}
         sources |= {f"torch/{name}": file for name, file in files.items()}
-        return render(PARENT, PARENT_LOCK, Templates(sources)).digest
+        return render(PARENT, PARENT_LOCK, templates_of(sources)).digest
 
     one = ImageFile(content=b"1")
     others = [
@@ -110,7 +110,7 @@ def test_what_decides_an_image_is_in_its_digest() -> None:
 
 
 def test_what_cannot_go_into_an_image_blocks_its_own_cells_and_names_its_path() -> None:
-    templates = Templates(
+    templates = templates_of(
         {
             "torch/Dockerfile.j2": "FROM scratch\n",
             "serve/Dockerfile.j2": "{% include '_shared/a.j2' %}",
@@ -141,14 +141,16 @@ def test_what_cannot_go_into_an_image_blocks_its_own_cells_and_names_its_path() 
 @pytest.mark.parametrize("name", ["guard", "Dockerfile/x", "guard/a.py/x"])
 def test_a_file_cannot_stand_where_a_folder_of_ours_goes(name: str) -> None:
     """A link called `guard` would take the guard's files elsewhere."""
-    templates = Templates({"torch/Dockerfile.j2": "FROM x\n", f"torch/{name}": "theirs"})
+    templates = templates_of({"torch/Dockerfile.j2": "FROM x\n", f"torch/{name}": "theirs"})
     with pytest.raises(RenderError, match=f"images/torch/{name}: stands where .* goes") as caught:
         render(PARENT, PARENT_LOCK, templates, guard={"guard/a.py": "ours"})
     assert caught.value.hint == "give it another name"
 
 
 def test_what_is_guarded_and_brings_its_own_torch_is_sealed() -> None:
-    templates = Templates({"torch/Dockerfile.j2": "FROM x\n{% if sealed %}# sealed{% endif %}\n"})
+    templates = templates_of(
+        {"torch/Dockerfile.j2": "FROM x\n{% if sealed %}# sealed{% endif %}\n"}
+    )
     of_base = a_cell(stack=())
     for cell, guard, sealed in (
         (PARENT, {POLICY: "{}"}, True),

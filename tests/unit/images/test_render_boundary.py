@@ -10,10 +10,10 @@ import pytest
 from builders import A_BASE, a_cell, a_child, a_lock, a_wheel
 from hypothesis import given
 from hypothesis import strategies as st
-from rendering import render
+from rendering import render, templates_of
 
 from warpfront.errors import RenderError
-from warpfront.images.render import BYTE_CODE_FILES, GUARD_ENVIRONMENT, Templates, requirements_text
+from warpfront.images.render import BYTE_CODE_FILES, GUARD_ENVIRONMENT, requirements_text
 from warpfront.matrix.cell import Compiler
 
 IN_A_WORD = set(string.ascii_letters + string.digits + "._:/@+=,%~-")
@@ -26,7 +26,7 @@ LOCK = a_lock(CELL)
 def rendered(template: str, **changes: object) -> str:
     """The Dockerfile that a template of one line gives, without its last line break."""
     cell = a_cell(**changes) if changes else CELL
-    image = render(cell, LOCK, Templates({"torch/Dockerfile.j2": template}))
+    image = render(cell, LOCK, templates_of({"torch/Dockerfile.j2": template}))
     return image.files["Dockerfile"].removesuffix("\n")
 
 
@@ -88,7 +88,7 @@ def test_an_unknown_variable_is_named_with_its_template_and_its_cell() -> None:
 
 def test_a_template_that_is_not_there_says_what_to_do() -> None:
     with pytest.raises(RenderError) as caught:
-        render(CELL, LOCK, Templates({}))
+        render(CELL, LOCK, templates_of({}))
     assert caught.value.message == "images/torch/Dockerfile.j2: no such template"
     assert caught.value.hint == "create it, or correct `template:` in matrix.yaml"
 
@@ -112,14 +112,14 @@ def test_only_line_breaks_are_taken_from_the_ends() -> None:
 
 
 def test_an_include_keeps_the_line_break_at_its_end() -> None:
-    templates = Templates(
+    templates = templates_of(
         {"torch/Dockerfile.j2": "{% include '_shared/a.j2' %}RUN b\n", "_shared/a.j2": "RUN a\n"}
     )
     assert render(CELL, LOCK, templates).files["Dockerfile"] == "RUN a\nRUN b\n"
 
 
 def test_the_context_holds_the_files_beside_the_template_and_no_others() -> None:
-    templates = Templates(
+    templates = templates_of(
         {
             "torch/Dockerfile.j2": "FROM x\n",
             "torch/part.j2": "not a file of the image",
@@ -145,7 +145,7 @@ def test_the_context_holds_the_files_beside_the_template_and_no_others() -> None
 
 
 def test_a_guard_cannot_be_replaced_by_a_file_beside_the_template() -> None:
-    templates = Templates({"torch/Dockerfile.j2": "FROM x\n", "torch/policy.json": "mine"})
+    templates = templates_of({"torch/Dockerfile.j2": "FROM x\n", "torch/policy.json": "mine"})
     files = render(CELL, LOCK, templates, guard={"policy.json": "the guard's"}).files
     assert files["policy.json"] == "the guard's"
 
@@ -159,7 +159,7 @@ def test_requirements_are_sorted_and_pinned_by_hash() -> None:
 
 def test_an_image_without_wheels_has_no_requirements() -> None:
     child = a_child(CELL)
-    templates = Templates(
+    templates = templates_of(
         {"serve/Dockerfile.j2": "FROM {{ from_reference }}\n{{ wheels | length }}"}
     )
     image = render(child, LOCK, templates, parent=CELL, parent_lock=LOCK)
@@ -190,7 +190,7 @@ FACTS = """\
 
 
 def facts(cell: object, **more: object) -> list[str]:
-    templates = Templates({f"{cell.template}/Dockerfile.j2": FACTS})  # type: ignore[attr-defined]
+    templates = templates_of({f"{cell.template}/Dockerfile.j2": FACTS})  # type: ignore[attr-defined]
     return render(cell, LOCK, templates, **more).files["Dockerfile"].splitlines()  # type: ignore[arg-type]
 
 
@@ -257,7 +257,7 @@ def test_a_template_that_includes_itself_is_an_error_of_its_own() -> None:
 
 def test_what_slims_an_image_goes_along_where_it_adds_wheels() -> None:
     slim = a_cell(slim=("torch/test/*",))
-    told = Templates({"torch/Dockerfile.j2": "{{ 'less' if slim else 'all' }}"})
+    told = templates_of({"torch/Dockerfile.j2": "{{ 'less' if slim else 'all' }}"})
     image = render(slim, LOCK, told)
     assert (image.files["Dockerfile"], image.files["slim/globs.txt"]) == (
         "less\n",

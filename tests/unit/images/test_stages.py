@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 from builders import a_cell, a_lock
-from rendering import render
+from rendering import render, templates_of
 
 from warpfront.images.composing import config_on, manifest_on
 from warpfront.images.render import (
     BYTE_CODE_CONTEXT,
     BYTE_CODE_FILES,
     COMPILER,
-    Templates,
     before_wheels,
 )
 from warpfront.system.store import read_tree
@@ -59,7 +58,7 @@ def test_a_changed_stage_is_built_as_it_is_written(text: str, other: str) -> Non
 def test_a_template_that_sets_no_stages_has_one() -> None:
     own = 'FROM {{ from_reference }}\n{% include "_shared/wheels.j2" %}\n'
     shared = read_tree(Path(__file__).parents[3] / "images")
-    templates = Templates({**shared, "torch/Dockerfile.j2": own})
+    templates = templates_of({**shared, "torch/Dockerfile.j2": own})
     text = render(a_cell(), a_lock(), templates).files["Dockerfile"]
     assert text.count("FROM ") == 1
     assert text.count("uv pip install") == 1
@@ -70,8 +69,8 @@ def test_a_template_that_sets_no_stages_has_one() -> None:
 def test_an_image_that_leaves_something_out_can_stand_on_layers_that_are_without_it() -> None:
     shared = read_tree(Path(__file__).parents[3] / "images")
     cell = dataclasses.replace(a_cell(), slim=("torch/test/*",))
-    image = render(cell, a_lock(cell), Templates(shared))
-    text, whole = image.files["Dockerfile"], render(a_cell(), a_lock(), Templates(shared))
+    image = render(cell, a_lock(cell), templates_of(shared))
+    text, whole = image.files["Dockerfile"], render(a_cell(), a_lock(), templates_of(shared))
     assert image.files["slim/globs.txt"] == "torch/test/*\n"
     assert text.count("/run/slim/slim.py") == 1
     assert before_wheels(text) == before_wheels(whole.files["Dockerfile"]) is not None
