@@ -15,13 +15,13 @@ from warpfront.errors import InputError, RegistryError
 from warpfront.images.built import BuiltImage, ResolvedBase
 from warpfront.images.engine.protocol import Engine, StoredImage, connect
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH, LOCK
-from warpfront.images.preparing import Tools
+from warpfront.images.preparing import Tools, targets_of
 from warpfront.matrix.cell import BaseSource, Cell, Selection
 from warpfront.pipeline.verifying import (
     CheckPlan,
     VerifiableImage,
     Verified,
-    sessions_with,
+    check_plan,
     toolbox_for,
     verify_images,
 )
@@ -150,12 +150,7 @@ def verify_external_image(
         watch.say(f"{reference}: no provenance is attached: only its labels say what it should be")
     store = Store(folders.store.folder / FOLDER)
     tools = Tools(engine=engine, folders=dataclasses.replace(folders, store=store))
-    plan = CheckPlan(
-        target=selection.target,
-        sessions=sessions_with(selftest=selftest),
-        effort=effort or CheckOptions(),
-        options=options or RunOptions(),
-    )
+    plan = check_plan(selection.target, effort, options, selftest=selftest)
     return verify_claimed(named, making, plan, tools, watch)
 
 
@@ -187,13 +182,16 @@ def verify_claimed(
     results: tuple[Verified, ...] = (toolbox,) if isinstance(toolbox, Blocked | Failed) else ()
     if isinstance(toolbox, Path):
         versions = claimed_versions(uris)
-        external = VerifiableImage(
-            cell=cell,
-            built=built,
-            toolbox=toolbox,
-            claims_of=lambda target: claims_of(cell, versions, target=target),
-        )
-        results = verify_images((external,), plan, tools, watch)
+        images = [
+            VerifiableImage(
+                cell=cell,
+                built=built,
+                toolbox=toolbox,
+                claims=claims_of(cell, versions, target=target),
+            )
+            for target in targets_of(cell, plan.target)
+        ]
+        results = verify_images(images, plan, tools, watch)
     verifications = {each.target: each for each in results if isinstance(each, Verification)}
     facts = CellFacts(cell=cell, lock="not here", build=built, verifications=verifications)
     return results, report_rows((facts,), target=plan.target)

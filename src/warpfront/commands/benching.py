@@ -21,7 +21,7 @@ from warpfront.errors import CommandFailedError, EngineError, SlowerError, Store
 from warpfront.images.built import CREATED
 from warpfront.images.engine.protocol import Engine, connect
 from warpfront.images.labels import CELL, CONTENT_HASH
-from warpfront.images.preparing import CellInputs, Tools, locked_inputs, targets_of
+from warpfront.images.preparing import CellInputs, Tools, locked_inputs
 from warpfront.matrix.cell import Cell, DeviceAccess, Selection
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import Runner
@@ -45,7 +45,6 @@ from warpfront.verify.results import Verification
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.project_folders import Folders
 from warpfront_checks.bench.options import BENCH_OPTIONS, BenchEffort, read_bench_effort
-from warpfront_checks.claims import Claims
 
 Benched = Bench | Blocked | Failed
 SESSION = "bench"
@@ -71,18 +70,11 @@ def timings(
 ) -> Iterator[ImageTiming | Blocked | Failed]:
     """Yield the timings of cells, on `target` or on each of theirs, or why one is impossible."""
     tool = tool_here(tools.folders.root)
-    for image in project_images(inputs, tools, watch):
+    for image in project_images(inputs, tools, watch, target=target):
         if isinstance(image, Blocked | Failed):
             yield image
-            continue
-        for target_here in targets_of(image.cell, target):
-            yield ImageTiming(
-                image=image,
-                claims=image.claims_of(target_here),
-                folders=tools.folders,
-                effort=effort,
-                tool=tool,
-            )
+        else:
+            yield ImageTiming(image=image, folders=tools.folders, effort=effort, tool=tool)
 
 
 def tool_here(root: Path) -> dict[str, str]:
@@ -95,7 +87,6 @@ class ImageTiming:
     """An image of a cell on one target; `released` is a published one."""
 
     image: VerifiableImage
-    claims: Claims
     folders: Folders
     effort: BenchEffort
     tool: Mapping[str, str]
@@ -107,7 +98,7 @@ class ImageTiming:
 
     @property
     def target(self) -> str:
-        return self.claims.target
+        return self.image.claims.target
 
     @property
     def folder(self) -> Path:
@@ -129,7 +120,7 @@ class ImageTiming:
     def _run(self, engine: Engine, watch: Watch) -> Benched:
         record = self.folder.with_suffix(".json")
         record.unlink(missing_ok=True)
-        prepare_folder(self.folder, self.claims)
+        prepare_folder(self.folder, self.image.claims)
         access = VENDORS[self.cell.vendor].device_access(engine.host_devices()) or DeviceAccess()
         words = (SESSION, "--", *self.effort.arguments())
         request = request_inside(self.image, self.folder, words, access)

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -18,7 +18,7 @@ import warpfront
 import warpfront_checks
 from warpfront.errors import EngineError, FailureKind, InputError, StoreError
 from warpfront.images.built import BuiltImage
-from warpfront.images.engine.protocol import Bind, Engine, RunRequest, RunResult, connect
+from warpfront.images.engine.protocol import Bind, RunRequest, RunResult, connect
 from warpfront.images.labels import label_disagreements
 from warpfront.images.preparing import CellInputs, Tools, locked_inputs, targets_of, unrunnable
 from warpfront.images.render import claimed_policy
@@ -62,7 +62,6 @@ from warpfront.verify.verdict import (
     together,
     verification_document,
 )
-from warpfront.wheels.project_folders import Folders
 from warpfront.wheels.store.sdists import install_toolbox
 from warpfront_checks.architectures.roster import Library
 from warpfront_checks.check_options import OPTIONS_KEY, SESSIONS, CheckOptions, stored_options
@@ -100,29 +99,11 @@ def verify(
     """
     folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
     inputs = locked_inputs(matrix, material, folders, selection)
-    if selftest and options and options.emulate:
-        raise InputError("--selftest does not apply to --emulate", hint="leave it out")
-    sessions = sessions_with(selftest=selftest)
-    plan = CheckPlan(
-        target=selection.target,
-        sessions=("models",) if library else sessions,
-        effort=library or effort or CheckOptions(),
-        options=options or RunOptions(),
-    )
+    plan = check_plan(selection.target, effort, options, selftest=selftest)
+    if library:
+        plan = dataclasses.replace(plan, sessions=("models",), effort=library)
     tools = Tools(engine=connect(), folders=folders)
     return verify_cells(inputs, plan, tools, watch)
-
-
-def sessions_with(*, selftest: bool) -> tuple[str, ...]:
-    """Return the sessions of a verification. Raise `InputError` for a selftest without faults."""
-    if not selftest:
-        return SESSIONS
-    try:
-        faults_folder()
-    except FaultsMissingError as error:
-        message, _, hint = str(error).partition("\nhint: ")
-        raise InputError(message, hint=hint) from None
-    return (*SESSIONS, "selftest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,14 +116,32 @@ class CheckPlan:
     options: RunOptions = field(default_factory=RunOptions)
 
 
+def check_plan(
+    target: str, effort: CheckOptions | None, options: RunOptions | None, *, selftest: bool
+) -> CheckPlan:
+    """Return all checks on a target. Raise `InputError` for a selftest that is impossible."""
+    effort, options = effort or CheckOptions(), options or RunOptions()
+    if not selftest:
+        return CheckPlan(target=target, sessions=SESSIONS, effort=effort, options=options)
+    if options.emulate:
+        raise InputError("--selftest does not apply to --emulate", hint="leave it out")
+    try:
+        faults_folder()
+    except FaultsMissingError as error:
+        message, _, hint = str(error).partition("\nhint: ")
+        raise InputError(message, hint=hint) from None
+    sessions = (*SESSIONS, "selftest")
+    return CheckPlan(target=target, sessions=sessions, effort=effort, options=options)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiableImage:
-    """A built image and the folder of what runs its checks; `claims_of` makes claims by target."""
+    """A built image, its claims on one target, and the folder of what runs its checks."""
 
     cell: Cell
     built: BuiltImage
     toolbox: Path
-    claims_of: Callable[[str], Claims]
+    claims: Claims
 
 
 def verify_cells(
@@ -154,7 +153,8 @@ def verify_cells(
         for cell in inputs.cells:
             for target in targets_of(cell, plan.target):
                 find_emulator(Path(emulate), cell.vendor, target)
-    return verify_images(project_images(inputs, tools, watch), plan, tools, watch)
+    images = project_images(inputs, tools, watch, target=plan.target)
+    return verify_images(images, plan, tools, watch)
 
 
 def verify_images(
@@ -163,7 +163,7 @@ def verify_images(
     tools: Tools,
     watch: Watch,
 ) -> tuple[Verified, ...]:
-    """Return a result for each image and target, and errors as they are."""
+    """Return a result for each image, and errors as they are."""
     host = tools.engine.host_devices()
     results: list[Verified] = []
     for image in images:
@@ -173,50 +173,33 @@ def verify_images(
         stack = ("stack",) if "load" in plan.sessions and tried(image.cell) else ()
         sessions = EMULATED_SESSIONS if plan.options.emulate else plan.sessions
         fitting = dataclasses.replace(plan, sessions=(*sessions, *stack))
-        results += [
-            CellVerification(
-                image=image,
-                claims=image.claims_of(target),
-                plan=fitting,
-                folders=tools.folders,
-                engine=tools.engine,
-                watch=watch,
-            ).run(host)
-            for target in targets_of(image.cell, plan.target)
-        ]
+        verification = CellVerification(image=image, plan=fitting, tools=tools, watch=watch)
+        results.append(verification.run(host))
     return tuple(results)
 
 
 def project_images(
-    inputs: CellInputs, tools: Tools, watch: Watch
+    inputs: CellInputs, tools: Tools, watch: Watch, *, target: str
 ) -> Iterator[VerifiableImage | Blocked | Failed]:
-    """Yield each cell's image with what runs checks in it, or why that is impossible."""
+    """Yield each cell's image on `target` or on each of its own, or why that is impossible."""
     tools.engine.reap()
     blocked = unrunnable(inputs.cells, tools.engine, step="verify")
     for cell in inputs.cells:
-        yield blocked.get(cell.id) or _project_image(cell, inputs, tools, watch)
-
-
-def _project_image(
-    cell: Cell, inputs: CellInputs, tools: Tools, watch: Watch
-) -> VerifiableImage | Blocked | Failed:
-    built = built_image(tools.folders.store, cell, tools.engine)
-    if isinstance(built, Blocked | Failed):
-        return built
-    if cell.id not in inputs.locks:
-        hint = f"warpfront build --only {cell.id}"
-        return not_verified(cell, "its lock no longer fits the matrix", hint)
-    toolbox = toolbox_for(cell, tools, watch)
-    if isinstance(toolbox, Blocked | Failed):
-        return toolbox
-    lock = inputs.locks[cell.id]
-    policy = claimed_policy(cell, inputs.by_id, inputs.locks, inputs.material.compat)
-    return VerifiableImage(
-        cell=cell,
-        built=built,
-        toolbox=toolbox,
-        claims_of=lambda target: image_claims(cell, lock, policy, target=target),
-    )
+        built = blocked.get(cell.id) or built_image(tools.folders.store, cell, tools.engine)
+        if isinstance(built, BuiltImage) and cell.id not in inputs.locks:
+            hint = f"warpfront build --only {cell.id}"
+            built = not_verified(cell, "its lock no longer fits the matrix", hint)
+        if isinstance(built, Blocked | Failed):
+            yield built
+            continue
+        toolbox = toolbox_for(cell, tools, watch)
+        if isinstance(toolbox, Blocked | Failed):
+            yield toolbox
+            continue
+        policy = claimed_policy(cell, inputs.by_id, inputs.locks, inputs.material.compat)
+        for served in targets_of(cell, target):
+            claims = image_claims(cell, inputs.locks[cell.id], policy, target=served)
+            yield VerifiableImage(cell=cell, built=built, toolbox=toolbox, claims=claims)
 
 
 def toolbox_for(cell: Cell, tools: Tools, watch: Watch) -> Path | Blocked | Failed:
@@ -230,13 +213,11 @@ def toolbox_for(cell: Cell, tools: Tools, watch: Watch) -> Path | Blocked | Fail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellVerification:
-    """A verification of one image on the target of its `claims`."""
+    """A verification of one image on the target of its claims."""
 
     image: VerifiableImage
-    claims: Claims
     plan: CheckPlan
-    folders: Folders
-    engine: Engine
+    tools: Tools
     watch: Watch
 
     @property
@@ -245,7 +226,7 @@ class CellVerification:
 
     @property
     def target(self) -> str:
-        return self.claims.target
+        return self.image.claims.target
 
     @property
     def name(self) -> str:
@@ -255,7 +236,7 @@ class CellVerification:
 
     @property
     def folder(self) -> Path:
-        return self.folders.store.cell_folder(self.cell.id) / self.name
+        return self.tools.folders.store.cell_folder(self.cell.id) / self.name
 
     @property
     def limit_seconds(self) -> float:
@@ -275,7 +256,7 @@ class CellVerification:
                 return self._run_emulated() if self.plan.options.emulate else self._run(host)
         except (StoreError, EngineError) as error:
             if isinstance(error, EngineError):
-                self.engine.reap()
+                self.tools.engine.reap()
             return not_verified(self.cell, error.message, error.hint, error.kind)
         finally:
             self.watch.step(self.cell.id, "")
@@ -284,9 +265,9 @@ class CellVerification:
         effort, vendor = self.plan.effort, self.cell.vendor
         whole = isinstance(effort, CheckOptions) and effort.quick and self._has_whole()
         if not whole:
-            self.folders.store.drop(self.cell.id, self.name)
+            self.tools.folders.store.drop(self.cell.id, self.name)
         access = VENDORS[vendor].device_access(host)
-        is_local = self.engine.features().local
+        is_local = self.tools.engine.features().local
         before = read_health(Machine(), vendor) if is_local else None
         runs = [self._once(access, number) for number in range(self.plan.options.repeat)]
         verification = sealed(together(runs) if len(runs) > 1 else runs[0], ended=now())
@@ -303,7 +284,7 @@ class CellVerification:
             note = "the whole verification of this very image stays in place of the quick one"
             self.say(f"passed; {note}")
         else:
-            self.folders.store.save(self.cell.id, self.name, verification)
+            self.tools.folders.store.save(self.cell.id, self.name, verification)
         self.say(f"log in {self.folder / 'output.log'}")
         return verification
 
@@ -312,15 +293,15 @@ class CellVerification:
         of hardware for this very image stays in the store.
         """
         emulator = find_emulator(Path(self.plan.options.emulate), self.cell.vendor, self.target)
-        prepare_folder(self.folder, self.claims, self.plan.options.user_and_group)
-        write_json(self.folder / "emulator.json", emulator.config)
-        parts = []
+        prepare_folder(self.folder, self.image.claims, self.plan.options.user_and_group)
+        config, parts = self.folder / "emulator.json", []
+        write_json(config, emulator.config)
         for session in self.plan.sessions:
             log = DispatchLog(canary=f"warpfront_canary_{secrets.token_hex(4)}")
-            started, config = monotonic(), self.folder / "emulator.json"
+            started, engine = monotonic(), self.tools.engine
             request = self._request(DeviceAccess(), (session,), self.plan.effort)
             request = emulator.around(request, config, log.canary)
-            result, output = run_told(self.engine, request, self.watch, self.cell.id, also=log.add)
+            result, output = run_told(engine, request, self.watch, self.cell.id, also=log.add)
             write_text(self.folder / f"output-{session}.log", output.text)
             part = self._read_results(result, {}, monotonic() - started, (session,))
             # The check that the emulator computed in this session.
@@ -343,12 +324,12 @@ class CellVerification:
         if self._has_whole():
             self.say("the result of hardware stays in place")
         else:
-            self.folders.store.save(self.cell.id, self.name, verification)
+            self.tools.folders.store.save(self.cell.id, self.name, verification)
         return verification
 
     def _has_whole(self) -> bool:
         """Return true if all checks were run on this very image, with any result."""
-        stored = self.folders.store.readable(self.cell.id, self.name, (Verification,))
+        stored = self.tools.folders.store.readable(self.cell.id, self.name, (Verification,))
         if stored is None or not is_sealed(stored) or outcome_of(stored) in _NO_HARDWARE:
             return False
         options, image = stored_options(stored.environment), (stored.image_id, stored.content_hash)
@@ -360,10 +341,10 @@ class CellVerification:
         attempt, proven = self._attempt(access)
         effort = (attempt.effort if attempt else self.plan.effort).again(number)
         sessions = tuple(name for name in self.plan.sessions if name not in proven)
-        prepare_folder(self.folder, self.claims, self.plan.options.user_and_group)
+        prepare_folder(self.folder, self.image.claims, self.plan.options.user_and_group)
         started = monotonic()
         request = self._request(access or DeviceAccess(), sessions, effort)
-        result, output = run_told(self.engine, request, self.watch, self.cell.id)
+        result, output = run_told(self.tools.engine, request, self.watch, self.cell.id)
         write_text(self.folder / "output.log", output.text)
         verification = self._read_results(result, proven, monotonic() - started, self.plan.sessions)
         if attempt and result.timed_out:
@@ -388,7 +369,7 @@ class CellVerification:
         """
         if "load" not in self.plan.sessions:
             return verification
-        cell, image = self.cell, self.engine.image(self.image.built.image_id)
+        cell, image = self.cell, self.tools.engine.image(self.image.built.image_id)
         labels = image.labels if image is not None else {}
         facts = verification.environment.get("facts")
         outcome, reason = Outcome.ERROR, "the load session left no facts to compare with"
@@ -411,11 +392,11 @@ class CellVerification:
         """Add the sessions that other packages register for a cell with a project."""
         if self.cell.tree is None:
             return verification
-        cell, built, folders = self.cell, self.image.built, self.folders
+        cell, built, folders = self.cell, self.image.built, self.tools.folders
         try:
             for check in registered(PROJECT_CHECKS):
                 verification = check(
-                    verification, cell, built, folders, engine=self.engine, watch=self.watch
+                    verification, cell, built, folders, engine=self.tools.engine, watch=self.watch
                 )
         except ModuleNotFoundError as error:
             unread = CheckResult(
@@ -440,9 +421,9 @@ class CellVerification:
             return None, {}
         parts = {
             "image": [self.image.built.content_hash, self.image.built.image_id],
-            "claims": self.claims.document(),
+            "claims": self.image.claims.document(),
             "options": [effort.quick, effort.profile, len(effort.seeds)],
-            "where": [self.engine.name, *os.uname(), repr(access), *options.user_and_group],
+            "where": [self.tools.engine.name, *os.uname(), repr(access), *options.user_and_group],
             "toolbox": self.image.toolbox.name,
         }
         key = attempt_key(map(_folder, _MOUNTED), parts)
@@ -464,7 +445,7 @@ class CellVerification:
         if "selftest" in sessions:
             binds = (*binds, Bind(source=faults_folder(), target=f"{_INSIDE}/faults"))
             environment[VARIABLE] = f"{_INSIDE}/faults"
-        if self.claims.guard is not None:
+        if self.image.claims.guard is not None:
             del environment["HOME"]  # a guarded image has one for every user, which is shown so
         user, group = self.plan.options.user_and_group
         return dataclasses.replace(

@@ -121,15 +121,13 @@ class World:
     def verify(self, session: str) -> Verification:
         found = CellVerification(
             image=self.verifiable(),
-            claims=claims_for_target("gfx942"),
             plan=CheckPlan(
                 target="gfx942",
                 sessions=(session,),
                 effort=CheckOptions(),
                 options=RunOptions(emulate=str(self.emulator)),
             ),
-            folders=folders_in(self.folder),
-            engine=self.engine,
+            tools=Tools(engine=self.engine, folders=folders_in(self.folder)),
             watch=Silent(),
         ).run(self.engine.host_devices())
         assert isinstance(found, Verification)
@@ -140,7 +138,7 @@ class World:
             cell=self.cell,
             built=self.built,
             toolbox=self.folder,
-            claims_of=claims_for_target,
+            claims=claims_for_target("gfx942"),
         )
 
     def in_a_process(self, request: RunRequest, on_line: Line) -> int:
