@@ -33,7 +33,6 @@ from fakes import FakeEngine
 from warpfront.commands.candidates import identities
 from warpfront.errors import EngineError
 from warpfront.images.engine import bases, embedded
-from warpfront.images.engine.docker import DockerEngine
 from warpfront.images.engine.protocol import RUN_LABEL, Bind, Engine, RunRequest, connect
 from warpfront.matrix.cell import DeviceAccess
 from warpfront.matrix.language import Bootstrap
@@ -421,11 +420,6 @@ class TestTheRealEngine:
         assert lines == [*public.splitlines(), "0"]
         _, lines = self.run(private, request("python3.11", "-c", "import ssl, sqlite3; print(1)"))
         assert lines == ["1"]
-
-    def test_named_contexts_are_found_by_building_with_one(self, private: Private) -> None:
-        engine = private.connect()
-        assert isinstance(engine, DockerEngine)
-        assert engine._tries_named_context()
 
     def test_gpus_without_a_toolkit_is_an_engine_error(self, private: Private) -> None:
         if private.connect().host_devices().gpus:

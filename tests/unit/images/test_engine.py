@@ -97,6 +97,23 @@ def test_only_an_engine_of_our_own_that_builds_itself_is_given_files(
     assert given == [([tmp_path / "abc"], folder, data)] * linked
 
 
+@pytest.mark.parametrize(
+    ("version", "named"),
+    [("20.10.24+dfsg1", False), ("23.0.0", True), ("28.4.0-rd", True), ("dev", True), ("", True)],
+)
+def test_an_engine_has_named_contexts_by_its_version(version: str, *, named: bool) -> None:
+    class Client:
+        def info(self) -> dict[str, str]:
+            return {"ServerVersion": version}
+
+        def close(self) -> None: ...
+
+    client: Any = Client()
+    again: Any = functools.partial(Client)
+    engine = room.DockerEngine(client, "tcp://x", build_environment={}, cache=Path(), again=again)
+    assert engine.features().named_contexts is named
+
+
 PLAIN = ["name=seccomp,profile=builtin", "name=cgroupns"]
 ME = f"{os.getuid()}:{os.getgid()}"
 
@@ -424,8 +441,7 @@ def test_engines_that_begin_at_once_get_a_subnet_each(
 def test_no_engine_at_all_hints_at_the_embedded_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (room, rooms):
-        monkeypatch.setattr(module, "DEFAULT_HOST", f"unix://{tmp_path}/none")
+    monkeypatch.setattr(rooms, "DEFAULT_HOST", f"unix://{tmp_path}/none")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
     for find in (connect, room.connect):  # without the SDK, and the SDK's way

@@ -19,7 +19,6 @@ import shutil
 import socket
 import stat
 import tarfile
-import tempfile
 import threading
 import time
 import uuid
@@ -44,13 +43,13 @@ from warpfront.images.engine import embedded
 from warpfront.images.engine.bases import image_archive
 from warpfront.images.engine.protocol import (
     DEAD_MAN_SECONDS,
-    DEFAULT_HOST,
     RUN_LABEL,
     Features,
     Progress,
     RunRequest,
     RunResult,
     StoredImage,
+    local_hosts,
     nowhere,
 )
 from warpfront.matrix.cell import HostDevices
@@ -83,7 +82,8 @@ _CONTAINERD = Path("/var/lib/containerd")
 # dockerd mounts its folder on itself where the machine's root is not shared, and no link leads into
 # a mount: in a namespace of our own it is taken away. Where one may not do that, nothing is linked.
 _LINKS = 'umount --lazy "$0" 2>/dev/null; to=$1; shift; for one do ln "$one" "$to/"; done'
-_NAMED_CONTEXT_PROBE = "FROM scratch\nCOPY --from=probe / /\n"
+# The first Docker whose BuildKit has named contexts: 0.10, with the frontend 1.4.
+_NAMED_SINCE = 23
 
 
 def connect(environment: Mapping[str, str]) -> DockerEngine:
@@ -93,8 +93,7 @@ def connect(environment: Mapping[str, str]) -> DockerEngine:
     DOCKER_HOST, the current docker context, /var/run/docker.sock, our own socket: the first that is
     there. What was named and does not answer is an `EngineError`, never passed over.
     """
-    cache, state = embedded.folders(environment)
-    engine_place = embedded.EnginePlace(state=state)
+    cache, _ = embedded.folders(environment)
     if environment.get("DOCKER_HOST"):
         names = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONFIG")
         variables = {name: environment[name] for name in names if environment.get(name)}
@@ -108,15 +107,14 @@ def connect(environment: Mapping[str, str]) -> DockerEngine:
     if context.Name != "default":
         build = {"DOCKER_CONTEXT": str(context.Name)}
         return _connected(str(context.Host), cache=cache, tls=context.TLSConfig, build=build)
-    if Path(DEFAULT_HOST.removeprefix("unix://")).exists():
+    hosts = local_hosts(environment)
+    for host in hosts:
         try:
-            return _connected(DEFAULT_HOST, cache=cache)
+            return _connected(host, cache=cache)
         except EngineError:
-            if not engine_place.socket.exists():
+            if host == hosts[-1]:
                 raise
-    if engine_place.socket.exists():
-        return _connected(engine_place.host, cache=cache)
-    raise nowhere(engine_place.host)
+    raise nowhere(environment)
 
 
 class DockerEngine:
@@ -142,17 +140,12 @@ class DockerEngine:
     def buildx(self) -> tuple[str, ...]:
         # `docker buildx` if that answers, else a docker-buildx: the user's or ours.
         package_tree = embedded.unpacked("engine", self._cache)
-        for argv in (
-            ("docker", "buildx"),
-            ("docker-buildx",),
-            (str(package_tree.buildx),) if package_tree else (),
-        ):
-            if not argv or shutil.which(argv[0]) is None:
-                continue
+        own = [(str(package_tree.buildx),)] if package_tree else []
+        for argv in (("docker", "buildx"), ("docker-buildx",), *own):
             command = Command(
                 argv=(*argv, "version"), environment=self.build_environment, timeout_seconds=20.0
             )
-            with contextlib.suppress(CommandFailedError):
+            with contextlib.suppress(CommandFailedError):  # also: no such program
                 if process.run(command).returncode == 0:
                     return argv
         raise EngineError(
@@ -178,13 +171,14 @@ class DockerEngine:
         free_bytes = None
         with contextlib.suppress(OSError):  # not ours to look into, or another machine's path
             free_bytes = shutil.disk_usage(root).free if local else None
+        version = str(info.get("ServerVersion", ""))
         return Features(
-            version=str(info.get("ServerVersion", "")),
+            version=version,
             local=local,
             containerd_store=containerd,
             storage=str(info.get("Driver", "")),
             cdi=bool(info.get("CDISpecDirs")),
-            named_contexts=containerd or self._tries_named_context(),
+            named_contexts=int(re.split(r"\D", version)[0] or _NAMED_SINCE) >= _NAMED_SINCE,
             root=root,
             free_bytes=free_bytes,
         )
@@ -452,20 +446,6 @@ class DockerEngine:
             except docker.errors.APIError as error:
                 if error.status_code != 409:  # 409: its removal is already under way
                     raise
-
-    def _tries_named_context(self) -> bool:
-        """Return true if BuildKit accepts a named context: older versions refuse only then."""
-        with tempfile.TemporaryDirectory() as folder:
-            command = Command(
-                argv=(
-                    *(*self.buildx, "build", "--quiet", "--output=type=cacheonly"),
-                    *("--build-context", f"probe={folder}", "-"),
-                ),
-                environment=self.build_environment,
-                stdin=_NAMED_CONTEXT_PROBE,
-                timeout_seconds=60.0,
-            )
-            return process.run(command).returncode == 0
 
 
 class _Watchdog:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from warpfront.errors import EngineError
+from warpfront.images.engine import embedded
 from warpfront.matrix.cell import DeviceAccess, HostDevices
 from warpfront.system import process
 from warpfront.system.progress import Line
@@ -177,25 +178,32 @@ def connect(variables: Mapping[str, str] | None = None) -> Engine:
     """Return the engine that `variables`, else the environment, names: see `engine.docker.connect`.
     Raise `EngineError` for none.
     """
-    from warpfront.images.engine import embedded  # noqa: PLC0415 - it imports this module
-
     environment = process.environment() if variables is None else variables
-    engine_place = embedded.EnginePlace(state=embedded.folders(environment)[1])
     configuration = environment.get("DOCKER_CONFIG") or Path.home() / ".docker"
     # Any source of docker's own configuration: the SDK reads it.
     is_named = environment.get("DOCKER_HOST") or environment.get("DOCKER_CONTEXT")
-    places = (Path(configuration, "config.json"), Path(DEFAULT_HOST.removeprefix("unix://")))
-    if not is_named and not any(path.exists() for path in (*places, engine_place.socket)):
+    if not (is_named or Path(configuration, "config.json").exists() or local_hosts(environment)):
         # The SDK and its HTTP take longer to load than a plan without an engine to make.
-        raise nowhere(engine_place.host)
+        raise nowhere(environment)
     from warpfront.images.engine import docker  # noqa: PLC0415 - see above
 
     return docker.connect(environment)
 
 
-def nowhere(own_host: str) -> EngineError:
+def _usual_hosts(environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the addresses of Docker and of the embedded engine."""
+    return DEFAULT_HOST, embedded.EnginePlace(state=embedded.folders(environment)[1]).host
+
+
+def local_hosts(environment: Mapping[str, str]) -> list[str]:
+    """Return the addresses whose sockets exist: Docker's, and that of the embedded engine."""
+    hosts = _usual_hosts(environment)
+    return [host for host in hosts if Path(host.removeprefix("unix://")).exists()]
+
+
+def nowhere(environment: Mapping[str, str]) -> EngineError:
     return EngineError(
-        f"no container engine: DOCKER_HOST is not set, no docker context is chosen, and neither "
-        f"{DEFAULT_HOST} nor {own_host} exists",
+        "no container engine: DOCKER_HOST is not set, no docker context is chosen, and neither "
+        f"{' nor '.join(_usual_hosts(environment))} exists",
         hint="warpfront engine start",
     )
