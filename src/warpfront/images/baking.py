@@ -12,7 +12,7 @@ import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from time import monotonic
 
@@ -49,7 +49,7 @@ from warpfront.matrix.cell import BaseSource, Cell
 from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import CACHE_VARIABLE
 from warpfront.matrix.selection import with_parents
-from warpfront.step_results import Blocked, Failed, attempt
+from warpfront.step_results import Blocked, Failed, attempt, failed_by
 from warpfront.system.digests import digest_of
 from warpfront.system.foreign import remove_tree
 from warpfront.system.process import environment, run
@@ -154,7 +154,9 @@ class Building:
         self._provenance = read_provenance(tools.folders.root, run)
         self._started = monotonic()
         self._finished: dict[str, float] = {}
-        self._contexts_of: dict[str, str] = {}
+        # A context for an image of this engine, whose layout is made once.
+        folder = self.store.folder / ".bake" / _LAYOUTS
+        self._local = cache(partial(local_context, tools.engine, folder=folder))
 
     def build(self, items: list[Prepared]) -> dict[str, Built]:
         """Cell id -> what became of it."""
@@ -303,13 +305,6 @@ class Building:
         # BuildKit looks a `FROM` up among named contexts in Docker's short form.
         name = cell.base.pinned.removeprefix("docker.io/").removeprefix("library/")
         return {name: self._local(item.base.reference)}
-
-    def _local(self, reference: str) -> str:
-        """Return a context for an image of this engine."""
-        if reference not in self._contexts_of:
-            folder = self.store.folder / ".bake" / _LAYOUTS
-            self._contexts_of[reference] = local_context(self.engine, reference, folder)
-        return self._contexts_of[reference]
 
     def _view_folder(self, item: Prepared) -> Path:
         return self._folders.cache / "views" / item.rendered.digest[:24]
@@ -470,14 +465,11 @@ def within_budget(
     lines += ["its wheels are as they were"] if sizes and not rows else []
     listed = "".join(f"\n    {line}" for line in lines)
     size, budget = readable_size(built.size_bytes), readable_size(cell.budget_bytes)
-    return Failed(
-        cell_id=cell.id,
-        step="build",
-        reason=f"its layers take {size}, and its budget is {budget}{listed}",
+    error = BuildFailedError(
+        f"its layers take {size}, and its budget is {budget}{listed}",
         hint=f"take something out, or raise `images: {cell.image}: budget:` in matrix.yaml",
-        log=built.log,
-        exit_code=BuildFailedError.exit_code,
     )
+    return replace(failed_by(error, cell.id, "build"), log=built.log)
 
 
 def largest(now: Mapping[str, int], before: Mapping[str, int] | None) -> list[tuple[str, int, int]]:

@@ -138,18 +138,16 @@ def split_locks(
     results: Mapping[str, Locked],
 ) -> tuple[dict[str, WheelLock], dict[str, Blocked | Failed]]:
     """Return the locks of cells that have a complete one, and the reasons for the others."""
-    locks = {
-        key: value
-        for key, value in results.items()
-        if isinstance(value, WheelLock) and not value.unbuilt
-    }
-    reasons = {
-        key: _failed(key, waits_for(value), f"warpfront build-wheels --only {key}")
-        if isinstance(value, WheelLock)
-        else value
-        for key, value in results.items()
-        if key not in locks
-    }
+    locks: dict[str, WheelLock] = {}
+    reasons: dict[str, Blocked | Failed] = {}
+    for key, value in results.items():
+        if not isinstance(value, WheelLock):
+            reasons[key] = value
+        elif value.unbuilt:
+            hint = f"warpfront build-wheels --only {key}"
+            reasons[key] = _failed(key, waits_for(value), hint)
+        else:
+            locks[key] = value
     return locks, reasons
 
 

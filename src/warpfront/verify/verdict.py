@@ -68,10 +68,8 @@ def outcome_of(verification: Verification) -> Outcome:
 
 def count_outcomes(checks: Iterable[CheckResult]) -> dict[Outcome, int]:
     """Return the number of checks per outcome, worst first, zeros included."""
-    counts = dict.fromkeys(_WORST_FIRST, 0)
-    for check in checks:
-        counts[check.outcome] += 1
-    return counts
+    counts = Counter(check.outcome for check in checks)
+    return {outcome: counts[outcome] for outcome in _WORST_FIRST}
 
 
 def read_verification(

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from builders import a_built_image, a_wheel, key_of_parts
@@ -30,7 +30,6 @@ from warpfront.images.preparing import (
     prepare_cells,
     render_cells,
 )
-from warpfront.images.wheel_builder import Builder
 from warpfront.matrix.cell import Cell, DeviceAccess, HostDevices, Selection
 from warpfront.matrix.language import SourceTree
 from warpfront.matrix.scaffold import make_project
@@ -159,7 +158,7 @@ def test_a_refreshed_lock_that_became_older_is_said(
     assert "extra indexes before the index" in said
 
 
-def nobody_builds(*_: object) -> Builder:
+def nobody_builds(*_: object) -> NoReturn:
     raise AssertionError("nothing here is built in a container")
 
 
