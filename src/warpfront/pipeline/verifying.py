@@ -40,10 +40,10 @@ from warpfront.verify.containers import (
     continue_attempt,
     discard,
     ending_of,
-    finish,
     not_verified,
     result_in,
     run_told,
+    written_by,
 )
 from warpfront.verify.emulation import (
     EMULATED_SESSIONS,
@@ -341,7 +341,8 @@ class CellVerification:
         attempt, proven = self._attempt(access)
         effort = (attempt.effort if attempt else self.plan.effort).again(number)
         sessions = tuple(name for name in self.plan.sessions if name not in proven)
-        prepare_folder(self.folder, self.image.claims, self.plan.options.user_and_group)
+        user = self.plan.options.user_and_group
+        prepare_folder(self.folder, self.image.claims, user, keep=proven)
         started = monotonic()
         request = self._request(access or DeviceAccess(), sessions, effort)
         result, output = run_told(self.tools.engine, request, self.watch, self.cell.id)
@@ -351,7 +352,7 @@ class CellVerification:
             more = f"--limit-seconds gives it more than {self.limit_seconds:g} s"
             self.say(f"the next verify continues with the sessions that passed; {more}")
         else:
-            finish(self.folder, proven)
+            discard(self.folder)
         verification = self._with_project_checked(self._with_labels(verification))
         # The requested effort does not depend on the sessions that ran.
         facts = {**verification.environment, OPTIONS_KEY: effort.document(), "user": request.user}
@@ -481,12 +482,24 @@ class CellVerification:
         )
 
 
-def prepare_folder(folder: Path, claims: Claims, user: tuple[int, int] | None = None) -> None:
-    """Write the claims for a container, and an empty folder for its results, which are `user`'s."""
+def prepare_folder(
+    folder: Path,
+    claims: Claims,
+    user: tuple[int, int] | None = None,
+    *,
+    keep: Iterable[str] = (),
+) -> None:
+    """Write the claims for a container, and a folder for its results, which is `user`'s. It is
+    empty but for the files of the sessions `keep`.
+    """
     results = folder / "results"
-    remove_tree(results)
+    kept = {path for session in keep for path in written_by(session, results)}
+    if not kept:
+        remove_tree(results)
     with storing(results):
-        results.mkdir(parents=True)
+        results.mkdir(parents=True, exist_ok=True)
+        for path in set(results.iterdir()) - kept:
+            remove_tree(path)
         if user not in {None, (os.getuid(), os.getgid())}:
             os.chown(results, *user)
     write_json(folder / "claims.json", claims.document())

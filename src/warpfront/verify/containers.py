@@ -4,7 +4,6 @@ interrupted verification that count in the next one. Path.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,9 +19,9 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Blocked, Failed, failed_by
 from warpfront.system.digests import digest_of
-from warpfront.system.foreign import read_json, read_regular, remove_tree
+from warpfront.system.foreign import read_json
 from warpfront.system.progress import Watch
-from warpfront.system.store import Store, read_tree, storing
+from warpfront.system.store import Store, read_tree
 from warpfront.system.tree_files import ImageFile
 from warpfront.verify.results import Outcome
 from warpfront.verify.verdict import Unreadable, read_session, worst_of
@@ -118,7 +117,6 @@ def ending_of(result: RunResult, *, limit_seconds: float) -> str:
 
 
 _RECORD = "attempt"
-_PROVEN = "proven"
 # Short, and it finds anew what all others rely on: that the image is the sealed one.
 _ALWAYS_RUN = "load"
 
@@ -126,8 +124,7 @@ _ALWAYS_RUN = "load"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A verification that has begun and did not come to its end. `key` is the digest of all that
-    its sessions depend on, `effort` has the seeds, `proven` is session -> time and results. Other
-    files of these sessions are in the folder `proven`.
+    its sessions depend on, `effort` has the seeds, `proven` is session -> time and results.
     """
 
     key: str
@@ -149,30 +146,24 @@ def attempt_key(packages: Iterable[Path], parts: Mapping[str, object]) -> str:
 def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) -> Attempt:
     """Begin an attempt, and take over what an earlier one of the same key has proven.
 
-    Results move out of the folder that the container can write. Without a run of its own choice,
+    Results are recorded, as the container can write their files. Without a run of its own choice,
     `effort` becomes the earlier one's, so that all seeds are of one run.
     """
     store = Store(folder.parent)
     before: Attempt | None = store.readable(folder.name, _RECORD, (Attempt,))
     chosen = effort.chosen and (before is None or effort.run != before.effort.run)
     if before is None or before.key != key or chosen:
-        discard(folder)
         attempt = Attempt(key=key, effort=effort)
     else:
         # Sessions that ended, and passed every check that they had planned.
         passed = {}
-        proven = folder / _PROVEN
-        with storing(proven):
-            proven.mkdir(exist_ok=True)
         for path in sorted((folder / "results").glob("*.json")):
             session = path.stem
-            if session == _ALWAYS_RUN or session not in CHECK_SESSIONS:
+            if session not in CHECK_SESSIONS or session in {_ALWAYS_RUN, *before.proven}:
                 continue
             try:
                 moment = datetime.fromtimestamp(path.stat().st_mtime, UTC)
                 end = moment.isoformat(timespec="seconds")
-                for file in _left_by(session, path.parent):
-                    (proven / file.name).write_bytes(read_regular(file))
                 results = read_json(path)
                 checks = read_session(results, session=session, target=target)
             except (OSError, StoreError):
@@ -187,22 +178,8 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
 def discard(folder: Path) -> None:
     """Forget an attempt: it came to its end, or nothing of it counts."""
     Store(folder.parent).drop(folder.name, _RECORD)
-    remove_tree(folder / _PROVEN)
 
 
-def finish(folder: Path, sessions: Iterable[str]) -> None:
-    """End an attempt: move results of the proven `sessions` to those of the last run."""
-    for session in sessions:
-        for path in _left_by(session, folder / _PROVEN):
-            copy = folder / "results" / path.name
-            if not os.path.lexists(copy):
-                with storing(copy):
-                    copy.write_bytes(read_regular(path))
-    discard(folder)
-
-
-def _left_by(session: str, folder: Path) -> list[Path]:
+def written_by(session: str, folder: Path) -> list[Path]:
     """Return the results of a session, and files named after it."""
-    named = (path for path in folder.glob(f"{session}*") if path.is_file())
-    ends = (".", "-", "_")
-    return sorted(path for path in named if path.name.removeprefix(session)[:1] in ends)
+    return [path for end in ".-_" for path in folder.glob(f"{session}{end}*")]
