@@ -153,7 +153,9 @@ def test_a_second_build_reuses_and_asks_the_builder_nothing(
 
     monkeypatch.setattr(baking, "bake", refuse)
     workspace = open_workspace(own_project.root)
-    (again,) = pipeline.build(workspace, Selection(vendor="cpu", image="torch"), Silent()).values()
+    chosen = Selection(vendor="cpu", image="torch")
+    locks = pipeline.lock(workspace, chosen, Silent(), locked=True)
+    (again,) = pipeline.build(workspace, chosen, Silent(), locks=locks).values()
     assert isinstance(again, BuiltImage)
     assert again.reused
     assert again.image_id == built["image_id"]

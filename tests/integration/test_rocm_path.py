@@ -190,7 +190,8 @@ def test_a_rocm_cell_is_locked_rendered_built_loaded_and_reported(
     watch, cell_id = Silent(), shape.cell_id(image)
     workspace = open_workspace(root, build=root / "build")
 
-    lock = pipeline.lock(workspace, EVERYTHING, watch)[cell_id]
+    locks = pipeline.lock(workspace, EVERYTHING, watch)
+    lock = locks[cell_id]
     assert isinstance(lock, WheelLock), lock
     locked = {wheel.name: wheel for wheel in lock.wheels}
     assert {name: locked[name].version for name in shape.versions} == shape.versions
@@ -200,12 +201,12 @@ def test_a_rocm_cell_is_locked_rendered_built_loaded_and_reported(
     text = workspace.folders.lock_path(cell_id).read_text(encoding="utf-8")
     assert read_lock(text, path=workspace.folders.lock_path(cell_id).name) == lock
 
-    rendered = pipeline.render(workspace, EVERYTHING, watch)[cell_id]
+    rendered = pipeline.render(workspace, EVERYTHING, watch, locks=locks)[cell_id]
     assert isinstance(rendered, RenderedImage), rendered
     assert f"torch=={shape.versions['torch']}" in rendered.files["requirements.txt"]
     assert not re.search(r"device-gfx1201", rendered.files["requirements.txt"])
 
-    built = pipeline.build(workspace, EVERYTHING, watch)[cell_id]
+    built = pipeline.build(workspace, EVERYTHING, watch, locks=locks)[cell_id]
     assert isinstance(built, BuiltImage), built
     assert not built.reused
     stored = engine.image(built.reference)
@@ -333,11 +334,12 @@ def test_a_variant_of_torch_is_locked_built_and_guarded_against_another(
         with (root / "matrix.yaml").open("a", encoding="utf-8") as file:
             file.write("allow_variants: [torch]\n")
         watch, workspace = Silent(), open_workspace(root, build=root / "build")
-        (lock,) = pipeline.lock(workspace, EVERYTHING, watch).values()
+        locks = pipeline.lock(workspace, EVERYTHING, watch)
+        (lock,) = locks.values()
         assert isinstance(lock, WheelLock), lock
         torch = next(wheel for wheel in lock.wheels if wheel.name == "torch")
         assert (torch.version, torch.variant.label) == ("2.8.0", "rocm6.4")
-        (built,) = pipeline.build(workspace, EVERYTHING, watch).values()
+        (built,) = pipeline.build(workspace, EVERYTHING, watch, locks=locks).values()
     assert isinstance(built, BuiltImage), built
     said: bytes = client.containers.run(
         built.reference,

@@ -77,16 +77,17 @@ def lock_cells(
 
 
 def complete_cells(
-    cells: Iterable[Cell], locks: Mapping[str, Locked], tools: LockTools, watch: Watch
+    cells: Iterable[Cell], locks: Mapping[str, Locked] | None, tools: LockTools, watch: Watch
 ) -> Mapping[str, Locked]:
     """Return complete locks: wheels that were to be built are, and cells that waited are locked.
+    `locks` are the results of `lock`, None for those of an earlier run.
 
     Of complete locks, the wheels that no index has are built again where they are missing.
     """
     completing = _CellLocking(tools=tools, watch=watch, step="build-wheels")
     resolved_now = set()
     for cell, inputs in _lockable(cells, completing.results, tools.folders):
-        lock = locks[cell.id]
+        lock = _locked_before(inputs, tools.folders) if locks is None else locks[cell.id]
         if cell.parent not in resolved_now and isinstance(lock, Blocked | Failed):
             completing.results[cell.id] = lock
         elif isinstance(lock, WheelLock) and not lock.unbuilt:
@@ -97,18 +98,15 @@ def complete_cells(
     return completing.results
 
 
-def locked_before(cells: Iterable[Cell], folders: Folders) -> Mapping[str, Locked]:
-    """Return the locks of cells of an earlier run of `lock`."""
-    results: dict[str, Locked] = {}
-    for cell, inputs in _lockable(cells, results, folders):
-        state = attempt(cell.id, "lock", read_state, inputs, folders)
-        if not isinstance(state, LockState):
-            results[cell.id] = state
-        elif state.lock and state.reason in {"", waits_for(state.lock)}:
-            results[cell.id] = state.lock
-        else:
-            results[cell.id] = _failed(cell.id, state.reason, f"warpfront lock --only {cell.id}")
-    return results
+def _locked_before(inputs: LockInputs, folders: Folders) -> Locked:
+    """Return the lock of an earlier run of `lock`."""
+    state = attempt(inputs.cell_id, "lock", read_state, inputs, folders)
+    if not isinstance(state, LockState):
+        return state
+    if state.lock and state.reason in {"", waits_for(state.lock)}:
+        return state.lock
+    hint = f"warpfront lock --only {inputs.cell_id}"
+    return _failed(inputs.cell_id, state.reason, hint)
 
 
 def _lockable(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warpfront.images.baking import Built, build_cells
-from warpfront.images.cell_locks import Locked, locked_before, split_locks
+from warpfront.images.cell_locks import Locked, split_locks
 from warpfront.images.engine.protocol import connect
 from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Selection
@@ -19,18 +19,17 @@ def build(
     selection: Selection,
     watch: Watch,
     *,
-    locks: Mapping[str, Locked] | None = None,
+    locks: Mapping[str, Locked],
     layers: bool = False,
 ) -> Mapping[str, Built]:
     """Images for the selected cells and their parents, built or reused. `layers`: put
     together of layers that each wheel has once for all images, where the engine takes them.
 
-    `locks` are the results of the steps before, read from images/locks/ if none are given.
+    `locks` are the results of the steps before.
     """
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     chain = selected_with_parents(matrix.cells, selection)
-    cell_locks = locked_before(chain, folders) if locks is None else locks
-    complete, bad = split_locks(cell_locks)
+    complete, bad = split_locks(locks)
     with folders.store.exclusive(watch.say):
         for cell_id, result in bad.items():
             folders.store.save(cell_id, "build", result)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warpfront.images.baking import Builders
-from warpfront.images.cell_locks import Locked, LockTools, complete_cells, locked_before
+from warpfront.images.cell_locks import Locked, LockTools, complete_cells
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
@@ -30,5 +30,4 @@ def build_wheels(
     build_in = Builders(matrix=matrix, material=material, folders=folders, site=site, watch=watch)
     tools = LockTools(folders=folders, site=site, builder_of=build_in)
     with folders.store.exclusive(watch.say):
-        cell_locks = locked_before(cells, folders) if locks is None else locks
-        return complete_cells(cells, cell_locks, tools, watch)
+        return complete_cells(cells, locks, tools, watch)

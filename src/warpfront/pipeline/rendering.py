@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from warpfront.images.built import RenderedImage
-from warpfront.images.cell_locks import Locked, locked_before, split_locks
+from warpfront.images.cell_locks import Locked, split_locks
 from warpfront.images.preparing import render_cells
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
@@ -19,16 +19,15 @@ def render(
     selection: Selection,
     _watch: Watch,
     *,
-    locks: Mapping[str, Locked] | None = None,
+    locks: Mapping[str, Locked],
 ) -> Mapping[str, RenderedImage | Blocked | Failed]:
     """Render the build contexts of the selected cells and their parents into build/<cell>/context/.
 
-    `locks` are the results of the steps before, read from images/locks/ if none are given.
+    `locks` are the results of the steps before.
     """
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     cells = selected_with_parents(matrix.cells, selection)
-    cell_locks = locked_before(cells, folders) if locks is None else locks
-    complete, bad = split_locks(cell_locks)
+    complete, bad = split_locks(locks)
     rendered = render_cells([cell for cell in cells if cell.id in complete], complete, material)
     for cell_id, image in rendered.items():
         if isinstance(image, RenderedImage):

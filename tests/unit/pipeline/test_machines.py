@@ -137,8 +137,8 @@ def test_a_row_for_arm_is_locked_rendered_and_planned_as_reviewed(
     workspace: Workspace, cpu: Index, pypi: Index, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
     cell = cell_for("aarch64", workspace)
-    locked(workspace)
-    rendered = pipeline.render(workspace, EVERYTHING, Quiet())[cell.id]
+    locks = pipeline.lock(workspace, EVERYTHING, Quiet())
+    rendered = pipeline.render(workspace, EVERYTHING, Quiet(), locks=locks)[cell.id]
     assert isinstance(rendered, RenderedImage)
     lock = workspace.folders.lock_path(cell.id).read_text()
     lock = lock.replace(cpu.url, "http://the-cpu-index").replace(pypi.url, "http://pypi")
@@ -195,9 +195,9 @@ def built(
 
     monkeypatch.setattr("warpfront.images.baking.bake", bake)
     monkeypatch.setattr("warpfront.images.baking.install_toolbox", toolbox)
-    locked(workspace)
     watch = Quiet()
-    results = dict(pipeline.build(workspace, EVERYTHING, watch))
+    locks = pipeline.lock(workspace, EVERYTHING, watch)
+    results = dict(pipeline.build(workspace, EVERYTHING, watch, locks=locks))
     assert watch.said[-1] == "verify will not find its toolbox here: nox: no index has it"
     return results, targets
 

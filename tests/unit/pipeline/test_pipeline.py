@@ -20,7 +20,7 @@ from warpfront.ci.retrying import worth_another_try
 from warpfront.commands.project_edits import add_image
 from warpfront.errors import BlockedError, EngineError, FailureKind, LockError
 from warpfront.images.built import CREATED, BuiltImage
-from warpfront.images.cell_locks import LockTools, complete_cells, lock_cells, locked_before
+from warpfront.images.cell_locks import LockTools, complete_cells, lock_cells
 from warpfront.images.engine.protocol import RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.preparing import (
@@ -202,12 +202,10 @@ def test_a_cell_on_one_with_wheels_to_build_waits_and_is_locked_when_they_are_bu
     assert child.reason.endswith("is not complete: to be built: flash 1.0")
     assert child.hint == f"warpfront build-wheels --only {cells['serve'].id}"
     folders = workspace.folders
-    before = locked_before(workspace.matrix.cells, folders)
-    assert before == results
     refused, _ = lock(workspace, monkeypatch, locked=True)
     assert "to be built: flash 1.0, and --locked" in refused[cells["torch"].id].reason  # type: ignore[attr-defined]
     tools = LockTools(folders=folders, site=Site, builder_of=nobody_builds)
-    done = complete_cells(workspace.matrix.cells, before, tools, Quiet())
+    done = complete_cells(workspace.matrix.cells, None, tools, Quiet())
     assert all(isinstance(one, WheelLock) and not one.unbuilt for one in done.values())
     again, asked = lock(workspace, monkeypatch, locked=True)
     assert (again, asked) == (done, [])
