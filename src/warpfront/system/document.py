@@ -27,7 +27,6 @@ from warpfront.system.strict_values import read_as
 SIZE_LIMIT_CHARACTERS = 512 * 1024
 DEPTH_LIMIT = 16
 TOO_DEEP = f"nested deeper than {DEPTH_LIMIT} levels"
-ALIAS_LIMIT = 64
 _FLATTER = "a matrix needs no deeper values: remove brackets or indentation"
 _WRITE_OUT = "write the values out, without aliases"
 NODE_LIMIT = 50_000
@@ -91,7 +90,7 @@ def read_document(text: str, *, path: str) -> Document:
         message = f"character U+{ord(match.group()):04X}"
         raise _refused(path, line, message, "save the file as plain UTF-8 text")
     try:
-        _refuse_bombs(text, path)
+        _refuse_depth(text, path)
         root = yaml.compose(text, Loader=LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -149,21 +148,16 @@ def _refused(path: str, line: int, message: str, hint: str) -> MatrixError:
     return MatrixError((Problem(path=path, line=line, message=message, hint=hint),))
 
 
-def _refuse_bombs(text: str, path: str) -> None:
-    """Depth and aliases are counted on the flat event stream, before anything recursive runs."""
-    depth = aliases = 0
+def _refuse_depth(text: str, path: str) -> None:
+    """Depth is counted on the flat event stream, before anything recursive runs."""
+    depth = 0
     for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
+            if depth > DEPTH_LIMIT:
+                raise _refused(path, event.start_mark.line + 1, TOO_DEEP, _FLATTER)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        elif isinstance(event, yaml.AliasEvent):
-            aliases += 1
-        line = event.start_mark.line + 1 if event.start_mark else 0
-        if depth > DEPTH_LIMIT:
-            raise _refused(path, line, TOO_DEEP, _FLATTER)
-        if aliases > ALIAS_LIMIT:
-            raise _refused(path, line, f"more than {ALIAS_LIMIT} aliases (*name)", _WRITE_OUT)
 
 
 @dataclass(slots=True, kw_only=True)
