@@ -17,14 +17,8 @@ from warpfront.errors import StoreError
 from warpfront.system.digests import JSON_DEPTH_LIMIT, clean_json
 
 RESULT_LIMIT_BYTES = 16 * 2**20
-_KINDS = (
-    (stat.S_ISLNK, "a link"),
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a FIFO"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+_KINDS = {"-": "", "l": "a link", "d": "a folder", "p": "a FIFO", "s": "a socket"}
+"""By the first letter of a mode as `ls` shows it."""
 
 
 def read_regular(
@@ -62,9 +56,7 @@ def first_bytes(path: Path, most: int, *, follow: bool = False) -> bytes | None:
 
 def kind_of(mode: int) -> str:
     """Return the kind of a file in words; "" for a regular file."""
-    if stat.S_ISREG(mode):
-        return ""
-    return next((words for is_kind, words in _KINDS if is_kind(mode)), "no regular file")
+    return _KINDS.get(stat.filemode(mode)[0], "a device")
 
 
 def read_json(path: Path) -> object | None:

@@ -579,13 +579,12 @@ def read_mirror(print_uris: str, codename: str) -> str | None:
 
 def sources(distribution: LinuxDistribution, suites: tuple[Suite, ...], mirror: str) -> str:
     """Return the text of the `sources.list` that a set is fetched through."""
-    lines = []
+    lines = ""
     for suite in suites:
-        options = f"signed-by={distribution.keyring}"
-        if suite.release_may_be_old:
-            options += " check-valid-until=no"
-        lines.append(f"deb [{options}] {mirror} {suite.suite} {distribution.components}\n")
-    return "".join(lines)
+        old = " check-valid-until=no" if suite.release_may_be_old else ""
+        options = f"signed-by={distribution.keyring}{old}"
+        lines += f"deb [{options}] {mirror} {suite.suite} {distribution.components}\n"
+    return lines
 
 
 @cached
