@@ -10,7 +10,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -124,21 +124,8 @@ def start_daemon(command: Command, log: Path) -> None:
     Returns at once; whether it came up is for the caller to find out. `setsid --fork` hands it to
     init, so that it never becomes a zombie of ours.
     """
-    with log.open("ab") as output:
-        try:
-            started = subprocess.run(
-                ("setsid", "--fork", *command.argv),
-                cwd=command.cwd,
-                env=_inherited(command),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                check=False,
-            )
-        except FileNotFoundError:
-            raise CommandFailedError("setsid: not found", hint="install util-linux") from None
-    if started.returncode:
-        raise CommandFailedError(f"{command} could not be started, see {log}")
+    logged = ("setsid", "--fork", "sh", "-c", 'exec "$@" >>"$0" 2>&1', str(log))
+    run(replace(command, argv=(*logged, *command.argv))).check(hint=f"see {log}")
 
 
 def environment() -> dict[str, str]:
