@@ -27,7 +27,7 @@ from warpfront.images.render import (
     before_wheels,
 )
 from warpfront.system.digests import digest_of
-from warpfront.system.store import read_text, storing, write_json
+from warpfront.system.store import read_text, storing, write_text
 from warpfront.system.tree_files import ImageFile
 from warpfront.wheels.layers.layer_store import Layer, LayerStore, layer_sets
 from warpfront.wheels.uv_program import uv_version
@@ -98,7 +98,7 @@ class Composer:
         base = [item.base.identity, item.base.recipe, item.cell.machine]
         key = digest_of([before, base, uv_version(), assets])
         record = self.layers.root / "made" / f"environment-{key}.json"
-        environment = (read_text(record, missing_ok=True) or "").strip().strip('"')
+        environment = read_text(record, missing_ok=True)
         if environment and self.layers.blob(environment).is_file():
             manifest = self.layers.read(environment)
             parts = [manifest["config"], *manifest["layers"]]
@@ -107,7 +107,7 @@ class Composer:
                 return environment
         contexts = self.building.environment_contexts(item)
         digest = self._built(item, item.rendered.context, contexts, stage=EMPTY_STAGE)
-        write_json(record, digest)
+        write_text(record, digest)
         return digest
 
     def _byte_code(self, item: Prepared, base: str, layers: Sequence[Layer]) -> list[Layer]:

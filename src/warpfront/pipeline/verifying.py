@@ -78,7 +78,7 @@ _RESULTS = "/results"
 PROJECT_CHECKS = "warpfront.project_checks"
 _NO_HARDWARE = frozenset({Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED})
 # Hundreds of models, each in a process that begins by importing the library.
-LIBRARY_LIMIT_SECONDS = 7200.0
+LIBRARY_LIMIT_SECONDS = 7200
 
 
 def verify(
@@ -101,7 +101,8 @@ def verify(
     inputs = locked_inputs(matrix, material, folders, selection)
     plan = check_plan(selection.target, effort, options, selftest=selftest)
     if library:
-        plan = dataclasses.replace(plan, sessions=("models",), effort=library)
+        run = dataclasses.replace(plan.options, limit_seconds=LIBRARY_LIMIT_SECONDS)
+        plan = dataclasses.replace(plan, sessions=("models",), effort=library, options=run)
     tools = Tools(engine=connect(), folders=folders)
     return verify_cells(inputs, plan, tools, watch)
 
@@ -238,11 +239,6 @@ class CellVerification:
     def folder(self) -> Path:
         return self.tools.folders.store.cell_folder(self.cell.id) / self.name
 
-    @property
-    def limit_seconds(self) -> float:
-        of_library = isinstance(self.plan.effort, Library)
-        return LIBRARY_LIMIT_SECONDS if of_library else float(self.plan.options.limit_seconds)
-
     def say(self, text: str) -> None:
         self.watch.say(f"{self.cell.id} on {self.target}: {text}")
 
@@ -349,7 +345,7 @@ class CellVerification:
         write_text(self.folder / "output.log", output.text)
         verification = self._read_results(result, proven, monotonic() - started, self.plan.sessions)
         if attempt and result.timed_out:
-            more = f"--limit-seconds gives it more than {self.limit_seconds:g} s"
+            more = f"--limit-seconds gives it more than {self.plan.options.limit_seconds:g} s"
             self.say(f"the next verify continues with the sessions that passed; {more}")
         else:
             discard(self.folder)
@@ -453,7 +449,7 @@ class CellVerification:
             request,
             binds=binds,
             environment=environment,
-            time_limit_seconds=self.limit_seconds,
+            time_limit_seconds=self.plan.options.limit_seconds,
             user=f"{user}:{group}",
         )
 
@@ -476,7 +472,7 @@ class CellVerification:
                 for name in sessions
             },
             nox_report=result_in(results / "nox.json"),
-            ended=ending_of(result, limit_seconds=self.limit_seconds),
+            ended=ending_of(result, limit_seconds=self.plan.options.limit_seconds),
             seconds=round(seconds, 2),
             proven_before=frozenset(proven),
         )

@@ -154,10 +154,11 @@ def _refuse_depth(text: str, path: str) -> None:
     for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > DEPTH_LIMIT:
-                raise _refused(path, event.start_mark.line + 1, TOO_DEEP, _FLATTER)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        if depth > DEPTH_LIMIT:
+            line = event.start_mark.line + 1 if event.start_mark else 0
+            raise _refused(path, line, TOO_DEEP, _FLATTER)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,7 +16,8 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -250,12 +251,14 @@ def received(answer: requests.Response, seconds: float) -> Iterator[bytes]:
     answer. Bytes before a cut are not lost: `iter_content` waits for whole chunks and drops an
     unfinished one. Raise as requests does.
     """
-
-    def read() -> bytes:
-        return bytes(answer.raw.read1(_PIECE_BYTES, decode_content=False))
-
+    line = getattr(answer.raw, _LINE, None)
     try:
-        while piece := read_within(answer.raw, seconds, read):
+        while True:
+            # What ends a body (trailers) may go on for ever.
+            with _deadline(line, seconds, "a piece of the answer") if line else nullcontext():
+                piece = bytes(answer.raw.read1(_PIECE_BYTES, decode_content=False))
+            if not piece:
+                return
             yield piece
     except (TimeoutError, urllib3.exceptions.ReadTimeoutError) as error:
         raise requests.ReadTimeout(error) from error
@@ -263,15 +266,6 @@ def received(answer: requests.Response, seconds: float) -> Iterator[bytes]:
         raise requests.exceptions.ChunkedEncodingError(error) from error
     finally:
         answer.close()
-
-
-def read_within(response: Any, seconds: float, read: Callable[[], bytes]) -> bytes:
-    """Return the next piece of a body. What ends one (trailers) may go on for ever."""
-    line = getattr(response, _LINE, None)
-    if line is None:
-        return read()
-    with _deadline(line, seconds, "a piece of the answer"):
-        return read()
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import os
 import re
+import shutil
 import sys
 import tempfile
 import zlib
@@ -60,8 +61,7 @@ def length_of(path: Path) -> int:
 def standard_input() -> Iterator[Path]:
     """Return stdin as a file that can be read twice."""
     with tempfile.NamedTemporaryFile(prefix="warpfront-stdin-") as aside, storing(Path(aside.name)):
-        while chunk := sys.stdin.buffer.read(_CHUNK_BYTES):
-            aside.write(chunk)
+        shutil.copyfileobj(sys.stdin.buffer, aside)
         aside.flush()
         yield Path(aside.name)
 

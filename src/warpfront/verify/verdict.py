@@ -12,7 +12,6 @@ signature: an edit of both is not seen here. Published evidence has its seals in
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -257,12 +256,8 @@ _BY_EXIT_CODE: dict[int, Callable[[str], errors.WarpfrontError]] = {
             errors.WheelError,
         )
     },
-    errors.RegistryError.exit_code: functools.partial(
-        errors.RegistryError,
-        registry="registry",
-        step="publish",
-        fault=errors.RegistryFault.WRONG,
-        hint="",
+    errors.RegistryError.exit_code: lambda text: errors.RegistryError(
+        text, registry="registry", step="publish", fault=errors.RegistryFault.WRONG, hint=""
     ),
 }
 

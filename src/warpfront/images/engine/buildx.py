@@ -186,18 +186,15 @@ def _bake_once(
     name = targets[0] if len(targets) == 1 else "all"
     metadata = request.file.with_name(f"{request.file.stem}-{name}-metadata.json")
     # A tag for each target: caches of one tag replace each other. Failing exports pass.
-    caches = [(f"{t}.cache", f"type=registry,ref={request.cache}:{t}") for t in targets]
+    cached = targets if request.cache else ()
+    caches = [(f"{t}.cache", f"type=registry,ref={request.cache}:{t}") for t in cached]
     command = Command(
         argv=(
             *(*request.buildx, "bake", "--file", str(request.file)),
             *("--progress=rawjson", "--metadata-file", str(metadata)),
             *(f"--allow=fs.read={path}" for path in request.readable),
-            *(f"--set={name}-from={cache}" for name, cache in caches if request.cache),
-            *(
-                f"--set={name}-to={cache},mode=max,ignore-error=true"
-                for name, cache in caches
-                if request.cache
-            ),
+            *(f"--set={name}-from={cache}" for name, cache in caches),
+            *(f"--set={name}-to={cache},mode=max,ignore-error=true" for name, cache in caches),
             *(f"--allow=fs.write={path}" for path in request.writable),
             *options,
             *targets,
