@@ -16,14 +16,13 @@ from warpfront.bench.nights import NightStanding, standing_of
 from warpfront.bench.record_files import NoRecordError, bench_document, bench_of
 from warpfront.bench.records import Bench, Comparison
 from warpfront.commands.adopting import as_labelled, pull
-from warpfront.commands.keeping import house_of
+from warpfront.commands.keeping import open_house
 from warpfront.errors import CommandFailedError, EngineError, SlowerError, StoreError
 from warpfront.images.built import CREATED
 from warpfront.images.engine.protocol import Engine, connect
 from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.images.preparing import CellInputs, Tools, locked_inputs
 from warpfront.matrix.cell import Cell, DeviceAccess, Selection
-from warpfront.matrix.reading import Matrix
 from warpfront.matrix.runners import Runner
 from warpfront.matrix.vendors import VENDORS
 from warpfront.pipeline.verifying import (
@@ -181,7 +180,8 @@ def hold_against_release(
     """Return the timings of the cell's image and their comparison, or a failure if worse."""
     folders, matrix, material = workspace.folders, workspace.matrix, workspace.material
     store, engine = folders.store, connect()
-    inputs = locked_inputs(matrix, material, folders, Selection(only=cell_id, target=target))
+    chosen = Selection(only=cell_id, target=target)
+    inputs = locked_inputs(matrix, material, folders, chosen)
     tools = Tools(engine=engine, folders=folders)
     usual = {option.name: option.default for option in BENCH_OPTIONS}
     effort = read_bench_effort(**{**usual, "preset": row.bench})
@@ -189,7 +189,7 @@ def hold_against_release(
     if not isinstance(timing, ImageTiming):
         return [timing]
     store.drop(cell_id, standing_name(target))
-    released = last_release(_published(matrix, store, timing.cell), cell_id, RELEASE)
+    released = last_release(_published(workspace, chosen), cell_id, RELEASE)
     standing = _stood(timing, released, engine, watch, max_slower=row.slower_share)
     if not isinstance(standing, NightStanding):
         return [standing]
@@ -209,10 +209,10 @@ def hold_against_release(
     return [failed]
 
 
-def _published(matrix: Matrix, store: Store, cell: Cell) -> tuple[Stock, ...]:
-    if all(channel.name != RELEASE for channel in matrix.channels):
+def _published(workspace: Workspace, selection: Selection) -> tuple[Stock, ...]:
+    if all(channel.name != RELEASE for channel in workspace.matrix.channels):
         return ()
-    with house_of(matrix, store, (cell,), channel=RELEASE) as house:
+    with open_house(workspace, selection, channel=RELEASE) as house:
         return house.stock()
 
 

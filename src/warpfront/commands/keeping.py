@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from warpfront.errors import InputError, RegistryError, RegistryFault
-from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.reading import Matrix
+from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import select
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import demanded_channel
@@ -100,16 +99,8 @@ def open_house(
 ) -> Iterator[House]:
     """Yield the selected cells' repositories, as a channel names them."""
     matrix, store = workspace.matrix, workspace.folders.store
-    with house_of(matrix, store, select(matrix.cells, selection), channel=channel, to=to) as house:
-        yield house
-
-
-@contextmanager
-def house_of(
-    matrix: Matrix, store: Store, cells: Iterable[Cell], *, channel: str, to: str = ""
-) -> Iterator[House]:
-    """Yield the repositories of these cells, as a channel names them."""
     chosen = demanded_channel(matrix.channels, channel, to)
+    cells = select(matrix.cells, selection)
     paths = tuple(dict.fromkeys(path_of(chosen, cell) for cell in cells))
     with connected(host_of(chosen)) as registry:
         yield House(registry=registry, paths=paths, store=store)
