@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from warpfront.bench.logs import FORMATS
-from warpfront.bench.logs.assembling import Reading
-from warpfront.bench.logs.format_choice import choose
+from warpfront.bench.logs.assembling import Reading, choose
 from warpfront.bench.records import RecordSource, Run, Step
 
 SOURCE = RecordSource(path="a.log", sha256="0" * 64, size_bytes=1, format="?", evidence="?")

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
 from warpfront.bench.logs import FORMATS
-from warpfront.bench.logs.assembling import Reading
+from warpfront.bench.logs.assembling import Reading, choose
 from warpfront.bench.logs.facts import Format
-from warpfront.bench.logs.format_choice import choose
 from warpfront.bench.logs.tables import KERNELS
 from warpfront.bench.logs.tensorprimat import layout_name, layout_text
 from warpfront.bench.nights import Night, night_line, night_of, read_nights

@@ -1,5 +1,5 @@
-"""Read a log line by line, and gather its facts to runs: duplicates, restarts, ranks, mixed
-runs. Pure.
+"""Choose a log's format, read it line by line, and gather its facts to runs: duplicates, restarts,
+ranks, mixed runs. Pure.
 
 Memory stays bounded: beyond `MOST_STEPS` lines, neighbours become their mean.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import groupby, islice, pairwise
@@ -15,6 +16,7 @@ from operator import attrgetter
 from statistics import median
 from typing import Any, NamedTuple
 
+from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.facts import SERVING, Fact, Format, LoggedStep, NextRun, Setting, Unused
 from warpfront.bench.logs.fields import cleaned, vendor_of
 from warpfront.bench.records import (
@@ -55,9 +57,8 @@ _OF_PARALLEL = "parallel."
 _PRECISIONS = ("fp4", "fp8", "bfloat16", "float16", "float32")
 _CHECKED = 0.01
 # Two lines of one step are equal in these, wherever and whenever they are printed.
-_FIGURES = tuple(
-    {field.name for field in dataclasses.fields(Step)} - {"segment", "line", "at", "steps"}
-)
+_FIGURES = {field.name for field in dataclasses.fields(Step)} - {"segment", "line", "at", "steps"}
+_MERGED = _FIGURES | {"at"}
 _WHOLE = 0.001
 _USUAL = 0.8
 """The share of steps that have as many lines, where gradients are accumulated."""
@@ -147,13 +148,10 @@ class RunAssembler:
     def _see(self, new: _PlacedStep, *, redrawn: bool) -> None:
         step = new.step
         earlier = self._recent.get(step.step)
-        if earlier and redrawn and step.step == self._last:
-            latest = _merged(step, earlier.step, strict=False) or step
-            self._recent[step.step] = earlier._replace(step=latest, total=latest.seconds or 0.0)
-            return
-        if earlier and step.step == self._last and (merged := _merged(earlier.step, step)):
-            total = earlier.total or new.total
-            self._recent[step.step] = earlier._replace(step=merged, total=total)
+        if earlier and step.step == self._last and (redrawn or _completes(earlier.step, step)):
+            merged = _merged(step, earlier.step) if redrawn else _merged(earlier.step, step)
+            total = merged.seconds if redrawn else earlier.total or new.total
+            self._recent[step.step] = earlier._replace(step=merged, total=total or 0.0)
             return
         self._counts["lines"] += 1
         if earlier and self._is_known(earlier, new):
@@ -184,9 +182,9 @@ class RunAssembler:
             self._counts["other ranks"] += 1
             return True
         if number == self._last and (is_part or placed_step.rank) and new.step.seconds:
-            latest = _merged(new.step, placed_step.step, strict=False)
+            latest = _merged(new.step, placed_step.step)
             self._recent[number] = placed_step._replace(
-                step=dataclasses.replace(latest or new.step, seconds=placed_step.step.seconds),
+                step=dataclasses.replace(latest, seconds=placed_step.step.seconds),
                 part=new.part,
                 parts=placed_step.parts + 1,
                 total=placed_step.total + new.total,
@@ -281,45 +279,36 @@ class RunAssembler:
 
     def _counted(self) -> Iterable[Remark]:
         lines, mixed = self._counts["lines"], self._counts["mixed"] + self._counts["restarts"]
-        for kind, words in (("duplicates", "repeat"), ("other ranks", "are other ranks' of")):
-            if count := self._counts[kind]:
-                message = f"{count} of {lines} lines {words} a step that is known"
-                yield Remark(level="note", message=message)
-        if self._accumulates():
-            usual = self._parts.most_common(1)[0][0]
-            message = f"gradient accumulation: {usual} lines a step; a step's time is their sum"
-            yield Remark(level="note", message=message)
         if mixed >= _FEWEST_MIXED and mixed > _MIXED_SHARE * lines:
             some = f"{mixed} of {lines} do not follow the one before"
             yield Remark(level="error", message=f"lines of several runs are mixed: {some}")
+        notes = [
+            f"{count} of {lines} lines {words} a step that is known"
+            for kind, words in (("duplicates", "repeat"), ("other ranks", "are other ranks' of"))
+            if (count := self._counts[kind])
+        ]
+        if self._accumulates():
+            usual = self._parts.most_common(1)[0][0]
+            notes.append(f"gradient accumulation: {usual} lines a step; a step's time is their sum")
         if self._width > 1:
-            message = f"more lines than are kept: each step is the mean of {self._width}"
-            yield Remark(level="note", message=message)
+            notes.append(f"more lines than are kept: each step is the mean of {self._width}")
         for name, count in self._unused.items():
-            message = f"not read: {cleaned(name)}, {counted(count, 'time')}"
-            yield Remark(level="note", message=message)
+            notes.append(f"not read: {cleaned(name)}, {counted(count, 'time')}")
+        yield from (Remark(level="note", message=note) for note in notes)
 
 
-_MERGED = tuple({field.name for field in dataclasses.fields(Step)} - {"segment", "line"})
+def _completes(step: Step, other: Step) -> bool:
+    """Return whether a further line of a step contradicts no figure of it, and has another one."""
+    pairs = [(getattr(step, name), getattr(other, name)) for name in _MERGED]
+    agree = all(earlier == new for earlier, new in pairs if None not in {earlier, new})
+    return agree and any(earlier is None and new is not None for earlier, new in pairs)
 
 
-def _merged(step: Step, other: Step, *, strict: bool = True) -> Step | None:
-    """Merge two lines of one step, where each has figures that the other lacks.
-
-    Return None where both have a figure and differ, or where the second adds none. Without
-    `strict`, the first has precedence.
-    """
-    added: dict[str, Any] = {}
-    for name in _MERGED:
-        earlier, new = getattr(step, name), getattr(other, name)
-        if name == "steps":
-            added[name] = max(earlier, new)
-        elif earlier is None:
-            added[name] = new
-        elif strict and new is not None and new != earlier:
-            return None
-    fresh = any(value is not None for name, value in added.items() if name != "steps")
-    return dataclasses.replace(step, **added) if fresh or not strict else None
+def _merged(step: Step, other: Step) -> Step:
+    """Return a step with the figures that it lacks from another line of it."""
+    lacking = (name for name in _MERGED if getattr(step, name) is None)
+    added = {name: getattr(other, name) for name in lacking}
+    return dataclasses.replace(step, steps=max(step.steps, other.steps), **added)
 
 
 def _alike(step: Step, other: Step) -> bool:
@@ -472,6 +461,45 @@ def solved_fact(run: Run, name: str, *, within: float = _WHOLE) -> int | None:
     middle = median(numbers) if numbers else 0.0
     near = round(middle)
     return near if near and abs(middle / near - 1) < within else None
+
+
+ENOUGH_LINES = 200
+_KEPT = 120
+_NEAR = re.compile(r"iteration|step|elapsed|tokens|loss", re.IGNORECASE)
+_MOST_NEAR = 3
+
+
+def choose(
+    document: str | None, lines: Iterable[tuple[int, str]]
+) -> tuple[Format, str] | list[str]:
+    """Return the format of a log and the reason: the one that has most of the lines, or of the
+    document, that only one format has. Without such a line, return those that look nearly right.
+    """
+    counts: Counter[str] = Counter()
+    first: dict[str, tuple[int, str]] = {}
+    near: list[str] = []
+    for name, log_format in FORMATS.items() if document is not None else ():
+        if log_format.is_document and log_format.marks(document or ""):
+            counts[name], first[name] = 1, (1, "its own names stand in it")
+    readers = {name: each for name, each in FORMATS.items() if not each.is_document}
+    for number, text in () if counts else lines:
+        line = cleaned(text)
+        # The first that has it: Megatron's mark is less strict than Primus's, which comes before.
+        if name := next((name for name, each in readers.items() if each.marks(line)), ""):
+            counts[name] += 1
+            first.setdefault(name, (number, line.strip()[:_KEPT]))
+        elif not counts and len(near) < _MOST_NEAR and _NEAR.search(line):
+            near.append(f"{number}: {line.strip()[:_KEPT]}")
+        if counts.total() >= ENOUGH_LINES:
+            break
+    if not counts:
+        return near
+    trainers = [name for name in counts if not FORMATS[name].fallback]
+    name = max((n for n in FORMATS if n in (trainers or counts)), key=counts.__getitem__)
+    number, line = first[name]
+    others = [f"{count} {other}'s" for other, count in counts.items() if other != name]
+    also = f" (and {', '.join(others)})" if others else ""
+    return FORMATS[name], f"{counts[name]} of {name}'s lines{also}, line {number}: {line}"
 
 
 class Reading:
