@@ -20,6 +20,7 @@ from warpfront_checks.bench.options import SCHEMA as TIMINGS_SCHEMA
 
 T = TypeVar("T")
 _DERIVED = "summary"
+_KINDS: Mapping[str, type[Run | Bench]] = {"Run": Run, "Bench": Bench}
 
 
 class NoRecordError(ValueError):
@@ -58,30 +59,21 @@ def read_records(text: str) -> tuple[Run | Bench, ...]:
     except (ValueError, RecursionError):
         return ()
     several = document if isinstance(document, list) else [document]
-    are_ours = (isinstance(each, dict) and each.get("kind") in ("Run", "Bench") for each in several)
-    return tuple(map(_read, several)) if all(are_ours) else ()
+    if not all(isinstance(each, dict) and str(each.get("kind")) in _KINDS for each in several):
+        return ()
+    return tuple(_read(_KINDS[each["kind"]], each, "schema", SCHEMA) for each in several)
 
 
-def _read(document: Mapping[str, Any]) -> Run | Bench:
-    fields = _fields(document, "schema", SCHEMA)
-    try:
-        clean: Any = clean_json(fields)
-    except ValueError as error:
-        raise NoRecordError(str(error)) from None
-    return _read_as(Run, clean) if document["kind"] == "Run" else _read_as(Bench, clean)
-
-
-def _fields(document: Mapping[str, Any], what: str, schema: int) -> dict[str, Any]:
+def _read(kind: type[T], document: Mapping[str, Any], what: str, schema: int, **more: Any) -> T:
     if document.get("schema") != schema:
         raise NoRecordError(f"{what} {document.get('schema')!r}, expected {schema}")
-    return {k: v for k, v in document.items() if k not in {"schema", "kind", _DERIVED}}
-
-
-def _read_as(kind: type[T], fields: Mapping[str, Any]) -> T:
+    fields = {k: v for k, v in document.items() if k not in {"schema", "kind", _DERIVED}}
     try:
-        return read_as(kind, fields)
+        return read_as(kind, clean_json({**fields, **more}))
     except ValidationError as error:
         raise NoRecordError(first_wrong(error)) from None
+    except ValueError as error:
+        raise NoRecordError(str(error)) from None
 
 
 KIND = "Timings"
@@ -95,7 +87,6 @@ def bench_of(document: object, whose: Mapping[str, Any]) -> Bench:
     """
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise NoRecordError("no timings were left")
-    fields = _fields(document, "timings of schema", TIMINGS_SCHEMA)
     if document.get("target") != whose["target"]:
         raise NoRecordError(f"timings of {document.get('target')!r}, not of {whose['target']!r}")
-    return _read_as(Bench, {**fields, **whose})
+    return _read(Bench, document, "timings of schema", TIMINGS_SCHEMA, **whose)
