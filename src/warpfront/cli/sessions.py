@@ -14,6 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -52,6 +53,7 @@ _DETECT = (
 
 
 Runs = Callable[[nox.Session], None]
+_Effort = CheckOptions | BenchEffort | Library
 
 
 def _stop(session: nox.Session, text: str) -> NoReturn:
@@ -80,9 +82,9 @@ def _verify(session: nox.Session) -> None:
         except FaultsMissingError as error:
             _stop(session, str(error))
     stale = (*(f"{name}.json" for name in CHECK_SESSIONS), "verify.json", "junit.xml")
-    folder, claims = _folder_here(session, target, target, stale)
-    started, effort = time.monotonic(), parsed(options, EFFORT_OPTIONS, read_effort)
-    endings = _run_together(session, names, claims, folder, effort)
+    effort = parsed(options, EFFORT_OPTIONS, read_effort)
+    checks = _checks_here(session, target, target, stale, effort)
+    started, folder, endings = time.monotonic(), checks.results, checks.together(names)
     outcome, text = _conclude(folder, target, endings, time.monotonic() - started)
     document = visible_json((folder / "verify.json").read_text(encoding="utf-8"))
     sys.stdout.write(document if options.json else text)
@@ -115,36 +117,29 @@ def _models(session: nox.Session) -> None:
         _check_inside(session, "models")
         return
     parser = _Parser(session, "models")
-    for name in (*_SELECTING, "claims", "results"):
+    for name in _SELECTING:
         parser.add_argument(f"--{name}", default="")
+    parser.add_argument("--claims", type=Path)
+    parser.add_argument("--results", type=Path)
     add_options(parser, LIBRARY_OPTIONS)
     options = parser.read()
     library = parsed(options, LIBRARY_OPTIONS, read_library)
     if options.claims and options.results:
-        claims, folder = Path(options.claims).resolve(), Path(options.results).resolve()
-        _check_or_stop(session, "architectures", claims, folder, library)
+        _Checks(session, options.claims, options.results, library).require("architectures")
     elif options.image or options.only or options.vendor:
         chosen = {name: getattr(options, name) for name in _SELECTING}
         words = [f"--{name}={value}" for name, value in chosen.items() if value]
         _hand_over(session, "models", [*words, *library.arguments()])
     else:
         target = options.target or _detected_target(session)
-        folder, claims = _folder_here(session, target, f"models-{target}", ["models.json"])
-        _check_or_stop(session, "architectures", claims, folder, library)
+        checks = _checks_here(session, target, f"models-{target}", ["models.json"], library)
+        checks.require("architectures")
 
 
-def _check_or_stop(
-    session: nox.Session, check: str, claims: Path, results: Path, effort: BenchEffort | Library
-) -> None:
-    file = "models.json" if check == "architectures" else f"{check}.json"
-    if ending := _run_checks(session, [check], claims, results, effort):
-        _stop(session, f"{check}: {ending}; {results / file} has all of it")
-
-
-def _folder_here(
-    session: nox.Session, target: str, name: str, stale: Sequence[str]
-) -> tuple[Path, Path]:
-    """Return an empty folder for checks of the current Python, and its file of claims."""
+def _checks_here(
+    session: nox.Session, target: str, name: str, stale: Sequence[str], effort: _Effort
+) -> _Checks:
+    """Return checks of the current Python, in a folder with claims and without results."""
     try:
         claims = claims_for_target(target)
     except ClaimsError as error:
@@ -154,7 +149,7 @@ def _folder_here(
     for old in stale:
         (folder / old).unlink(missing_ok=True)
     write_json(folder / "claims.json", claims.document())
-    return folder, folder / "claims.json"
+    return _Checks(session, folder / "claims.json", folder, effort)
 
 
 def _bench(session: nox.Session) -> None:
@@ -166,8 +161,7 @@ def _bench(session: nox.Session) -> None:
     options = parser.read()
     effort = parsed(options, BENCH_OPTIONS, read_bench_effort)
     if options.claims and options.results:
-        claims, results = options.claims.resolve(), options.results.resolve()
-        _check_or_stop(session, "bench", claims, results, effort)
+        _Checks(session, options.claims, options.results, effort).require("bench")
     elif options.here:
         _bench_here(session, options, effort)
     else:
@@ -183,12 +177,12 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     from warpfront.system.provenance import now  # noqa: PLC0415
 
     target = options.target or _detected_target(session)
-    folder, claims = _folder_here(session, target, f"bench-{target}", ["bench.json"])
-    _check_or_stop(session, "bench", claims, folder, effort)
+    checks = _checks_here(session, target, f"bench-{target}", ["bench.json"], effort)
+    checks.require("bench")
     whose = {"cell_id": "here", "image_digest": "", "content_hash": "", "tool": {}}
     whose |= {"verified": "not verified", "target": target, "at": now()}
-    bench = bench_of(_read_results(folder / "bench.json"), whose)
-    record = folder.with_suffix(".json")
+    bench = bench_of(_read_results(checks.results / "bench.json"), whose)
+    record = checks.results.with_suffix(".json")
     write_json(record, bench_document(bench))
     document = visible_json(record.read_text(encoding="utf-8"))
     sys.stdout.write(document if options.json else bench_text(bench, width=text_width()))
@@ -271,61 +265,63 @@ def _check_inside(session: nox.Session, name: str) -> None:
     parser.add_argument("--together", default="", help="sessions to run side by side, by commas")
     add_options(parser, EFFORT_OPTIONS)
     options = parser.read()
-    claims, results = options.claims.resolve(), options.results.resolve()
-    together, effort = options.together.split(","), parsed(options, EFFORT_OPTIONS, read_effort)
-    if name == together[0] and len(together) > 1 and not _endings(results):
+    effort, together = parsed(options, EFFORT_OPTIONS, read_effort), options.together.split(",")
+    checks = _Checks(session, options.claims, options.results, effort)
+    if name == together[0] and len(together) > 1 and not checks.endings():
         # The first of them starts all; the others tell how theirs ended.
-        _run_checks(session, together, claims, results, effort)
-    if ending := _ending_of(session, name, claims, results, effort):
+        checks.run(*together)
+    if ending := checks.ending_of(name):
         _stop(session, f"{name}: {ending}; what it found is in {options.results / name}.json")
 
 
-def _run_together(
-    session: nox.Session, names: Sequence[str], claims: Path, results: Path, effort: CheckOptions
-) -> dict[str, str]:
-    """Run sessions side by side and return their endings."""
-    (results / ENDINGS).unlink(missing_ok=True)
-    _run_checks(session, names, claims, results, effort)
-    return {name: _ending_of(session, name, claims, results, effort) for name in names}
+@dataclass(frozen=True)
+class _Checks:
+    """Checks in a child of this Python, by a file of claims; their results are in a folder."""
 
+    session: nox.Session
+    claims: Path
+    results: Path
+    effort: _Effort
 
-def _ending_of(
-    session: nox.Session, name: str, claims: Path, results: Path, effort: CheckOptions
-) -> str:
-    """Return how a session ended with others; one that none answers for is run now, alone."""
-    ending = _endings(results).get(name)
-    return _run_checks(session, [name], claims, results, effort) if ending is None else ending
+    def run(self, *names: str) -> str:
+        """Run sessions; return nothing if all passed, else the child's ending.
 
+        The child starts in the results folder, which has nothing importable, and finds only our
+        packages by PYTHONPATH: everything else is the image's own.
+        """
+        claims, results = self.claims.resolve(), self.results.resolve()
+        argv = ["--claims", str(claims), "--results", str(results), *self.effort.arguments()]
+        with self.session.chdir(results):
+            try:
+                _run(self.session, "-m", "warpfront_checks", *names, *argv)
+            except nox.command.CommandFailed as error:
+                return f"{error.reason}"
+        return ""
 
-def _endings(results: Path) -> dict[str, str]:
-    """Return how parallel sessions ended, as far as that is known."""
-    try:
-        codes = json.loads((results / ENDINGS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {name: f"Returned code {code}" if code else "" for name, code in codes.items()}
+    def require(self, check: str) -> None:
+        """Run a check. End the session unless it passed."""
+        file = "models.json" if check == "architectures" else f"{check}.json"
+        if ending := self.run(check):
+            _stop(self.session, f"{check}: {ending}; {self.results.resolve() / file} has all of it")
 
+    def together(self, names: Sequence[str]) -> dict[str, str]:
+        """Run sessions side by side and return their endings."""
+        (self.results / ENDINGS).unlink(missing_ok=True)
+        self.run(*names)
+        return {name: self.ending_of(name) for name in names}
 
-def _run_checks(
-    session: nox.Session,
-    names: Sequence[str],
-    claims: Path,
-    results: Path,
-    effort: CheckOptions | BenchEffort | Library,
-) -> str:
-    """Run sessions of checks in a child of this Python; return nothing if all passed,
-    else its ending.
+    def ending_of(self, name: str) -> str:
+        """Return how a session ended with others; one that none answers for is run now, alone."""
+        ending = self.endings().get(name)
+        return self.run(name) if ending is None else ending
 
-    The child starts in the results folder, which has nothing importable, and finds only our
-    packages by PYTHONPATH: everything else is the image's own.
-    """
-    argv = ["--claims", str(claims), "--results", str(results), *effort.arguments()]
-    with session.chdir(results):
+    def endings(self) -> dict[str, str]:
+        """Return how parallel sessions ended, as far as that is known."""
         try:
-            _run(session, "-m", "warpfront_checks", *names, *argv)
-        except nox.command.CommandFailed as error:
-            return f"{error.reason}"
-    return ""
+            codes = json.loads((self.results / ENDINGS).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return {name: f"Returned code {code}" if code else "" for name, code in codes.items()}
 
 
 def _detected_target(session: nox.Session) -> str:

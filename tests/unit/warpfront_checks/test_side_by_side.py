@@ -242,17 +242,15 @@ def test_a_session_without_an_ending_is_run_alone(
     (tmp_path / ENDINGS).write_text('{"golden": 0}')  # of a run before
     asked: list[tuple[str, ...]] = []
 
-    def run_checks(
-        _: object, names: str | tuple[str, ...], __: Path, results: Path, ___: CheckOptions
-    ) -> str:
-        asked.append((names,) if isinstance(names, str) else tuple(names))
-        if not isinstance(names, str):
-            (results / ENDINGS).write_text(json.dumps({"load": 0, "numerics": 1}))
+    def run(checks: sessions._Checks, *names: str) -> str:
+        asked.append(names)
+        if len(names) > 1:
+            (checks.results / ENDINGS).write_text(json.dumps({"load": 0, "numerics": 1}))
         return "it hung"
 
-    monkeypatch.setattr(sessions, "_run_checks", run_checks)
+    monkeypatch.setattr(sessions._Checks, "run", run)
     names = ("load", "numerics", "golden")
-    ended = sessions._run_together(None, names, tmp_path, tmp_path, CheckOptions())  # type: ignore[arg-type]
+    ended = sessions._Checks(None, tmp_path, tmp_path, CheckOptions()).together(names)  # type: ignore[arg-type]
     assert ended == {"load": "", "numerics": "Returned code 1", "golden": "it hung"}
     assert asked == [names, ("golden",)]
 
