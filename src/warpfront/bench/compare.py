@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from random import Random
 from statistics import fmean, median
+from typing import Any
 
 from warpfront.bench import statistics
 from warpfront.bench.comparability import KERNELS, SERVING, differences
@@ -99,16 +100,9 @@ def compare_runs(a: NamedRuns, b: NamedRuns, terms: ComparisonTerms) -> Comparis
         a_score, b_score = (fmean(seconds) / 60 for seconds in each)
         message = f"by MLPerf's own scoring, A {a_score:.2f} and B {b_score:.2f} minutes"
         scores.append(Remark(level="note", message=message))
-    comparison = dataclasses.replace(
-        _refused(metric, sides, unlike, terms, NOISE),
-        losses=losses,
-        findings=(
-            *unequal,
-            *_side_findings("A", a[1], sides[0]),
-            *_side_findings("B", b[1], sides[1]),
-            *scores,
-        ),
-    )
+    remarks = (_side_findings(*each) for each in zip("AB", (a[1], b[1]), sides, strict=True))
+    findings = (*unequal, *chain.from_iterable(remarks), *scores)
+    comparison = _refused(metric, sides, unlike, terms, NOISE, losses=losses, findings=findings)
     if terms.same_training:
         messages = (finding.message for finding in unequal)
         comparison = dataclasses.replace(comparison, reasons=(*comparison.reasons, *messages))
@@ -126,14 +120,12 @@ def _compare_serving(a: NamedRuns, b: NamedRuns, terms: ComparisonTerms) -> Comp
     metric = KERNELS if is_kernels else SERVING
     unlike = differences(a[1], b[1], metric, terms.allowed)
     sides = (_serving_side(*a), _serving_side(*b))
-    comparison = dataclasses.replace(
-        _refused(metric, sides, unlike, terms, NOISE_OF_OPERATIONS),
-        findings=tuple(
-            Remark(level="warning", message=f"the model of {letter} is unknown")
-            for letter, (_, runs) in (("A", a), ("B", b))
-            if metric == SERVING and any(run.model is None for run in runs)
-        ),
+    findings = tuple(
+        Remark(level="warning", message=f"the model of {letter} is unknown")
+        for letter, (_, runs) in (("A", a), ("B", b))
+        if metric == SERVING and any(run.model is None for run in runs)
     )
+    comparison = _refused(metric, sides, unlike, terms, NOISE_OF_OPERATIONS, findings=findings)
     if comparison.reasons:
         return comparison
     cases = []
@@ -196,9 +188,10 @@ def _refused(
     unlike: tuple[Difference, ...],
     terms: ComparisonTerms,
     usual_noise: float,
+    **known: Any,
 ) -> Comparison:
     """Return a comparison that nothing was measured for, with the differences that forbid it as
-    reasons; none where it may be measured.
+    reasons; none where it may be measured. `known` are further fields.
     """
     return Comparison(
         metric=metric,
@@ -215,6 +208,7 @@ def _refused(
         limit=None if terms.max_slower is None else 1 + terms.max_slower,
         differences=unlike,
         allowed=tuple(difference.name for difference in unlike if difference.allowed),
+        **known,
     )
 
 
@@ -309,8 +303,8 @@ def compare_benches(
         Side(name=a[0], sources=(a[1].cell_id,), runs=1, samples=sizes[0], median=None),
         Side(name=b[0], sources=(b[1].cell_id,), runs=1, samples=sizes[1], median=None),
     )
-    comparison = dataclasses.replace(
-        _refused("seconds_per_operation", sides, unlike, terms, NOISE_OF_OPERATIONS),
+    comparison = _refused(
+        *("seconds_per_operation", sides, unlike, terms, NOISE_OF_OPERATIONS),
         findings=(*a[1].findings, *b[1].findings),
         only_in_a=tuple(name for name in a_cases if name not in b_cases),
         only_in_b=tuple(name for name in b_cases if name not in a_cases),

@@ -74,15 +74,13 @@ def block_medians(
     return medians
 
 
-def resampled_medians(groups: Sequence[Sequence[float]], random: Random, times: int) -> list[float]:
-    """Return medians of resamplings: of one run's steps in blocks, or of runs' medians."""
-    if len(groups) == 1:
-        return block_medians(groups[0], random, block=BLOCK, times=times)
-    return block_medians([median(group) for group in groups], random, block=1, times=times)
+def _units(groups: Sequence[Sequence[float]]) -> tuple[Sequence[float], int]:
+    """Return the values to resample and their block: one run's steps, or the medians of runs."""
+    return (groups[0], BLOCK) if len(groups) == 1 else ([median(group) for group in groups], 1)
 
 
 def median_of(groups: Sequence[Sequence[float]]) -> float:
-    return median(groups[0]) if len(groups) == 1 else median(median(group) for group in groups)
+    return median(_units(groups)[0])
 
 
 def median_interval(values: Sequence[float]) -> Interval:
@@ -109,8 +107,10 @@ def ratio_interval(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -
 def resampled_ratios(a: Sequence[Sequence[float]], b: Sequence[Sequence[float]]) -> list[float]:
     random = Random(_SEED)  # noqa: S311 - resampling
     times = resamplings_for(max(sum(map(len, a)), sum(map(len, b))))
-    below = resampled_medians(a, random, times)
-    above = resampled_medians(b, random, times)
+    below, above = (
+        block_medians(values, random, block=block, times=times)
+        for values, block in map(_units, (a, b))
+    )
     return [over / under for under, over in zip(below, above, strict=True)]
 
 

@@ -91,7 +91,9 @@ def promote(
         carrying = dataclasses.replace(
             context,
             documents=carried.documents,
-            bring=carried.bring(context.registry, cells),
+            bring=lambda publication: carried.bring(
+                publication, cells[publication.cell_id], context.registry
+            ),
             action="promote",
         )
         absent: set[str] = set()
@@ -176,14 +178,14 @@ class CarriedImages:
         content and proof are those of its own bytes and attachments.
         """
         place = self.place_of(cell)
-        registry_image = self.held(cell)
+        registry_image = self._held(cell)
         if registry_image is None:
             reason = f"{place.registry.host}/{place.repository} has none of {cell.id}"
             hint = f"warpfront publish --channel {self.channel.name} --only {cell.id}"
             return Blocked(cell_id=cell.id, step="publish", reason=reason, hint=hint)
         return attached_evidence(place.registry, place.repository, cell, registry_image)
 
-    def held(self, cell: Cell) -> RegistryImage | None:
+    def _held(self, cell: Cell) -> RegistryImage | None:
         place = self.place_of(cell)
         names = names_of(cell, self.channel, expected_words(cell))
         for tag in (*names.aliases, *names.tags, *place.registry.tags(place.repository)):
@@ -216,16 +218,11 @@ class CarriedImages:
                 )
         return tuple(documents)
 
-    def bring(self, target: Registry, cells: dict[str, Cell]) -> Callable[[Publication], int]:
-        """Return the step that copies an image from here into its publication's repository."""
-
-        def brought(publication: Publication) -> int:
-            source = self.place_of(cells[publication.cell_id])
-            path = publication.path
-            if (source.registry.host, source.repository) == (target.host, path):
-                return 0
-            # With its signatures: proof from another registry counts by them.
-            place = Repository(registry=target, repository=path)
-            return copy_whole(source, place, publication.digest)
-
-        return brought
+    def bring(self, publication: Publication, cell: Cell, target: Registry) -> int:
+        """Copy an image from here into its publication's repository. Return the bytes sent."""
+        source, path = self.place_of(cell), publication.path
+        if (source.registry.host, source.repository) == (target.host, path):
+            return 0
+        # With its signatures: proof from another registry counts by them.
+        place = Repository(registry=target, repository=path)
+        return copy_whole(source, place, publication.digest)

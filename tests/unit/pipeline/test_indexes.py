@@ -226,9 +226,12 @@ def test_what_a_disk_carries_of_both_machines_gets_the_same_index(
     )
     there = a_world(tmp_path / "there")
     carried = CarriedImages(place_of=lambda _cell: disk, channel=CHANNEL)
-    bring = carried.bring(there.registry, {cell.id: cell for cell in BOTH})
+    cells = {cell.id: cell for cell in BOTH}
     shop = dataclasses.replace(
-        there.shop(CHANNEL), documents=carried.documents, bring=bring, action="promote"
+        there.shop(CHANNEL),
+        documents=carried.documents,
+        bring=lambda public: carried.bring(public, cells[public.cell_id], there.registry),
+        action="promote",
     )
     found = publish_cells(BOTH, BOTH, shop, find=carried.find, dry_run=False)
     assert all(isinstance(one, Publication) for one in found.values()), found

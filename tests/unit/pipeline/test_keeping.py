@@ -87,7 +87,7 @@ def carried(
     shop = dataclasses.replace(
         world.shop(dataclasses.replace(channel, repository=to or channel.repository)),
         documents=found.documents,
-        bring=found.bring(world.registry, {CPU.id: CPU}),
+        bring=lambda publication: found.bring(publication, CPU, world.registry),
         action="promote",
     )
     results = publish_cells((CPU,), (CPU,), shop, find=found.find, dry_run=dry_run)
