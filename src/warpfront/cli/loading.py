@@ -25,9 +25,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "warpfront.cli.tasks.ci": ("ci", "merge", "job", "resume", "runner"),
     "warpfront.cli.tasks.speed": ("bench", "read-log", "compare", "nights", "compare-stacks"),
     "warpfront.cli.tasks.machine": ("engine", "doctor", "clean"),
-    "warpfront.cli.tasks.tables": ("compat",),
-    "warpfront.cli.tasks.inventory": ("sbom", "bill", "audit"),
-    "warpfront.cli.tasks.modelling": ("models",),
+    "warpfront.cli.tasks.inventory": ("compat", "sbom", "bill", "audit", "models"),
 }
 GROUP = "warpfront.tasks"
 _INVOKE = {"invoke", "inv"}

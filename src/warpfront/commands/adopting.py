@@ -133,9 +133,9 @@ def verify_external_image(
     watch: Watch,
     reference: str,
     *,
-    effort: CheckOptions | None = None,
-    selftest: bool = False,
-    options: RunOptions | None = None,
+    effort: CheckOptions,
+    selftest: bool,
+    options: RunOptions,
 ) -> tuple[tuple[Verified, ...], tuple[ReportRow, ...]]:
     """Check an external image on each target of its labels, or on the selected one; return results
     and rows of a report. Raise `InputError` for an image without labels of ours.

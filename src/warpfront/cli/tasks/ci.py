@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from warpfront import pipeline
+from warpfront import commands, pipeline
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     Chosen,
@@ -31,7 +31,8 @@ from warpfront.cli.tasks.showing import (
 from warpfront.errors import InputError, NotVerifiedError, StaleError
 from warpfront.matrix.cell import Selection
 from warpfront.step_results import Blocked, Failed
-from warpfront.system.process import environment
+from warpfront.system.foreign import remove_tree
+from warpfront.system.process import environment, run, stream
 from warpfront.system.texts import counted
 from warpfront_checks.guard.visible import terminal_of
 
@@ -52,11 +53,9 @@ ci_group = Group(name="ci", help="Workflows for GitHub and GitLab, and the jobs 
 @command("ci write", example="ci write")
 def write(display: Display) -> None:
     """Write the workflows and entry points for the runners of matrix.yaml."""
-    from warpfront.commands import workflows
-
     workspace = workspace_here()
-    files = workflows.ci_files(workspace, workflows.lock_here)
-    changed = list(workflows.write(files, workspace.folders.root))
+    files = commands.workflows.ci_files(workspace, commands.workflows.lock_here)
+    changed = list(commands.workflows.write(files, workspace.folders.root))
     for name in changed:
         display.say(f"wrote {name}" if files[name] is not None else f"removed {name}")
     display.result({"changed": changed})
@@ -66,15 +65,14 @@ def write(display: Display) -> None:
 def check(display: Display) -> None:
     """Fail with a diff if a generated workflow is not current."""
     from warpfront.ci.flow import unable_to_pull
-    from warpfront.commands import workflows
 
     workspace = workspace_here()
     root = workspace.folders.root
-    files = workflows.ci_files(workspace, None)
-    flow = workflows.flow_of(workspace.matrix, root)
+    files = commands.workflows.ci_files(workspace, None)
+    flow = commands.workflows.flow_of(workspace.matrix, root)
     if note := unable_to_pull(flow, environment().get("HAS_READ_TOKEN", "")):
         display.say(note)
-    diff = workflows.stale(files, root)
+    diff = commands.workflows.stale(files, root)
     display.result({"diff": diff}, diff)
     if diff:
         raise StaleError("workflows are stale", hint="`warpfront ci write`, and commit the result")
@@ -93,19 +91,16 @@ def plan(
     from warpfront.ci.gitlab import CHILD, child_pipeline
     from warpfront.ci.schedule import SCOPES, outputs
     from warpfront.ci.summaries import plan_summary
-    from warpfront.commands.dispatching import dispatch
-    from warpfront.commands.gathering import keep_plan
-    from warpfront.commands.workflows import flow_of
-    from warpfront.system.foreign import remove_tree
     from warpfront.system.store import write_text
 
     workspace, forge = workspace_here(), _forge()
     root = workspace.folders.root
-    flow = flow_of(workspace.matrix, root)
+    flow = commands.workflows.flow_of(workspace.matrix, root)
     name = scope or forge.scope or "pull_request"
     if name not in SCOPES:
         raise InputError(f"scope {name!r} is not known", hint=f"known: {', '.join(SCOPES)}")
-    planned = dispatch(workspace, cells, display, scope=SCOPES[name], since=since or forge.since)
+    dispatch, since = commands.dispatching.dispatch, since or forge.since
+    planned = dispatch(workspace, cells, display, scope=SCOPES[name], since=since)
     note = unable_to_pull(flow, environment().get("HAS_READ_TOKEN", ""))
     if planned.channel and note:
         planned = dataclasses.replace(planned, notes=(*planned.notes, note))
@@ -113,7 +108,7 @@ def plan(
     values = outputs(planned, flow.jobs, limits)
     for folder in (HANDOVER, LEFT):
         remove_tree(root / folder)
-    digest = keep_plan(planned, root)
+    digest = commands.gathering.keep_plan(planned, root)
     try:
         text, crowded = child_pipeline(flow, planned, limits, digest)
         write_text(root / CHILD, text)
@@ -147,13 +142,11 @@ def judge(display: Display) -> None:
 def notify(display: Display) -> None:
     """Report a failed run: an issue, a webhook."""
     from warpfront.ci.forge_api import forge_api
-    from warpfront.commands.gathering import kept_plan
-    from warpfront.commands.notifying import notify
 
     workspace, forge, variables = workspace_here(), _forge(), environment()
     judgement, _ = _judgement(workspace, forge)
-    planned = kept_plan(workspace.folders.root)
-    notes = notify(
+    planned = commands.gathering.kept_plan(workspace.folders.root)
+    notes = commands.notifying.notify(
         judgement,
         planned.scope if planned else forge.scope,
         forge.url,
@@ -170,7 +163,6 @@ def queue(display: Display) -> None:
     """End runs that wait too long for a machine."""
     from warpfront.ci.forge_api import GitHubApi, forge_api
     from warpfront.ci.github_workflows import MAIN
-    from warpfront.commands.notifying import end_waiting_runs
     from warpfront.system.provenance import now
 
     api = forge_api(environment())
@@ -178,16 +170,14 @@ def queue(display: Display) -> None:
         hint = "docs/admission.md, After the merge"
         raise InputError("no run of GitHub's, or no API_TOKEN", hint=hint)
     hours = workspace_here().matrix.ci.queue_hours
-    for line in end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
+    for line in commands.notifying.end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
         display.say(line)
 
 
 @command("ci fingerprints", hidden=True, example="ci fingerprints")
 def fingerprints(display: Display) -> None:
     """Print the dependencies of each cell as JSON."""
-    from warpfront.commands.dispatching import fingerprint
-
-    workspace = workspace_here()
+    workspace, fingerprint = workspace_here(), commands.dispatching.fingerprint
     states, _ = fingerprint(workspace.matrix.cells, workspace.material, workspace.folders)
     display.result(states, lambda: print_json(states))
 
@@ -208,7 +198,6 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
     """Return the verdict on this run, and what could not be determined for it."""
     from warpfront.ci.forge_api import GitHubApi, forge_api, job_states
     from warpfront.ci.github_workflows import LABELLED
-    from warpfront.commands.gathering import judge_run
     from warpfront.system.provenance import now
 
     api = forge_api(environment())
@@ -217,7 +206,7 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
     checked = isinstance(api, GitHubApi) and bool(
         can_ask and api.succeeded(f"{LABELLED}.yml", forge.head, forge.since)
     )
-    judgement = judge_run(
+    judgement = commands.gathering.judge_run(
         workspace,
         lambda: pipeline.report(workspace, Selection()),
         forge=forge,
@@ -283,27 +272,26 @@ def job(
     Generated workflows call it; by hand, it repeats a job on another machine.
     """
     from warpfront.ci.summaries import error_commands, job_summary
-    from warpfront.commands.candidates import leave_images
-    from warpfront.commands.ci_job import JobRequest, work
-    from warpfront.commands.serving import named_runner, ready
 
     forge, workspace = _forge(), workspace_here()
-    job_request = JobRequest(
+    job_request = commands.ci_job.JobRequest(
         step=step,  # type: ignore[arg-type]
         name=name,
         cells=tuple(cells.split()),
         target=on,
         after=tuple(filter(None, after.split(","))),
     )
-    row = named_runner(workspace.matrix.runners, runner) if runner or step == "bench" else None
+    serving, leave_images = commands.serving, commands.candidates.leave_images
+    needs_row = runner or step == "bench"
+    row = serving.named_runner(workspace.matrix.runners, runner) if needs_row else None
     publish = partial(_published, workspace, display=display, channel=channel, dry_run=dry_run)
     act = _act(workspace, job_request, display, publish, effort=effort, to=to, row=row)
-    outcome = work(
+    outcome = commands.ci_job.work(
         job_request,
         act,
         workspace.folders,
         watch=display,
-        prepare=lambda: ready(row, display) if row else None,
+        prepare=lambda: serving.ready(row, display) if row else None,
         finish=lambda results: leave_images(images.split(), results, name, workspace.folders),
         retries=retries,
     )
@@ -334,17 +322,14 @@ def _act(
     row: Runner | None,
 ) -> Act:
     """Run the job's step for one cell: on the image that was built, and on no other."""
-    from warpfront.commands.benching import hold_against_release
-    from warpfront.commands.candidates import send_candidates, take_image
-
-    folders = workspace.folders
+    candidates, hold = commands.candidates, commands.benching.hold_against_release
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
 
     def act(cell: str) -> Sequence[object]:
         if job_request.step == "build":
             results = _built(workspace, cell, display)
-            return send_candidates(results, workspace, to, display) if to else results
-        image = take_image(by_id[cell], folders, display)
+            return candidates.send_candidates(results, workspace, to, display) if to else results
+        image = candidates.take_image(by_id[cell], workspace.folders, display)
         if isinstance(image, Failed | Blocked):
             return [image]
         if job_request.step == "verify":
@@ -352,7 +337,7 @@ def _act(
             return pipeline.verify(workspace, chosen, display, effort=effort)
         if job_request.step == "bench":
             assert row is not None
-            return hold_against_release(workspace, cell, row, display, target=job_request.target)
+            return hold(workspace, cell, row, display, target=job_request.target)
         return publishing(cell)
 
     return act
@@ -419,22 +404,16 @@ def setup(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
 
     `doctor --runner ROW` checks it without changing anything.
     """
-    from warpfront.commands import serving
-    from warpfront.system.process import run
-
     if (runner := _named(row, display, dry_run=dry_run)) is not None:
-        serving.prepare(runner, display, run)
+        commands.serving.prepare(runner, display, run)
         print_ready(display, runner.name)
 
 
 @command("runner tidy", example="runner tidy gpu-1")
 def tidy(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
     """Remove what jobs of this project left on this machine, and nothing else."""
-    from warpfront.commands.serving import engine_of
-    from warpfront.commands.serving import tidy as tidy_up
-
     if (runner := _named(row, display, dry_run=dry_run)) is not None:
-        tidy_up(runner, display, engine_of(runner, display))
+        commands.serving.tidy(runner, display, commands.serving.engine_of(runner, display))
 
 
 @command("runner serve", example="runner serve gpu-1 --agent ~/agent --token token.txt")
@@ -451,8 +430,6 @@ def serve(
     jobs: Annotated[int, "N  stop after this many jobs (0: never)"] = 0,
 ) -> None:
     """Take jobs of CI, each with a registration of its own."""
-    from warpfront.commands import serving
-    from warpfront.system.process import stream
     from warpfront.system.store import read_text
 
     if (runner := _named(row, display, dry_run=dry_run)) is None:
@@ -462,9 +439,9 @@ def serve(
         token = sys.stdin.readline()
     elif token:
         token = read_text(Path(token)) or ""
-    serving.serve(
+    commands.serving.serve(
         runner,
-        serving.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=token.strip()),
+        commands.serving.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=token.strip()),
         display,
         lambda agent_command: stream(agent_command, display.say),
         jobs=jobs,
@@ -474,9 +451,7 @@ def serve(
 
 def _named(row: str, display: Display, *, dry_run: bool) -> Runner | None:
     """Return the row of this name; None, with a line on stderr, for a dry run."""
-    from warpfront.commands.serving import named_runner
-
-    runner = named_runner(workspace_here().matrix.runners, row)
+    runner = commands.serving.named_runner(workspace_here().matrix.runners, row)
     if dry_run:
         display.say(f"would be {runner.name}: {', '.join(runner.labels)}")
         display.result({"runner": runner.name, "labels": runner.labels, "dry_run": True})

@@ -6,10 +6,12 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
+from warpfront import commands
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import Chosen, DryRun, Group, Option, command
 from warpfront.cli.tasks.showing import workspace_here
 from warpfront.errors import EngineError
+from warpfront.matrix.selection import select
 from warpfront.system.foreign import remove_tree
 from warpfront.system.texts import counted
 from warpfront.verify.results import Outcome
@@ -30,14 +32,11 @@ def doctor(
     Each finding says what to do about it.
     """
     if runner:
-        from warpfront.commands.serving import named_runner, ready
-
-        ready(named_runner(workspace_here().matrix.runners, runner), display)
+        row = commands.serving.named_runner(workspace_here().matrix.runners, runner)
+        commands.serving.ready(row, display)
         print_ready(display, runner)
         return
-    from warpfront.commands.doctor import examine
-
-    findings = tuple(examine(workspace_here(display), display))
+    findings = tuple(commands.doctor.examine(workspace_here(display), display))
     display.result(findings, "".join(f"{finding}\n" for finding in findings))
     broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
     if broken:
@@ -92,7 +91,6 @@ def clean(
     """
     from warpfront.images.engine.protocol import connect
     from warpfront.images.labels import CELL
-    from warpfront.matrix.selection import select
     from warpfront.release.ledger import is_candidate
 
     workspace = workspace_here()

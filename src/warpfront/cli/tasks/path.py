@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from warpfront import pipeline
+from warpfront import commands, pipeline
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     AllowUndetermined,
@@ -29,6 +29,7 @@ from warpfront.cli.tasks.showing import (
     workspace_here,
 )
 from warpfront.errors import InputError
+from warpfront.system.process import environment, run
 from warpfront.verify.results import Verification
 from warpfront.verify.run_options import RunOptions
 
@@ -111,9 +112,7 @@ def build(
     if dry_run:
         print_plan(display, pipeline.plan(workspace, cells, display))
     elif spread:
-        from warpfront.commands.spreading import spread as build_on_all
-
-        finish(display, build_on_all(workspace, cells, display))
+        finish(display, commands.spreading.spread(workspace, cells, display))
     else:
         locks = complete_locks(workspace, cells, display, locked=locked)
         finish(display, pipeline.build(workspace, cells, display, locks=locks, layers=layers))
@@ -134,11 +133,9 @@ def verify(
     """Run the checks inside each image (also `nox -s verify`)."""
     workspace = workspace_here()
     if digest:
-        from warpfront.commands.adopting import adopt, verify_external_image
-
-        adopted = adopt(workspace, digest, display)
+        adopted = commands.adopting.adopt(workspace, digest, display)
         if adopted is None:
-            external, rows = verify_external_image(
+            external, rows = commands.adopting.verify_external_image(
                 workspace, cells, display, digest, effort=effort, selftest=selftest, options=options
             )
             _print_verified(display, external, lambda: rows, allowed=allow_undetermined)
@@ -210,16 +207,14 @@ def _write_page(
 ) -> None:
     import contextlib
 
-    from warpfront.commands.paging import NIGHTS, RUNS, branch_history, write_page
-    from warpfront.system.process import environment, run
     from warpfront.system.provenance import read_provenance
 
-    root, branch = workspace.folders.root, page.history_branch
-    past = branch_history(branch, root, run, environment()) if branch else None
+    paging, root, branch = commands.paging, workspace.folders.root, page.history_branch
+    past = paging.branch_history(branch, root, run, environment()) if branch else None
     with past or contextlib.nullcontext() as folder:
-        runs = folder / RUNS if folder else Path(page.history) if page.history else None
-        times = folder / NIGHTS if folder else Path(page.nights) if page.nights else None
-        write_page(
+        runs = folder / paging.RUNS if folder else Path(page.history) if page.history else None
+        times = folder / paging.NIGHTS if folder else Path(page.nights) if page.nights else None
+        paging.write_page(
             Path(page.html),
             rows,
             {cell.id: cell for cell in workspace.matrix.cells},

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from warpfront import commands
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import DryRun, Group, Option, command
 from warpfront.cli.tasks.showing import project_root
@@ -33,7 +34,6 @@ def init(
     Writes matrix.yaml, templates, README, tasks.py and noxfile.py, if none
     exists. On a terminal it asks for what no option names.
     """
-    from warpfront.commands.project_edits import project_from
     from warpfront.matrix.scaffold import new_project
 
     folder = Path.cwd()
@@ -46,6 +46,7 @@ def init(
         "base": base or _answer("base: debian-12 (Python 3.11), debian-13 (3.13)", "debian-12"),
         "registry": registry or _answer("registry of published images", "ghcr.io/my"),
     }
+    project_from = commands.project_edits.project_from
     edit = project_from(folder, Path(from_), **facts) if from_ else new_project(folder, **facts)
     _write(display, edit, dry_run=dry_run, root=folder)
     display.say("next: `warpfront plan`, then `warpfront build`")
@@ -82,9 +83,8 @@ def add_image(
 
     Comments and every other byte of matrix.yaml stay.
     """
-    from warpfront.commands.project_edits import add_image
-
-    edit = add_image(project_root(), name, parent=parent, requirements=requirements)
+    add = commands.project_edits.add_image
+    edit = add(project_root(), name, parent=parent, requirements=requirements)
     _write(display, edit, dry_run=dry_run)
 
 
@@ -102,9 +102,8 @@ def add_row(
 
     The compat table chooses torch, index and targets.
     """
-    from warpfront.commands.project_edits import add_row
-
-    _write(display, add_row(project_root(), vendor, toolkit), dry_run=dry_run)
+    edit = commands.project_edits.add_row(project_root(), vendor, toolkit)
+    _write(display, edit, dry_run=dry_run)
 
 
 @command("add python", example="add python 3.13")
@@ -112,9 +111,7 @@ def add_python(
     display: Display, version: Annotated[str, "version of Python"], *, dry_run: DryRun = False
 ) -> None:
     """Add every row of the default Python for another Python, with its base."""
-    from warpfront.commands.project_edits import add_python
-
-    _write(display, add_python(project_root(), version), dry_run=dry_run)
+    _write(display, commands.project_edits.add_python(project_root(), version), dry_run=dry_run)
 
 
 @command(example="migrate --dry-run")
@@ -124,9 +121,7 @@ def migrate(display: Display, *, dry_run: DryRun = False) -> None:
     Keys of matrix.yaml, and modules that tasks.py and noxfile.py import.
     Comments and every other byte stay.
     """
-    from warpfront.commands.project_edits import migrate
-
-    edit = migrate(project_root())
+    edit = commands.project_edits.migrate(project_root())
     _write(display, edit, dry_run=dry_run)
     if not edit.files:
         display.say("nothing to migrate")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from warpfront import pipeline
+from warpfront import commands, pipeline
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     COMMON,
@@ -59,10 +59,9 @@ release_group = Group(
 @command("release list", example="release list --channel nightly")
 def list_(display: Display, cells: Chosen, *, place: Place) -> None:
     """List the images of a channel with their tags, newest first."""
-    from warpfront.commands.keeping import open_house
     from warpfront.report.described import stock_text
 
-    with open_house(workspace_here(), cells, **vars(place)) as house:
+    with commands.keeping.open_house(workspace_here(), cells, **vars(place)) as house:
         stock = house.stock()
         display.result(stock, stock_text(stock))
 
@@ -83,10 +82,8 @@ def promote(
     trust: Trust = "",
 ) -> None:
     """Publish images of one channel in another, by the proof attached to them."""
-    from warpfront.commands.promoting import promote
-
     options = {"source": source, "trust": trust, **vars(place)}
-    finish(display, promote(workspace_here(), cells, display, **options))
+    finish(display, commands.promoting.promote(workspace_here(), cells, display, **options))
 
 
 @command("release yank", example="release yank ghcr.io/me/torch:2.13.0-cpu-py3.11 --reason CVE")
@@ -100,10 +97,9 @@ def yank(
     reason: Annotated[str, Option("the reason, for its users", formerly=("because",))] = "",
 ) -> None:
     """Withdraw an image, and move its tags back to the previous one."""
-    from warpfront.commands.keeping import open_house
     from warpfront.report.described import yank_text
 
-    with open_house(workspace_here(), cells, **vars(place)) as house:
+    with commands.keeping.open_house(workspace_here(), cells, **vars(place)) as house:
         yanked = house.yank(reference, reason, dry_run=dry_run)
         display.result(yanked, yank_text(yanked, dry_run=dry_run))
 
@@ -120,12 +116,11 @@ def prune(
     place: Place,
 ) -> None:
     """Remove old images of a channel and old candidates."""
-    from warpfront.commands.keeping import open_house
     from warpfront.report.described import pruning_text
 
     only_candidates = old == "candidates"
     tag = place.channel if only_candidates else old
-    with open_house(workspace_here(), cells, channel=tag, to=place.to) as house:
+    with commands.keeping.open_house(workspace_here(), cells, channel=tag, to=place.to) as house:
         dry = dry_run or not yes
         removed = house.prune("" if only_candidates else old, days=days, dry_run=dry)
         display.result(removed, pruning_text(removed, dry_run=dry))
@@ -140,10 +135,8 @@ def export_(
     place: Place,
 ) -> None:
     """Write published images into a folder as OCI layouts."""
-    from warpfront.commands.promoting import export
-
-    written = export(workspace_here(), cells, display, folder=Path(folder), **vars(place))
-    finish(display, written)
+    options = {"folder": Path(folder), **vars(place)}
+    finish(display, commands.promoting.export(workspace_here(), cells, display, **options))
 
 
 @command("release import", example="release import layouts --to registry.internal/me")
@@ -179,10 +172,9 @@ def why(
     if not since:
         _explain(display, reference, trust)
         return
-    from warpfront.commands.why_published import compare_tags
     from warpfront.release.tag_contents import difference_text
 
-    tag_difference = compare_tags(reference, since, trust=trust)
+    tag_difference = commands.why_published.compare_tags(reference, since, trust=trust)
     display.result(tag_difference, difference_text(tag_difference))
     hint = "publish with this version: its SBOMs list wheels, packages and folders"
     unknown = tag_difference.undetermined
@@ -190,8 +182,7 @@ def why(
 
 
 def _explain(display: Display, reference: str, trust: str) -> None:
-    from warpfront.commands.why_published import explain
     from warpfront.release.why import why_text
 
-    explanation = explain(workspace_here(), reference, trust=trust)
+    explanation = commands.why_published.explain(workspace_here(), reference, trust=trust)
     display.result(explanation, why_text(explanation))

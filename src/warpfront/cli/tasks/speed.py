@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from warpfront import commands
 from warpfront.cli.display import Display, text_width
 from warpfront.cli.tasks.declaring import AllowUndetermined, Chosen, Group, Option, Options, command
 from warpfront.cli.tasks.showing import print_unfinished, raise_failure, workspace_here
@@ -20,8 +21,6 @@ from warpfront_checks.bench.timed_cases import SUITES
 if TYPE_CHECKING:
     from warpfront.bench.compare import ComparisonTerms
     from warpfront.bench.records import Comparison
-
-_NO_NUMBER = "none"
 
 
 def _read_timed(suite: tuple[str, ...], **values: object) -> BenchEffort:
@@ -50,9 +49,8 @@ def bench(display: Display, cells: Chosen, *, timed: Timed) -> None:
     from warpfront.bench.forms import bench_text
     from warpfront.bench.record_files import bench_document
     from warpfront.bench.records import Bench
-    from warpfront.commands import benching
 
-    results = tuple(benching.bench(workspace_here(display), cells, display, effort=timed))
+    results = tuple(commands.benching.bench(workspace_here(display), cells, display, effort=timed))
     benches = [result for result in results if isinstance(result, Bench)]
     text = "\n".join(bench_text(result, width=text_width()) for result in benches)
     display.result([bench_document(result) for result in benches], text)
@@ -92,7 +90,6 @@ def read_log(
     from warpfront.bench.forms import run_text
     from warpfront.bench.record_files import run_document
     from warpfront.bench.settling import summary_of
-    from warpfront.commands import measurements
     from warpfront.system.store import write_json, write_text
 
     values: dict[str, object] = {}
@@ -103,7 +100,7 @@ def read_log(
         if _FACTS[name] is int and not (value.isdecimal() and int(value)):
             raise InputError(f"--fact {text}: {value!r} is no number above zero")
         values[_FIELDS.get(name, name)] = _FACTS[name](value)
-    runs = measurements.read_all(file, display, form=format, given=values)
+    runs = commands.measurements.read_all(file, display, form=format, given=values)
     summaries = [(run, summary_of(run)) for run in runs]
     documents = [run_document(*summary) for summary in summaries]
     document = documents[0] if len(documents) == 1 else documents
@@ -114,7 +111,7 @@ def read_log(
 
         write_text(Path(perf_csv), tensorprimat.perf_csv(summaries))
     if seed_layout:
-        for path in measurements.write_layout(runs, Path(seed_layout)):
+        for path in commands.measurements.write_layout(runs, Path(seed_layout)):
             display.say(f"wrote {path}")
     display.result(document, "\n".join(run_text(*summary) for summary in summaries))
 
@@ -127,12 +124,8 @@ class ComparisonOptions:
     allow: Annotated[
         tuple[str, ...], "NAME  accept a difference: precision, ...; several times"
     ] = ()
-    noise: Annotated[str, "SHARE  smallest ratio that is a difference (1%; operations 3%)"] = (
-        _NO_NUMBER
-    )
-    max_slower: Annotated[str, "SHARE  fail if NEW is slower by more than this: 5%, 0.05"] = (
-        _NO_NUMBER
-    )
+    noise: Annotated[str, "SHARE  smallest ratio that is a difference (1%; operations 3%)"] = ""
+    max_slower: Annotated[str, "SHARE  fail if NEW is slower by more than this: 5%, 0.05"] = ""
     same_training: Annotated[bool, "refuse sides whose losses differ, or are missing"] = False
     by_pairs: Annotated[bool, "compare runs in pairs: first with first, and so on"] = False
 
@@ -160,7 +153,7 @@ class ComparisonOptions:
 
 def _share(text: str, option: str) -> float | None:
     """`5%` or `0.05`; None where the option was not given."""
-    if text == _NO_NUMBER:
+    if not text:
         return None
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -197,12 +190,11 @@ def compare(
     """
     from warpfront.bench.charts import charts_of
     from warpfront.bench.forms import comparison_html
-    from warpfront.commands import measurements
     from warpfront.system.store import write_text
 
     terms = options.terms()
-    side, other = (measurements.read_side(name, display) for name in (a, b))
-    comparison = measurements.compare_sides((a, side), (b, other), terms)
+    side, other = (commands.measurements.read_side(name, display) for name in (a, b))
+    comparison = commands.measurements.compare_sides((a, side), (b, other), terms)
     display.result(*_written(comparison, forms))
     charts = None
     if forms.charts or forms.page:
@@ -227,16 +219,15 @@ def nights(
     *,
     add: Annotated[str, "PATHS  first add these records: files, folder or glob"] = "",
     runner: Annotated[str, "NAME  name of the machine, if several have one device"] = "",
-    max_slower: Annotated[str, "SHARE  fail if an operation became slower by more"] = _NO_NUMBER,
+    max_slower: Annotated[str, "SHARE  fail if an operation became slower by more"] = "",
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Find lasting performance changes in nightly benchmark history."""
     from warpfront.bench.nights import shifts_of, shifts_text, too_few_nights
-    from warpfront.commands import measurements
 
     if add:
-        measurements.add_nights(Path(file), add, display, runner=runner)
-    history = measurements.read_nights_of(Path(file), display)
+        commands.measurements.add_nights(Path(file), add, display, runner=runner)
+    history = commands.measurements.read_nights_of(Path(file), display)
     shifts = shifts_of(history)
     documents = [{**dataclasses.asdict(shift), "ratio": shift.ratio} for shift in shifts]
     display.result(documents, shifts_text(history, shifts))
@@ -265,9 +256,7 @@ def compare_stacks(
 
     Replaces its compare_results.py.
     """
-    from warpfront.commands import measurements
-
-    every, unpaired = measurements.compare_layout(Path(folder), options.terms(), display)
+    every, unpaired = commands.measurements.compare_layout(Path(folder), options.terms(), display)
     results = [_written(comparison, forms) for comparison in every]
     display.result([document for document, _ in results], "".join(text for _, text in results))
     for comparison in every:
