@@ -128,29 +128,36 @@ def _compare_serving(a: NamedRuns, b: NamedRuns, terms: ComparisonTerms) -> Comp
     comparison = _refused(metric, sides, unlike, terms, NOISE_OF_OPERATIONS, findings=findings)
     if comparison.reasons:
         return comparison
-    cases = []
+    cases: dict[str, tuple[Groups, Groups]] = {}
     for name in (*_RATES, *_TIMES, *(name for name in a[1][0].serving if name.startswith(KERNEL))):
         before, after = ([run.serving.get(name, 0.0) for run in runs] for _, runs in (a, b))
         if all(before) and all(after):
-            cases.append(_figure_ratio(name, before, after))
+            # Of a rate, A's over B's: over 1, B is slower.
+            is_rate = name in _RATES
+            before, after = ([1 / v if is_rate else v for v in side] for side in (before, after))
+            cases[name] = [[value] for value in before], [[value] for value in after]
     if not cases:
         return dataclasses.replace(comparison, reasons=("no figure that both have",))
-    comparison = dataclasses.replace(comparison, times=cases[0].ratio, cases=tuple(cases))
     if min(len(a[1]), len(b[1])) < FEWEST_RUNS:
         reason = f"runs: {len(a[1])} and {len(b[1])}; {FEWEST_RUNS} a side give an interval"
+        ratios = [_flat_median(after) / _flat_median(before) for before, after in cases.values()]
+        points = [Interval(value=ratio, low=ratio, high=ratio) for ratio in ratios]
         return dataclasses.replace(
-            comparison, verdict=ComparisonOutcome.UNDETERMINED, reasons=(reason,)
+            comparison,
+            verdict=ComparisonOutcome.UNDETERMINED,
+            reasons=(reason,),
+            times=points[0],
+            cases=tuple(
+                CaseRatio(id=name, ratio=point, p_value=1.0, changed=False)
+                for name, point in zip(cases, points, strict=True)
+            ),
         )
-    stands = statistics.holm([case.p_value for case in cases])
-    cases = [
-        dataclasses.replace(case, changed=stand and abs(case.ratio.value - 1) > comparison.noise)
-        for case, stand in zip(cases, stands, strict=True)
-    ]
-    differs = any(case.changed for case in cases)
+    measured = _measured_cases(comparison, cases)
+    differs = any(case.changed for case in measured.cases)
     return dataclasses.replace(
-        comparison,
+        measured,
         verdict=ComparisonOutcome.DIFFERENCE if differs else ComparisonOutcome.NO_DIFFERENCE,
-        cases=tuple(cases),
+        times=measured.cases[0].ratio,
         resampled=" against ".join(counted(len(runs), "run") for _, runs in (a, b)),
     )
 
@@ -165,21 +172,6 @@ def _serving_side(name: str, runs: Sequence[Run]) -> Side:
         samples=sum(int(run.serving.get("requests", 0)) for run in runs),
         median=median(rates) if rates else None,
     )
-
-
-def _figure_ratio(name: str, a: list[float], b: list[float]) -> CaseRatio:
-    """Return B's time over A's; of a rate, A's over B's: over 1, B is slower."""
-    if name in _RATES:
-        a, b = ([1 / value for value in side] for side in (a, b))
-    value = median(b) / median(a)
-    if min(len(a), len(b)) < FEWEST_RUNS:
-        nothing = Interval(value=value, low=value, high=value)
-        return CaseRatio(id=name, ratio=nothing, p_value=1.0, changed=False)
-    sides = [[value] for value in a], [[value] for value in b]
-    ratio = statistics.ratio_interval(*sides)
-    freedom = len(a) + len(b) - 2
-    p_value = statistics.p_value(value, statistics.resampled_ratios(*sides), freedom=freedom)
-    return CaseRatio(id=name, ratio=ratio, p_value=p_value, changed=False)
 
 
 def _refused(
