@@ -30,7 +30,7 @@ import pytest
 import requests
 from fakes import FakeEngine
 
-from warpfront.commands.candidates import identities
+from warpfront.commands.adopting import identities
 from warpfront.errors import EngineError
 from warpfront.images.engine import bases, embedded
 from warpfront.images.engine.protocol import RUN_LABEL, Bind, Engine, RunRequest, connect

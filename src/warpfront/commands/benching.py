@@ -16,7 +16,7 @@ from warpfront.bench.nights import NightStanding, standing_of
 from warpfront.bench.record_files import NoRecordError, bench_document, bench_of
 from warpfront.bench.records import Bench, Comparison
 from warpfront.commands.adopting import as_labelled, pull
-from warpfront.commands.keeping import open_house
+from warpfront.commands.channels import open_house
 from warpfront.errors import CommandFailedError, EngineError, SlowerError, StoreError
 from warpfront.images.built import CREATED
 from warpfront.images.engine.protocol import Engine, connect
@@ -161,7 +161,7 @@ class ImageTiming:
 
 
 RELEASE = "release"
-"""The channel whose images a night is held against."""
+"""The channel whose images a night is compared with."""
 
 
 def standing_name(target: str) -> str:

@@ -37,6 +37,8 @@ from warpfront.system.store import Store, write_text
 from warpfront.verify.results import Verification
 from warpfront.wheels.lock.reading import fresh_locks
 from warpfront.wheels.lock.values import WheelLock
+from warpfront.wheels.resolve.demands import asked_for, roots_of
+from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 
 _FOLDER = "bill"
 T = TypeVar("T")
@@ -113,6 +115,32 @@ def labels_seen(verifications: tuple[Verification, ...], cell: Cell) -> Mapping[
                 return {str(name): str(value) for name, value in labels.items()}
     hint = f"warpfront verify --only {cell.id}"
     raise BlockedError(f"{cell.id}: no verification says what labels its image has", hint=hint)
+
+
+Dependents = tuple[tuple[str, str, str], ...]
+
+
+def who_asked(
+    workspace: Workspace, selection: Selection
+) -> Mapping[str, Dependents | Blocked | Failed]:
+    """Return (dependent or "" for the image, name, requirement) of each cell's wheels."""
+    house = workspace.folders.wheelhouse
+
+    def asked(chain: tuple[Cell, ...], lock: WheelLock | None) -> Dependents:
+        cell = chain[-1]
+        if lock is None:
+            raise BlockedError("it has no fresh lock", hint=f"warpfront lock --only {cell.id}")
+        paths = {wheel.name: house.path(wheel) for wheel in lock.wheels}
+        absent = [name for name, path in sorted(paths.items()) if not path.is_file()]
+        if absent:
+            message = f"what its wheels demand is not known: {', '.join(absent)} not here"
+            raise BlockedError(message, hint=f"warpfront build --only {cell.id}")
+        requires = {name: read_wheel_metadata(path).requires for name, path in paths.items()}
+        roots = roots_of(chain, lock.wheels)
+        edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
+        return tuple(dependent for dependent in edges if dependent[1] in paths)
+
+    return of_locks(workspace, selection, asked, "lock")
 
 
 _LIMIT_SECONDS = 900.0

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from warpfront.bench.nights import night_line, night_of, read_nights, shifts_of, trends_of
-from warpfront.commands.measurements import read_benches
+from warpfront.bench.nights import night_line, night_of, shifts_of, trends_of
+from warpfront.commands.measurements import read_benches, read_nights_of
 from warpfront.errors import CommandFailedError, UnavailableError
 from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage
@@ -52,9 +52,7 @@ def write_page(
     commit = f" of {provenance.revision[:12]}" if provenance.revision else ""
     trends: tuple[Trend, ...] = ()
     if nights:
-        earlier, unread = read_nights(read_text(nights, missing_ok=True) or "")
-        if unread:
-            watch.say(f"warning: {nights}: {unread} lines are no nights, and were left out")
+        earlier = read_nights_of(nights, watch) if nights.exists() else ()
         records = (store.cell_folder(row.cell_id) / f"bench-{row.target}.json" for row in rows)
         benches = [night_of(bench) for file in records for bench in read_benches(file, watch)]
         keys = {(night.place, night.at) for night in earlier}

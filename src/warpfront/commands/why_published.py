@@ -12,10 +12,8 @@ from collections.abc import Mapping
 
 from packaging.utils import canonicalize_name
 
-from warpfront.commands.bills import of_locks
-from warpfront.errors import BlockedError, InputError
+from warpfront.errors import InputError
 from warpfront.images.labels import CELL, LOCK
-from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.selection import with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import DOCUMENT, VERIFICATION_TYPE, read_attached
@@ -35,15 +33,12 @@ from warpfront.release.statements.statement import StatementError, is_attested_k
 from warpfront.release.tag_contents import TagDifference, difference
 from warpfront.release.tag_contents_of import read_tag_contents
 from warpfront.release.why import Why
-from warpfront.step_results import Blocked, Failed
 from warpfront.system.process import environment, run
 from warpfront.system.references import Reference, fallback_tag, read_reference
 from warpfront.verify.results import Verification
 from warpfront.verify.verdict import is_sealed
 from warpfront.wheels.lock.reading import read_locks
-from warpfront.wheels.lock.values import WheelLock
 from warpfront.wheels.resolve.demands import asked_for, roots_of
-from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 from warpfront_checks.image_contents import ContentsError, contents_from
 
 _SIGNATURE_TYPES = ("application/vnd.dev.sigstore.bundle", "application/vnd.dev.cosign")
@@ -199,29 +194,3 @@ class _Attached:
 
     def _payload(self, descriptor: Descriptor) -> bytes:
         return attached_payload(self.registry, self.path, descriptor.digest)
-
-
-Dependents = tuple[tuple[str, str, str], ...]
-
-
-def who_asked(
-    workspace: Workspace, selection: Selection
-) -> Mapping[str, Dependents | Blocked | Failed]:
-    """Return (dependent or "" for the image, name, requirement) of each cell's wheels."""
-    house = workspace.folders.wheelhouse
-
-    def asked(chain: tuple[Cell, ...], lock: WheelLock | None) -> Dependents:
-        cell = chain[-1]
-        if lock is None:
-            raise BlockedError("it has no fresh lock", hint=f"warpfront lock --only {cell.id}")
-        paths = {wheel.name: house.path(wheel) for wheel in lock.wheels}
-        absent = [name for name, path in sorted(paths.items()) if not path.is_file()]
-        if absent:
-            message = f"what its wheels demand is not known: {', '.join(absent)} not here"
-            raise BlockedError(message, hint=f"warpfront build --only {cell.id}")
-        requires = {name: read_wheel_metadata(path).requires for name, path in paths.items()}
-        roots = roots_of(chain, lock.wheels)
-        edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
-        return tuple(dependent for dependent in edges if dependent[1] in paths)
-
-    return of_locks(workspace, selection, asked, "lock")

@@ -45,7 +45,7 @@ class _Releases:
         return ()
 
 
-RELEASES = {"warpfront.commands.keeping.open_house": contextlib.nullcontext(_Releases())}
+RELEASES = {"warpfront.commands.channels.open_house": contextlib.nullcontext(_Releases())}
 STEPS = "warpfront.pipeline"
 COMMANDS = "warpfront.commands"
 PORT = "warpfront_port.commands"
@@ -93,11 +93,11 @@ WAYS: dict[str, tuple[str, Mapping[str, object]]] = {
     "publish": ("", {f"{STEPS}.publish": {}}),
     "release list": ("", RELEASES),
     "release show": ("a/b:1", EXPLAINED),
-    "release promote": ("nightly", {f"{COMMANDS}.promoting.promote": {}}),
+    "release promote": ("nightly", {f"{COMMANDS}.channels.promote": {}}),
     "release yank": ("a/b:1", {**RELEASES, "warpfront.report.described.yank_text": "yanked"}),
     "release prune": ("nightly", RELEASES),
-    "release export": ("out", {f"{COMMANDS}.promoting.export": {}}),
-    "release import": ("new", {f"{COMMANDS}.promoting.promote": {}}),
+    "release export": ("out", {f"{COMMANDS}.channels.export": {}}),
+    "release import": ("new", {f"{COMMANDS}.channels.promote": {}}),
     "why": ("a/b:1", EXPLAINED),
     "ci write": ("", {f"{COMMANDS}.workflows.ci_files": {"a.yml": "on: push\n"}}),
     "ci check": ("", {f"{COMMANDS}.workflows.ci_files": {}}),
@@ -107,14 +107,14 @@ WAYS: dict[str, tuple[str, Mapping[str, object]]] = {
         "",
         {
             "warpfront.cli.tasks.ci._judgement": JUDGED,
-            f"{COMMANDS}.notifying.notify": ("opened an issue",),
+            f"{COMMANDS}.gathering.notify": ("opened an issue",),
         },
     ),
     "ci queue": (
         "",
         {
             "warpfront.ci.forge_api.forge_api": GitHubApi(line=None, run=""),  # type: ignore[arg-type]
-            f"{COMMANDS}.notifying.end_waiting_runs": ("ended run 1",),
+            f"{COMMANDS}.gathering.end_waiting_runs": ("ended run 1",),
         },
     ),
     "ci fingerprints": ("", {}),

@@ -14,8 +14,7 @@ from invoke.exceptions import Exit
 from standins import stand_in_wheel
 
 from warpfront.cli.tasks import namespace
-from warpfront.commands.bills import Billed, bills
-from warpfront.commands.why_published import who_asked
+from warpfront.commands.bills import Billed, bills, who_asked
 from warpfront.errors import BlockedError, InputError
 from warpfront.images.built import CREATED as CREATED_LABEL
 from warpfront.images.labels import CELL, LOCK

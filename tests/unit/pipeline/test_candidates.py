@@ -12,7 +12,7 @@ import pytest
 from builders import a_built_image, a_cell
 from fakes import FakeEngine, FakeRegistry
 
-from warpfront.commands.candidates import (
+from warpfront.commands.adopting import (
     NAME,
     Candidate,
     _sent,
@@ -95,7 +95,7 @@ def tools_of(store: Store, engine: FakeEngine) -> Tools:
 def taken(store: Store, engine: FakeEngine) -> Built | None:
     folders = tools_of(store, engine).folders
     with pytest.MonkeyPatch.context() as machine:
-        machine.setattr("warpfront.commands.candidates.connect", lambda: engine)
+        machine.setattr("warpfront.commands.adopting.connect", lambda: engine)
         return take_image(CELL_HERE, folders, Nobody())
 
 

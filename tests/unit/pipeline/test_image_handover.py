@@ -11,8 +11,8 @@ from builders import a_built_image, a_cell, a_child
 from fakes import FakeEngine
 from releases import Quiet
 
-from warpfront.commands import candidates
-from warpfront.commands.candidates import NAME, Candidate, leave_images, take_image
+from warpfront.commands import adopting
+from warpfront.commands.adopting import NAME, Candidate, leave_images, take_image
 from warpfront.images.built import BuiltImage
 from warpfront.images.labels import BASE_SOURCE, CELL, CONTENT_HASH
 from warpfront.matrix.cell import Cell
@@ -52,7 +52,7 @@ def handed(builder: FakeEngine, tmp_path: Path) -> Store:
     for one in results:
         store.save(one.cell_id, "build", one)
     with pytest.MonkeyPatch.context() as machine:
-        machine.setattr(candidates, "connect", lambda: builder)
+        machine.setattr(adopting, "connect", lambda: builder)
         leave_images([TORCH.id], results, JOB, folders_of(store, tmp_path))
     return store
 
@@ -61,7 +61,7 @@ def taken(
     store: Store, engine: FakeEngine, folder: Path, cell: Cell = TORCH
 ) -> BuiltImage | Blocked | Failed | None:
     with pytest.MonkeyPatch.context() as machine:
-        machine.setattr(candidates, "connect", lambda: engine)
+        machine.setattr(adopting, "connect", lambda: engine)
         return take_image(cell, folders_of(store, folder), Quiet())
 
 

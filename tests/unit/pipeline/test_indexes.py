@@ -23,8 +23,7 @@ from releases import (
     a_world,
 )
 
-from warpfront.commands.keeping import House
-from warpfront.commands.promoting import CarriedImages, export_image
+from warpfront.commands.channels import CarriedImages, House, export_image
 from warpfront.errors import InputError
 from warpfront.images.built import REVISION
 from warpfront.images.labels import CELL

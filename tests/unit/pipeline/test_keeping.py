@@ -23,8 +23,7 @@ from releases import (
 )
 from stub_registry import attach_one
 
-from warpfront.commands.keeping import House
-from warpfront.commands.promoting import CarriedImages, export_image, without_absent
+from warpfront.commands.channels import CarriedImages, House, export_image, without_absent
 from warpfront.commands.why_published import explained
 from warpfront.errors import (
     InputError,

@@ -146,7 +146,7 @@ def notify(display: Display) -> None:
     workspace, forge, variables = workspace_here(), _forge(), environment()
     judgement, _ = _judgement(workspace, forge)
     planned = commands.gathering.kept_plan(workspace.folders.root)
-    notes = commands.notifying.notify(
+    notes = commands.gathering.notify(
         judgement,
         planned.scope if planned else forge.scope,
         forge.url,
@@ -170,7 +170,7 @@ def queue(display: Display) -> None:
         hint = "docs/admission.md, After the merge"
         raise InputError("no run of GitHub's, or no API_TOKEN", hint=hint)
     hours = workspace_here().matrix.ci.queue_hours
-    for line in commands.notifying.end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
+    for line in commands.gathering.end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
         display.say(line)
 
 
@@ -281,7 +281,7 @@ def job(
         target=on,
         after=tuple(filter(None, after.split(","))),
     )
-    serving, leave_images = commands.serving, commands.candidates.leave_images
+    serving, leave_images = commands.serving, commands.adopting.leave_images
     needs_row = runner or step == "bench"
     row = serving.named_runner(workspace.matrix.runners, runner) if needs_row else None
     publish = partial(_published, workspace, display=display, channel=channel, dry_run=dry_run)
@@ -322,14 +322,14 @@ def _act(
     row: Runner | None,
 ) -> Act:
     """Run the job's step for one cell: on the image that was built, and on no other."""
-    candidates, hold = commands.candidates, commands.benching.hold_against_release
+    adopting, hold = commands.adopting, commands.benching.hold_against_release
     by_id = {cell.id: cell for cell in workspace.matrix.cells}
 
     def act(cell: str) -> Sequence[object]:
         if job_request.step == "build":
             results = _built(workspace, cell, display)
-            return candidates.send_candidates(results, workspace, to, display) if to else results
-        image = candidates.take_image(by_id[cell], workspace.folders, display)
+            return adopting.send_candidates(results, workspace, to, display) if to else results
+        image = adopting.take_image(by_id[cell], workspace.folders, display)
         if isinstance(image, Failed | Blocked):
             return [image]
         if job_request.step == "verify":

@@ -105,7 +105,7 @@ def sbom(
     if not who:
         finish(display, commands.bills.bills(workspace, cells))
         return
-    dependents, name = commands.why_published.who_asked(workspace, cells), canonicalize_name(who)
+    dependents, name = commands.bills.who_asked(workspace, cells), canonicalize_name(who)
     lines = {
         cell_id: result if isinstance(result, Blocked | Failed) else asking_line(name, result)
         for cell_id, result in dependents.items()

@@ -61,7 +61,7 @@ def list_(display: Display, cells: Chosen, *, place: Place) -> None:
     """List the images of a channel with their tags, newest first."""
     from warpfront.report.described import stock_text
 
-    with commands.keeping.open_house(workspace_here(), cells, **vars(place)) as house:
+    with commands.channels.open_house(workspace_here(), cells, **vars(place)) as house:
         stock = house.stock()
         display.result(stock, stock_text(stock))
 
@@ -83,7 +83,7 @@ def promote(
 ) -> None:
     """Publish images of one channel in another, by the proof attached to them."""
     options = {"source": source, "trust": trust, **vars(place)}
-    finish(display, commands.promoting.promote(workspace_here(), cells, display, **options))
+    finish(display, commands.channels.promote(workspace_here(), cells, display, **options))
 
 
 @command("release yank", example="release yank ghcr.io/me/torch:2.13.0-cpu-py3.11 --reason CVE")
@@ -99,7 +99,7 @@ def yank(
     """Withdraw an image, and move its tags back to the previous one."""
     from warpfront.report.described import yank_text
 
-    with commands.keeping.open_house(workspace_here(), cells, **vars(place)) as house:
+    with commands.channels.open_house(workspace_here(), cells, **vars(place)) as house:
         yanked = house.yank(reference, reason, dry_run=dry_run)
         display.result(yanked, yank_text(yanked, dry_run=dry_run))
 
@@ -120,7 +120,7 @@ def prune(
 
     only_candidates = old == "candidates"
     tag = place.channel if only_candidates else old
-    with commands.keeping.open_house(workspace_here(), cells, channel=tag, to=place.to) as house:
+    with commands.channels.open_house(workspace_here(), cells, channel=tag, to=place.to) as house:
         dry = dry_run or not yes
         removed = house.prune("" if only_candidates else old, days=days, dry_run=dry)
         display.result(removed, pruning_text(removed, dry_run=dry))
@@ -136,7 +136,7 @@ def export_(
 ) -> None:
     """Write published images into a folder as OCI layouts."""
     options = {"folder": Path(folder), **vars(place)}
-    finish(display, commands.promoting.export(workspace_here(), cells, display, **options))
+    finish(display, commands.channels.export(workspace_here(), cells, display, **options))
 
 
 @command("release import", example="release import layouts --to registry.internal/me")
