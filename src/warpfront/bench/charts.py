@@ -65,12 +65,13 @@ def _label(letter: str, name: str) -> str:
     return f"{letter}: {short if len(short) <= _NAME else '...' + short[3 - _NAME :]}"
 
 
-def _plain(axis: Any) -> None:
+def _plain(*axes: Any) -> None:
     """Label the ticks with integers and thousands separators; no powers of ten."""
     from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 - an extra
 
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-    axis.set_minor_formatter(NullFormatter())
+    for axis in axes:
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -> None:
@@ -96,8 +97,7 @@ def _steps(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) ->
         axes.set_yscale("log")
         low, high = min(plotted), max(plotted)
         axes.set_yticks([low * (high / low) ** (tick / 4) for tick in range(5)])
-    _plain(axes.yaxis)
-    _plain(axes.xaxis)
+    _plain(axes.xaxis, axes.yaxis)
     axes.set_xlabel("step")
     is_rate = comparison.metric == Metric.TOKENS_PER_SECOND
     axes.set_ylabel("seconds per token" if is_rate else "seconds per step")
@@ -129,8 +129,7 @@ def _losses(axes: Any, comparison: Comparison, sides: Sequence[Sequence[Run]]) -
         if band := [band for band in bands if tokens[0] <= band[0] <= tokens[-1]]:
             places, low, high = zip(*band, strict=True)
             axes.fill_between(places, low, high, color=colour, alpha=0.2, linewidth=0)
-    _plain(axes.xaxis)
-    _plain(axes.yaxis)
+    _plain(axes.xaxis, axes.yaxis)
     axes.set_xlabel("tokens (samples, where the sequence is unknown)")
     axes.set_ylabel("loss")
     axes.legend()

@@ -16,7 +16,6 @@ from pathlib import Path
 from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
 from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.assembling import Reading, choose
-from warpfront.bench.logs.facts import Format
 from warpfront.bench.logs.tables import KERNELS
 from warpfront.bench.logs.tensorprimat import layout_name, layout_text
 from warpfront.bench.nights import Night, night_line, night_of, read_nights
@@ -43,6 +42,7 @@ _LINES_BETWEEN_REPORTS = 10_000
 # An object, or a list of them; `[2026-11-01` and `[rank0]` begin a log's line.
 _JSON = re.compile(r"\{|\[\s*[{\]]")
 _EVENTS = "tfevents"
+_KNOWN_FORMATS = f"known: {', '.join(FORMATS)}"
 LogFacts = Mapping[str, object]
 
 
@@ -117,7 +117,14 @@ def _read(
             raise InputError(f"{name}: no record of this version: {error}") from None
         if records:
             return records
-    chosen, evidence = _format(path, name, document, form)
+    chosen, evidence = FORMATS.get(form), "--format"
+    if chosen is None:
+        choice = choose(document, ((line.number, line.text) for line in read_lines(path)))
+        if not isinstance(choice, tuple):
+            near = "\n".join(f"    {line}" for line in choice)
+            hint = f"lines that look nearly right:\n{near}" if near else _KNOWN_FORMATS
+            raise InputError(f"{name}: no line of any known format", hint=hint)
+        chosen, evidence = choice
     source = RecordSource(
         path=name, sha256=sha256, size_bytes=size_bytes, format=chosen.name, evidence=evidence
     )
@@ -172,17 +179,6 @@ def _events_as_table(path: Path) -> str:
     writer.writeheader()
     writer.writerows({"_step": step, **row} for step, row in sorted(rows.items()))
     return stream.getvalue()
-
-
-def _format(path: Path, label: str, document: str | None, name: str) -> tuple[Format, str]:
-    if name != AUTO:
-        return FORMATS[name], "--format"
-    chosen = choose(document, ((line.number, line.text) for line in read_lines(path)))
-    if isinstance(chosen, tuple):
-        return chosen
-    near = "\n".join(f"    {line}" for line in chosen)
-    hint = f"lines that look nearly right:\n{near}" if near else f"known: {', '.join(FORMATS)}"
-    raise InputError(f"{label}: no line of any known format", hint=hint)
 
 
 def _watched(path: Path, name: str, watch: Watch) -> Iterator[Line]:

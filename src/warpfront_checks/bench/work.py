@@ -13,6 +13,7 @@ from torch.nn import functional
 from warpfront_checks.bench.timed_cases import BOTH, MI, Decoder, TimedCase
 
 Work = Callable[[], object]
+Draw = Callable[..., list[Any]]
 _SEED = 0
 _PAIRS = ("add", "mul", "div")
 _STREAMS: dict[str, Callable[..., Any]] = {
@@ -48,7 +49,7 @@ def work_of(case: TimedCase, device: str) -> Work:
     for inputs it cannot make.
     """
     both = case.direction == BOTH
-    inputs = _Inputs(device, case.dtype, needs_gradient=both)
+    draw = _drawing(device, case.dtype, gradient=both)
     if case.suite == "memory":
         # Host memory that was written to before: untouched pages are copied from nowhere.
         if device == "cpu":
@@ -61,13 +62,13 @@ def work_of(case: TimedCase, device: str) -> Work:
         target, source = (device_bytes, host) if way == "h2d" else (host, device_bytes)
         return lambda: target.copy_(source, non_blocking=pinned)
     if case.op in _MADE:
-        forward, needing = _MADE[case.op](case.sizes, inputs)
+        forward, needing = _MADE[case.op](case.sizes, draw)
     elif case.op in _LAYERS:
         shapes, compute = _LAYERS[case.op](*case.sizes)
-        needing = inputs.normal(*shapes)
+        needing = draw(*shapes)
         forward = partial(compute, *needing)
     else:
-        tensors = inputs.normal(*[case.sizes] * (2 if case.op in _PAIRS else 1))
+        tensors = draw(*[case.sizes] * (2 if case.op in _PAIRS else 1))
         return partial(_STREAMS[case.op], *tensors)
     if not both:
         without: Work = torch.no_grad()(forward)
@@ -77,35 +78,32 @@ def work_of(case: TimedCase, device: str) -> Work:
     return lambda: torch.autograd.grad(forward(), needing, gradient)
 
 
-class _Inputs:
-    """Tensors of one case, scaled so that nothing overflows in any dtype."""
+def _drawing(device: str, dtype: str, *, gradient: bool) -> Draw:
+    """Return the source of a case's tensors, scaled so that nothing overflows in any dtype."""
+    generator = torch.Generator(device).manual_seed(_SEED)
+    options = {"generator": generator, "device": device, "dtype": getattr(torch, dtype)}
 
-    def __init__(self, device: str, dtype: str, *, needs_gradient: bool) -> None:
-        self._needs_gradient = needs_gradient
-        generator = torch.Generator(device).manual_seed(_SEED)
-        options = {"generator": generator, "device": device, "dtype": getattr(torch, dtype)}
-        self._drawn = partial(torch.randn, **options)
+    def draw(*shapes: tuple[int, ...], gradient: bool = gradient) -> list[Any]:
+        return [torch.randn(shape, **options).div_(8).requires_grad_(gradient) for shape in shapes]
 
-    def normal(self, *shapes: tuple[int, ...], needs_gradient: bool = True) -> list[Any]:
-        needs_gradient = needs_gradient and self._needs_gradient
-        return [self._drawn(shape).div_(8).requires_grad_(needs_gradient) for shape in shapes]
+    return draw
 
 
 Made = tuple[Callable[[], Any], list[Any]]
 
 
-def _batch_norm(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
+def _batch_norm(sizes: tuple[int, ...], draw: Draw) -> Made:
     """Return a batch norm with running statistics, as inference has it: one pass."""
     n, channels, size = sizes
-    x, weight, bias, mean = inputs.normal((n, channels, size, size), *[(channels,)] * 3)
+    x, weight, bias, mean = draw((n, channels, size, size), *[(channels,)] * 3)
     variance = torch.ones_like(mean)
     return lambda: functional.batch_norm(x, mean, variance, weight, bias), [x]
 
 
-def _mlp(sizes: tuple[int, ...], inputs: _Inputs) -> Made:
+def _mlp(sizes: tuple[int, ...], draw: Draw) -> Made:
     batch, *widths = sizes
-    (x,) = inputs.normal((batch, widths[0]), needs_gradient=False)
-    weights = inputs.normal(*zip(widths[1:], widths))  # noqa: B905 - pairs
+    (x,) = draw((batch, widths[0]), gradient=False)
+    weights = draw(*zip(widths[1:], widths))  # noqa: B905 - pairs
 
     def forward() -> Any:
         hidden = x
