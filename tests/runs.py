@@ -19,7 +19,7 @@ from releases import FakeCosign, Quiet, World, a_signer
 from warpfront.ci.flow import HANDOVER, LEFT
 from warpfront.ci.handover import MANIFEST, handed_over, leave, merge
 from warpfront.ci.schedule import Schedule, Work
-from warpfront.commands.gathering import (
+from warpfront.commands.ci_runs import (
     judge_run,
     keep_plan,
 )

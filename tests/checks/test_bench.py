@@ -16,7 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 from warpfront_checks.__main__ import main  # noqa: E402
 from warpfront_checks.bench import session  # noqa: E402
-from warpfront_checks.bench.rounds import BLOCKS, Budget, Clock  # noqa: E402
+from warpfront_checks.bench.options import BenchEffort  # noqa: E402
+from warpfront_checks.bench.rounds import BLOCKS, Clock  # noqa: E402
 from warpfront_checks.bench.session import EventClock, clock_of  # noqa: E402
 from warpfront_checks.bench.timed_cases import (  # noqa: E402
     TINY,
@@ -99,7 +100,7 @@ def test_a_case_that_fails_ends_alone(capsys: pytest.CaptureFixture[str]) -> Non
     }
     cases = [a_case(name) for name in ("first", "third", "nowhere", "well")]
     bench: Any = FakeBench(broken=broken)
-    found = {one["op"]: one for one in session.time_cases(cases, bench, Budget())}
+    found = {one["op"]: one for one in session.time_cases(cases, bench, BenchEffort())}
     assert {op: one["outcome"] for op, one in found.items()} == {
         "first": "error",
         "third": "error",
@@ -116,7 +117,7 @@ def test_a_case_that_fails_ends_alone(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_copy_has_no_peak() -> None:
     """What links it to the device is in no table."""
     bench: Any = FakeBench()
-    (copy,) = session.time_cases([a_case("h2d_pinned", "memory")], bench, Budget())
+    (copy,) = session.time_cases([a_case("h2d_pinned", "memory")], bench, BenchEffort())
     assert copy["peak"] is None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from warpfront.ci.schedule import SCOPES
-from warpfront.commands.dispatching import dispatch
+from warpfront.commands.ci_runs import dispatch
 from warpfront.errors import MatrixError
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.scaffold import make_project

@@ -9,8 +9,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from warpfront.bench.comparability import bands_of
 from warpfront.bench.forms import rate_of
-from warpfront.bench.losses import bands_of
 from warpfront.bench.records import Bench, Comparison, Measurement, Metric, Run
 from warpfront.bench.settling import metric_of, settled_steps, value_of
 

@@ -15,9 +15,14 @@ from statistics import fmean, median
 from typing import Any
 
 from warpfront.bench import statistics
-from warpfront.bench.comparability import KERNELS, SERVING, differences
+from warpfront.bench.comparability import (
+    KERNELS,
+    SERVING,
+    differences,
+    losses_at_equal_tokens,
+    training_findings,
+)
 from warpfront.bench.logs.facts import KERNEL
-from warpfront.bench.losses import losses_at_equal_tokens, training_findings
 from warpfront.bench.records import (
     Bench,
     CaseRatio,

@@ -9,16 +9,13 @@ if TYPE_CHECKING:
     from warpfront.commands import benching as benching
     from warpfront.commands import bills as bills
     from warpfront.commands import channels as channels
-    from warpfront.commands import ci_job as ci_job
+    from warpfront.commands import ci_runs as ci_runs
     from warpfront.commands import compat_update as compat_update
-    from warpfront.commands import dispatching as dispatching
-    from warpfront.commands import doctor as doctor
-    from warpfront.commands import gathering as gathering
+    from warpfront.commands import machine as machine
     from warpfront.commands import measurements as measurements
     from warpfront.commands import model_writing as model_writing
     from warpfront.commands import paging as paging
     from warpfront.commands import project_edits as project_edits
-    from warpfront.commands import serving as serving
     from warpfront.commands import spreading as spreading
     from warpfront.commands import why_published as why_published
     from warpfront.commands import workflows as workflows

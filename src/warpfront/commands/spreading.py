@@ -15,7 +15,7 @@ from pathlib import Path
 from warpfront.ci.flow import LEFT
 from warpfront.ci.handover import merge
 from warpfront.ci.pool import Load, Pool, make_pool
-from warpfront.commands.dispatching import fingerprint
+from warpfront.commands.ci_runs import fingerprint
 from warpfront.errors import EngineError, InputError
 from warpfront.images.baking import Built
 from warpfront.images.built import BuiltImage

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from warpfront_checks.bench.rounds import Budget
 from warpfront_checks.bench.timed_cases import ITEM_BYTES, PRESETS, SUITES
 from warpfront_checks.check_options import (
     RunOption,
@@ -20,9 +19,14 @@ SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchEffort(Budget):
-    """The cases to time, and their budget. No suite named is every suite."""
+class BenchEffort:
+    """The cases to time, and the budget of each: `iterations` and `warmup` above 0 count, in place
+    of `seconds`. No suite named is every suite.
+    """
 
+    seconds: float = 0.5
+    iterations: int = 0
+    warmup: int = 0
     preset: str = "default"
     cases: str = ""
     dtypes: tuple[str, ...] = ()

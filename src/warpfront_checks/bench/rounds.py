@@ -7,10 +7,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, TypeVar
 
+from warpfront_checks.bench.options import BenchEffort
 from warpfront_checks.documents import packaged
 
 Peak = Mapping[str, object]
@@ -79,16 +79,7 @@ class Clock:
         return times
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The limit of one case. `iterations` and `warmup` above 0 count, in place of `seconds`."""
-
-    seconds: float = 0.5
-    iterations: int = 0
-    warmup: int = 0
-
-
-def warm_up(clock: Clock, work: Work, budget: Budget) -> tuple[float, list[float], bool]:
+def warm_up(clock: Clock, work: Work, budget: BenchEffort) -> tuple[float, list[float], bool]:
     """Until the median of the last five repetitions is within 1 % of that of the five before, or a
     quarter of the budget is spent; at least three. Return the host seconds of the first call, the
     times of the repetitions, and whether they settled before time ran out.
@@ -106,7 +97,7 @@ def warm_up(clock: Clock, work: Work, budget: Budget) -> tuple[float, list[float
     return first, times, False
 
 
-def repetitions_of_a_block(budget: Budget, seconds: float) -> int:
+def repetitions_of_a_block(budget: BenchEffort, seconds: float) -> int:
     """Return the repetitions of `seconds` in a fifth of the budget, or a fifth of the count."""
     if budget.iterations:
         return math.ceil(budget.iterations / BLOCKS)

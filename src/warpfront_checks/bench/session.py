@@ -22,7 +22,6 @@ from warpfront_checks.bench.rounds import (
     BLOCKS,
     RECALLED,
     WARM_WINDOW,
-    Budget,
     Clock,
     Peak,
     Work,
@@ -182,7 +181,7 @@ class Timing:
     kernel: str | None = None
     notes: list[str] = field(default_factory=list)
 
-    def add_block(self, bench: TorchBench, budget: Budget) -> None:
+    def add_block(self, bench: TorchBench, budget: BenchEffort) -> None:
         """Time one block more. An error ends this case, and no other."""
         try:
             work = bench.make(self.case)
@@ -230,7 +229,7 @@ class Timing:
 
 
 def time_cases(
-    cases: Sequence[TimedCase], bench: TorchBench, budget: Budget
+    cases: Sequence[TimedCase], bench: TorchBench, budget: BenchEffort
 ) -> list[dict[str, Any]]:
     """Time every case in every block; return documents in the order of the table."""
     timings = {case.id: Timing(case) for case in cases}

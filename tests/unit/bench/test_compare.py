@@ -10,6 +10,7 @@ from series import noisy
 from training_logs import SOURCE, a_run, amd_mllog, nvidia_mllog, read_one
 
 from warpfront.bench import statistics
+from warpfront.bench.comparability import bands_of
 from warpfront.bench.compare import ComparisonTerms, compare_benches, compare_runs
 from warpfront.bench.forms import (
     comparison_markdown,
@@ -17,7 +18,6 @@ from warpfront.bench.forms import (
     run_text,
     sentence,
 )
-from warpfront.bench.losses import bands_of
 from warpfront.bench.record_files import (
     NoRecordError,
     bench_document,

@@ -23,8 +23,8 @@ from loopback import running
 from warpfront.ci import device_processes as holders
 from warpfront.ci.device_processes import device_holders, end_left_behind
 from warpfront.ci.readiness import ROOM_BYTES, SPARE_FOLDERS
-from warpfront.commands import serving
-from warpfront.commands.serving import JIT_VARIABLE, JobSource, _make_room, prepare, serve, tidy
+from warpfront.commands import machine
+from warpfront.commands.machine import JIT_VARIABLE, JobSource, _make_room, prepare, serve, tidy
 from warpfront.errors import CommandFailedError, InputError, UnavailableError
 from warpfront.images.engine.protocol import Features, StoredImage
 from warpfront.images.labels import CELL
@@ -38,9 +38,9 @@ OWN = dataclasses.replace(BUILDER, labels=("self-hosted", "builder"))
 @pytest.fixture(autouse=True)
 def _nothing_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither its devices nor who holds them."""
-    monkeypatch.setattr(serving, "device_holders", dict)
-    monkeypatch.setattr(serving, "end_left_behind", dict)
-    monkeypatch.setattr(serving, "read_hardware", lambda _machine: SimpleNamespace(accelerators=()))
+    monkeypatch.setattr(machine, "device_holders", dict)
+    monkeypatch.setattr(machine, "end_left_behind", dict)
+    monkeypatch.setattr(machine, "read_hardware", lambda _machine: SimpleNamespace(accelerators=()))
 
 
 # --- what is left behind ---
@@ -164,14 +164,14 @@ def missing(command: Command) -> Completed:
 def test_devices_are_described_to_the_engine_once_and_their_groups_named() -> None:
     log: list[Command] = []
     nodes = HostDevices(nodes={"/dev/kfd": 992, "/dev/dri/renderD128": 44})
-    said = list(serving._described(dataclasses.replace(H100, vendor="amd"), nodes, ran(log)))
+    said = list(machine._described(dataclasses.replace(H100, vendor="amd"), nodes, ran(log)))
     assert "/dev/kfd (992)" in said[0]
     assert said[1].endswith("in the groups 44, 992")
     assert said[2] == "wrote /etc/cdi/amd.json"
     assert log[0].argv[0] == "amd-ctk"
     known = HostDevices(cdi=("nvidia.com/gpu=0",))
-    assert list(serving._described(H100, known, ran(log))) == []
-    (line,) = serving._described(H100, HostDevices(), missing)
+    assert list(machine._described(H100, known, ran(log))) == []
+    (line,) = machine._described(H100, HostDevices(), missing)
     assert line == (
         "no CDI specification: nvidia-ctk was not found; devices are passed on by their nodes"
     )
@@ -270,7 +270,7 @@ def test_a_machine_that_is_not_ready_registers_nowhere_and_is_looked_at_again(
     github: Github, agent: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy = iter([["no"], ["no"], [], []])
-    monkeypatch.setattr(serving, "unready", lambda *_a, **_k: iter(next(busy)))
+    monkeypatch.setattr(machine, "unready", lambda *_a, **_k: iter(next(busy)))
     taken, log, pauses, watch = serving_with(github, agent, FakeEngine())
     assert (taken, pauses, len(log)) == (2, [10.0, 60.0], 2)
     assert "looked at again in 10 s" in watch.said[0]

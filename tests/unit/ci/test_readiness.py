@@ -11,7 +11,7 @@ from hosts import BUILDER, H100, Heard, a_process
 
 from warpfront.ci.device_processes import device_holders
 from warpfront.ci.readiness import ROOM_BYTES, unready
-from warpfront.commands.serving import named_runner, ready
+from warpfront.commands.machine import named_runner, ready
 from warpfront.errors import InputError, UnavailableError
 from warpfront.matrix.runners import Runner
 from warpfront_checks.hardware.values import Accelerator

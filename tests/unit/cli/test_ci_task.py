@@ -13,7 +13,7 @@ from invoke.exceptions import Exit
 
 from warpfront.ci.schedule import Omitted, Schedule, Work
 from warpfront.cli.tasks import namespace
-from warpfront.commands.gathering import keep_plan
+from warpfront.commands.ci_runs import keep_plan
 from warpfront.errors import NotVerifiedError, UnavailableError
 from warpfront.matrix.scaffold import make_project
 

@@ -21,7 +21,7 @@ from warpfront.cli.display import Display
 from warpfront.cli.loading import MODULES, declared_in, installed_modules
 from warpfront.cli.program import run
 from warpfront.cli.tasks.declaring import Command, Ended, command
-from warpfront.commands.ci_job import Done
+from warpfront.commands.ci_runs import Done
 from warpfront.errors import InputError
 from warpfront.matrix.scaffold import make_project
 
@@ -101,27 +101,27 @@ WAYS: dict[str, tuple[str, Mapping[str, object]]] = {
     "why": ("a/b:1", EXPLAINED),
     "ci write": ("", {f"{COMMANDS}.workflows.ci_files": {"a.yml": "on: push\n"}}),
     "ci check": ("", {f"{COMMANDS}.workflows.ci_files": {}}),
-    "ci plan": ("", {f"{COMMANDS}.dispatching.dispatch": PLANNED}),
+    "ci plan": ("", {f"{COMMANDS}.ci_runs.dispatch": PLANNED}),
     "ci judge": ("", {"warpfront.cli.tasks.ci._judgement": JUDGED}),
     "ci notify": (
         "",
         {
             "warpfront.cli.tasks.ci._judgement": JUDGED,
-            f"{COMMANDS}.gathering.notify": ("opened an issue",),
+            f"{COMMANDS}.ci_runs.notify": ("opened an issue",),
         },
     ),
     "ci queue": (
         "",
         {
             "warpfront.ci.forge_api.forge_api": GitHubApi(line=None, run=""),  # type: ignore[arg-type]
-            f"{COMMANDS}.gathering.end_waiting_runs": ("ended run 1",),
+            f"{COMMANDS}.ci_runs.end_waiting_runs": ("ended run 1",),
         },
     ),
     "ci fingerprints": ("", {}),
     "ci merge": ("--below new", {}),
     "ci run": (
         "--step build --name build-cpu --cells cpu",
-        {f"{COMMANDS}.ci_job.work": Done(results=(), tries={})},
+        {f"{COMMANDS}.ci_runs.work": Done(results=(), tries={})},
     ),
     "ci resume": ("--dry-run", {}),
     "runner setup": ("gpu --dry-run", {}),
@@ -135,7 +135,7 @@ WAYS: dict[str, tuple[str, Mapping[str, object]]] = {
     "engine start": ("--dry-run", {}),
     "engine stop": ("--dry-run", {}),
     "engine status": ("", {}),
-    "doctor": ("", {f"{COMMANDS}.doctor.examine": ()}),
+    "doctor": ("", {f"{COMMANDS}.machine.examine": ()}),
     "clean": ("", ENGINE),
     "sbom": ("", {f"{COMMANDS}.bills.bills": {}}),
     "audit": ("", {f"{COMMANDS}.bills.audits": {}}),

@@ -17,7 +17,7 @@ from fakes import FakeEngine
 from standins import Index, serve_index, stand_in_wheel
 
 from warpfront import pipeline
-from warpfront.commands import doctor
+from warpfront.commands import machine as machine_module
 from warpfront.errors import BlockedError, WheelError
 from warpfront.images.baking import Builders, Built
 from warpfront.images.built import BuiltImage, RenderedImage
@@ -238,13 +238,13 @@ def test_doctor_names_the_machine_whose_cells_are_blocked(
     machine: str, other: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = FakeEngine(machine=machine)
-    monkeypatch.setattr(doctor, "connect", lambda: engine)
-    monkeypatch.setattr(doctor, "read_site", Site)
-    monkeypatch.setattr(doctor, "probe", lambda *_: "")
-    monkeypatch.setattr(doctor, "registry_reachable", lambda _reference: None)
-    monkeypatch.setattr(doctor, "read_hardware", lambda _machine: None)
-    monkeypatch.setattr(doctor, "examine_hardware", lambda _hardware: ())
-    found = {one.subject: one for one in doctor.examine(workspace, Quiet())}
+    monkeypatch.setattr(machine_module, "connect", lambda: engine)
+    monkeypatch.setattr(machine_module, "read_site", Site)
+    monkeypatch.setattr(machine_module, "probe", lambda *_: "")
+    monkeypatch.setattr(machine_module, "registry_reachable", lambda _reference: None)
+    monkeypatch.setattr(machine_module, "read_hardware", lambda _machine: None)
+    monkeypatch.setattr(machine_module, "examine_hardware", lambda _hardware: ())
+    found = {one.subject: one for one in machine_module.examine(workspace, Quiet())}
     assert f"machine {machine}" not in found
     assert found[f"machine {other}"].outcome is Outcome.UNAVAILABLE
     assert found[f"machine {other}"].text == f"the engine's machine is {machine}"

@@ -12,7 +12,7 @@ from forge_interfaces import ForgeInterface, github_job, standing_in
 
 from warpfront.ci.forge_api import GitHubApi, forge_api
 from warpfront.ci.judging import Fault, Judgement
-from warpfront.commands.gathering import end_waiting_runs, notify
+from warpfront.commands.ci_runs import end_waiting_runs, notify
 from warpfront.errors import InputError, UnavailableError
 
 FAULT = Fault(

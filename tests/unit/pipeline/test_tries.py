@@ -19,7 +19,7 @@ from runs import ENDED, MINE, OTHER, SESSIONS, TARGET, TOKEN, VARIABLES, CiRun
 
 from warpfront.ci.flow import HANDOVER
 from warpfront.ci.handover import MANIFEST
-from warpfront.commands.ci_job import _judged_again
+from warpfront.commands.ci_runs import _judged_again
 from warpfront.images.labels import BASE_SOURCE
 from warpfront.release.ledger import Stage
 from warpfront.verify.results import Outcome

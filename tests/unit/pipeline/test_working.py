@@ -12,7 +12,7 @@ import pytest
 from builders import a_built_image, a_check, a_verification
 
 from warpfront.ci.handover import leave
-from warpfront.commands.ci_job import Done, JobRequest, not_run, work
+from warpfront.commands.ci_runs import Done, JobRequest, not_run, work
 from warpfront.errors import (
     EngineError,
     FailureKind,

@@ -15,9 +15,9 @@ import pytest
 
 from warpfront_checks.bench import options as asking
 from warpfront_checks.bench import rounds, state, timed_cases
+from warpfront_checks.bench.options import BenchEffort
 from warpfront_checks.bench.rounds import (
     BLOCKS,
-    Budget,
     Clock,
     repetitions_of_a_block,
     rotated,
@@ -67,35 +67,35 @@ def nothing() -> None: ...
 def test_warming_up_ends_when_the_median_is_still() -> None:
     """After five slow repetitions, once both windows of five are fast by their medians."""
     clock = FakeClock(*[0.02] * 5, 0.01)
-    first, times, settled = warm_up(clock, nothing, Budget(seconds=100))
+    first, times, settled = warm_up(clock, nothing, BenchEffort(seconds=100))
     assert (len(times), median(times[-5:]), settled) == (13, 0.01, True)
     assert first == 9.0
 
 
 def test_warming_up_takes_a_quarter_of_the_budget_at_most_but_three_at_least() -> None:
     falling = [1.0 / (n + 1) for n in range(100)]
-    _, times, settled = warm_up(FakeClock(*falling), nothing, Budget(seconds=8))
+    _, times, settled = warm_up(FakeClock(*falling), nothing, BenchEffort(seconds=8))
     assert (len(times), settled) == (4, False)  # 1 + 1/2 + 1/3 + 1/4 > 2
-    assert len(warm_up(FakeClock(50.0), nothing, Budget(seconds=1))[1]) == 3
+    assert len(warm_up(FakeClock(50.0), nothing, BenchEffort(seconds=1))[1]) == 3
 
 
 def test_a_fixed_warm_up_is_done_as_asked() -> None:
     clock = FakeClock(0.5)
-    assert len(warm_up(clock, nothing, Budget(warmup=20))[1]) == 20
+    assert len(warm_up(clock, nothing, BenchEffort(warmup=20))[1]) == 20
     assert clock.asked == 20
 
 
 @pytest.mark.parametrize(
     ("budget", "seconds", "count"),
     [
-        (Budget(seconds=0.5), 0.01, 10),  # a fifth of the budget
-        (Budget(seconds=0.5), 3.0, 4),  # 20 in five blocks, however long it takes
-        (Budget(seconds=0.5), 1e-6, 100),
-        (Budget(seconds=0.5), 0.0, 100),
-        (Budget(iterations=200), 1.0, 40),
+        (BenchEffort(seconds=0.5), 0.01, 10),  # a fifth of the budget
+        (BenchEffort(seconds=0.5), 3.0, 4),  # 20 in five blocks, however long it takes
+        (BenchEffort(seconds=0.5), 1e-6, 100),
+        (BenchEffort(seconds=0.5), 0.0, 100),
+        (BenchEffort(iterations=200), 1.0, 40),
     ],
 )
-def test_repetitions_fit_the_budget(budget: Budget, seconds: float, count: int) -> None:
+def test_repetitions_fit_the_budget(budget: BenchEffort, seconds: float, count: int) -> None:
     assert repetitions_of_a_block(budget, seconds) == count
 
 

@@ -10,7 +10,7 @@ import pytest
 from builders import a_cell
 
 from warpfront.cli.sessions import claims_for_target
-from warpfront.commands.doctor import examine_drivers, examine_hardware
+from warpfront.commands.machine import examine_drivers, examine_hardware
 from warpfront.matrix.cell import Toolkit
 from warpfront.matrix.compat import packaged
 from warpfront.verify.results import Outcome

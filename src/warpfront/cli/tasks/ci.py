@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from warpfront.ci.judging import Judgement
-    from warpfront.commands.ci_job import Act, JobRequest
+    from warpfront.commands.ci_runs import Act, JobRequest
     from warpfront.matrix.runners import Runner
     from warpfront.pipeline.workspace import Workspace
     from warpfront.system.provenance import Forge
@@ -99,7 +99,7 @@ def plan(
     name = scope or forge.scope or "pull_request"
     if name not in SCOPES:
         raise InputError(f"scope {name!r} is not known", hint=f"known: {', '.join(SCOPES)}")
-    dispatch, since = commands.dispatching.dispatch, since or forge.since
+    dispatch, since = commands.ci_runs.dispatch, since or forge.since
     planned = dispatch(workspace, cells, display, scope=SCOPES[name], since=since)
     note = unable_to_pull(flow, environment().get("HAS_READ_TOKEN", ""))
     if planned.channel and note:
@@ -108,7 +108,7 @@ def plan(
     values = outputs(planned, flow.jobs, limits)
     for folder in (HANDOVER, LEFT):
         remove_tree(root / folder)
-    digest = commands.gathering.keep_plan(planned, root)
+    digest = commands.ci_runs.keep_plan(planned, root)
     try:
         text, crowded = child_pipeline(flow, planned, limits, digest)
         write_text(root / CHILD, text)
@@ -145,8 +145,8 @@ def notify(display: Display) -> None:
 
     workspace, forge, variables = workspace_here(), _forge(), environment()
     judgement, _ = _judgement(workspace, forge)
-    planned = commands.gathering.kept_plan(workspace.folders.root)
-    notes = commands.gathering.notify(
+    planned = commands.ci_runs.kept_plan(workspace.folders.root)
+    notes = commands.ci_runs.notify(
         judgement,
         planned.scope if planned else forge.scope,
         forge.url,
@@ -170,14 +170,14 @@ def queue(display: Display) -> None:
         hint = "docs/admission.md, After the merge"
         raise InputError("no run of GitHub's, or no API_TOKEN", hint=hint)
     hours = workspace_here().matrix.ci.queue_hours
-    for line in commands.gathering.end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
+    for line in commands.ci_runs.end_waiting_runs(api, f"{MAIN}.yml", hours=hours, now=now()):
         display.say(line)
 
 
 @command("ci fingerprints", hidden=True, example="ci fingerprints")
 def fingerprints(display: Display) -> None:
     """Print the dependencies of each cell as JSON."""
-    workspace, fingerprint = workspace_here(), commands.dispatching.fingerprint
+    workspace, fingerprint = workspace_here(), commands.ci_runs.fingerprint
     states, _ = fingerprint(workspace.matrix.cells, workspace.material, workspace.folders)
     display.result(states, lambda: print_json(states))
 
@@ -206,7 +206,7 @@ def _judgement(workspace: Workspace, forge: Forge) -> tuple[Judgement, tuple[str
     checked = isinstance(api, GitHubApi) and bool(
         can_ask and api.succeeded(f"{LABELLED}.yml", forge.head, forge.since)
     )
-    judgement = commands.gathering.judge_run(
+    judgement = commands.ci_runs.judge_run(
         workspace,
         lambda: pipeline.report(workspace, Selection()),
         forge=forge,
@@ -274,19 +274,19 @@ def job(
     from warpfront.ci.summaries import error_commands, job_summary
 
     forge, workspace = _forge(), workspace_here()
-    job_request = commands.ci_job.JobRequest(
+    job_request = commands.ci_runs.JobRequest(
         step=step,  # type: ignore[arg-type]
         name=name,
         cells=tuple(cells.split()),
         target=on,
         after=tuple(filter(None, after.split(","))),
     )
-    serving, leave_images = commands.serving, commands.adopting.leave_images
+    serving, leave_images = commands.machine, commands.adopting.leave_images
     needs_row = runner or step == "bench"
     row = serving.named_runner(workspace.matrix.runners, runner) if needs_row else None
     publish = partial(_published, workspace, display=display, channel=channel, dry_run=dry_run)
     act = _act(workspace, job_request, display, publish, effort=effort, to=to, row=row)
-    outcome = commands.ci_job.work(
+    outcome = commands.ci_runs.work(
         job_request,
         act,
         workspace.folders,
@@ -405,7 +405,7 @@ def setup(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
     `doctor --runner ROW` checks it without changing anything.
     """
     if (runner := _named(row, display, dry_run=dry_run)) is not None:
-        commands.serving.prepare(runner, display, run)
+        commands.machine.prepare(runner, display, run)
         print_ready(display, runner.name)
 
 
@@ -413,7 +413,7 @@ def setup(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
 def tidy(display: Display, row: Row = "", *, dry_run: DryRun = False) -> None:
     """Remove what jobs of this project left on this machine, and nothing else."""
     if (runner := _named(row, display, dry_run=dry_run)) is not None:
-        commands.serving.tidy(runner, display, commands.serving.engine_of(runner, display))
+        commands.machine.tidy(runner, display, commands.machine.engine_of(runner, display))
 
 
 @command("runner serve", example="runner serve gpu-1 --agent ~/agent --token token.txt")
@@ -439,9 +439,9 @@ def serve(
         token = sys.stdin.readline()
     elif token:
         token = read_text(Path(token)) or ""
-    commands.serving.serve(
+    commands.machine.serve(
         runner,
-        commands.serving.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=token.strip()),
+        commands.machine.JobSource(api=forge.rstrip("/"), agent=Path(agent), token=token.strip()),
         display,
         lambda agent_command: stream(agent_command, display.say),
         jobs=jobs,
@@ -451,7 +451,7 @@ def serve(
 
 def _named(row: str, display: Display, *, dry_run: bool) -> Runner | None:
     """Return the row of this name; None, with a line on stderr, for a dry run."""
-    runner = commands.serving.named_runner(workspace_here().matrix.runners, row)
+    runner = commands.machine.named_runner(workspace_here().matrix.runners, row)
     if dry_run:
         display.say(f"would be {runner.name}: {', '.join(runner.labels)}")
         display.result({"runner": runner.name, "labels": runner.labels, "dry_run": True})

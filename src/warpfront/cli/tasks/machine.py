@@ -32,11 +32,11 @@ def doctor(
     Each finding says what to do about it.
     """
     if runner:
-        row = commands.serving.named_runner(workspace_here().matrix.runners, runner)
-        commands.serving.ready(row, display)
+        row = commands.machine.named_runner(workspace_here().matrix.runners, runner)
+        commands.machine.ready(row, display)
         print_ready(display, runner)
         return
-    findings = tuple(commands.doctor.examine(workspace_here(display), display))
+    findings = tuple(commands.machine.examine(workspace_here(display), display))
     display.result(findings, "".join(f"{finding}\n" for finding in findings))
     broken = [finding for finding in findings if finding.outcome is Outcome.FAILED]
     if broken:

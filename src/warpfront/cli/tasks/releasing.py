@@ -19,7 +19,6 @@ from warpfront.cli.tasks.declaring import (
 )
 from warpfront.cli.tasks.showing import finish, workspace_here
 from warpfront.errors import InputError
-from warpfront.report.described import pruning_text, stock_text, yank_text
 from warpfront.step_results import require_determined
 
 Trust = Annotated[str, COMMON["trust"]]
@@ -60,6 +59,8 @@ release_group = Group(
 @command("release list", example="release list --channel nightly")
 def list_(display: Display, cells: Chosen, *, place: Place) -> None:
     """List the images of a channel with their tags, newest first."""
+    from warpfront.report.described import stock_text
+
     with commands.channels.open_house(workspace_here(), cells, **vars(place)) as house:
         stock = house.stock()
         display.result(stock, stock_text(stock))
@@ -96,6 +97,8 @@ def yank(
     reason: Annotated[str, Option("the reason, for its users", formerly=("because",))] = "",
 ) -> None:
     """Withdraw an image, and move its tags back to the previous one."""
+    from warpfront.report.described import yank_text
+
     with commands.channels.open_house(workspace_here(), cells, **vars(place)) as house:
         yanked = house.yank(reference, reason, dry_run=dry_run)
         display.result(yanked, yank_text(yanked, dry_run=dry_run))
@@ -113,6 +116,8 @@ def prune(
     place: Place,
 ) -> None:
     """Remove old images of a channel and old candidates."""
+    from warpfront.report.described import pruning_text
+
     only_candidates = old == "candidates"
     tag = place.channel if only_candidates else old
     with commands.channels.open_house(workspace_here(), cells, channel=tag, to=place.to) as house:
