@@ -65,15 +65,15 @@ def _verify(session: nox.Session) -> None:
     if "--here" not in session.posargs:
         _hand_over(session, "verify")
         return
-    parser = _parser_on_the_host(session, "verify", "check", "verification")
+    if _selects_cells(session):
+        _stop(
+            session, "--here checks the current Python: --vendor, --image and --only do not apply"
+        )
+    parser = _parser_here(session, "verify", "verification")
     add_options(parser, EFFORT_OPTIONS)
     says = "also seed faults into every check, and catch them"
     parser.add_argument("--selftest", action="store_true", help=says)
     options = parser.read()
-    if options.vendor or options.image or options.only:
-        _stop(
-            session, "--here checks the current Python: --vendor, --image and --only do not apply"
-        )
     target = options.target or _detected_target(session)
     names = (*SESSIONS, *(["selftest"] if options.selftest else []))
     if options.selftest:
@@ -93,10 +93,13 @@ def _verify(session: nox.Session) -> None:
         _stop(session, f"{target} is not verified here: {outcome}; results in {folder}")
 
 
-def _hand_over(session: nox.Session, task: str, words: Sequence[str] | None = None) -> None:
-    """Run a command with `words`, or with those that the session got."""
-    arguments = session.posargs if words is None else words
-    _run(session, "-m", "warpfront", *task.split(), *arguments)
+def _hand_over(session: nox.Session, task: str) -> None:
+    """Run a command with the words that the session got."""
+    _run(session, "-m", "warpfront", *task.split(), *session.posargs)
+
+
+def _selects_cells(session: nox.Session) -> bool:
+    return any(word.startswith(("--vendor", "--image", "--only")) for word in session.posargs)
 
 
 def _golden(session: nox.Session) -> None:
@@ -116,9 +119,11 @@ def _models(session: nox.Session) -> None:
     if not any(word.startswith("--library") for word in session.posargs):
         _check_inside(session, "models")
         return
+    if _selects_cells(session):
+        _hand_over(session, "models")
+        return
     parser = _Parser(session, "models")
-    for name in _SELECTING:
-        parser.add_argument(f"--{name}", default="")
+    parser.add_argument("--target", default="")
     parser.add_argument("--claims", type=Path)
     parser.add_argument("--results", type=Path)
     add_options(parser, LIBRARY_OPTIONS)
@@ -126,10 +131,6 @@ def _models(session: nox.Session) -> None:
     library = parsed(options, LIBRARY_OPTIONS, read_library)
     if options.claims and options.results:
         _Checks(session, options.claims, options.results, library).require("architectures")
-    elif options.image or options.only or options.vendor:
-        chosen = {name: getattr(options, name) for name in _SELECTING}
-        words = [f"--{name}={value}" for name, value in chosen.items() if value]
-        _hand_over(session, "models", [*words, *library.arguments()])
     else:
         target = options.target or _detected_target(session)
         checks = _checks_here(session, target, f"models-{target}", ["models.json"], library)
@@ -154,7 +155,10 @@ def _checks_here(
 
 def _bench(session: nox.Session) -> None:
     """Inside an image with claims, in this Python with `--here`, else by the task."""
-    parser = _parser_on_the_host(session, "bench", "time", "record")
+    if not {"--here", "--claims"} & {word.partition("=")[0] for word in session.posargs}:
+        _hand_over(session, "bench run")
+        return
+    parser = _parser_here(session, "bench", "record")
     for name in ("claims", "results"):
         parser.add_argument(f"--{name}", type=Path, help=argparse.SUPPRESS)
     add_options(parser, BENCH_OPTIONS)
@@ -162,10 +166,8 @@ def _bench(session: nox.Session) -> None:
     effort = parsed(options, BENCH_OPTIONS, read_bench_effort)
     if options.claims and options.results:
         _Checks(session, options.claims, options.results, effort).require("bench")
-    elif options.here:
-        _bench_here(session, options, effort)
     else:
-        _hand_over(session, "bench run")
+        _bench_here(session, options, effort)
 
 
 def _bench_here(session: nox.Session, options: argparse.Namespace, effort: BenchEffort) -> None:
@@ -355,21 +357,11 @@ def _run(session: nox.Session, *argv: str, silent: bool = False) -> str:
     return str(printed)
 
 
-_SELECTING = {
-    "target": "sm_90, gfx942, gaudi3 or cpu; with --here: default detected",
-    "vendor": "only cells of this vendor",
-    "image": "only cells of this image",
-    "only": "only cells whose id matches",
-}
-
-
-def _parser_on_the_host(session: nox.Session, name: str, does: str, printed: str) -> _Parser:
-    parser = _Parser(session, name)
-    for option, says in _SELECTING.items():
-        metavar = "GLOB" if option == "only" else None
-        parser.add_argument(f"--{option}", default="", metavar=metavar, help=says)
-    says = f"{does} the current Python, without Docker"
-    parser.add_argument("--here", action="store_true", help=says)
+def _parser_here(session: nox.Session, name: str, printed: str) -> _Parser:
+    parser = _Parser(session, name, "In the current Python, without Docker.")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    target = "sm_90, gfx942, gaudi3 or cpu (default: detected)"
+    parser.add_argument("--target", default="", help=target)
     parser.add_argument("--json", action="store_true", help=f"print the {printed} as JSON")
     return parser
 
@@ -377,7 +369,7 @@ def _parser_on_the_host(session: nox.Session, name: str, does: str, printed: str
 class _Parser(argparse.ArgumentParser):
     """The options of a session. What it cannot read ends the session, not the process."""
 
-    def __init__(self, session: nox.Session, name: str, help_: str | None = None) -> None:
+    def __init__(self, session: nox.Session, name: str, help_: str = "") -> None:
         super().__init__(prog=f"nox -s {name} --", description=help_)
         self._session = session
 
