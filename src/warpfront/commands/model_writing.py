@@ -53,10 +53,8 @@ def write_model_test(architecture: str, file: Path, *, allow_undetermined: bool 
             hint=f"{nearest(architecture, sorted(types))} A newer release may have it: "
             "--allow-undetermined",
         )
-    exceptions = {
-        each["name"]: each for each in packaged("architectures/exceptions.json")["values"]
-    }
-    exception = exceptions.get(architecture, {})
+    values = packaged("architectures/exceptions.json")["values"]
+    exception = {each["name"]: each for each in values}.get(architecture, {})
     head = packaged_text("model_test", "head.txt")
     for place, text in {
         "{architecture}": architecture,

@@ -69,14 +69,13 @@ def spread(
         # A child that changed is work, too.
         its_fingerprint = digest_of([states[cell.id].fingerprint for cell in chain])
         before: Placed | None = folders.store.load(root, PLACED, (Placed,))
-        is_current = before is not None and before.fingerprint == its_fingerprint
         load = Load(
             name=root,
             machine=chain[0].machine,
             fingerprint=its_fingerprint,
             size_bytes=_LAYERS_TO_UNPACKED * max(states[cell.id].size_bytes for cell in chain),
             cells=tuple(cell.id for cell in chain),
-            made_on=before.builder if before is not None and is_current else "",
+            made_on=before.builder if before and before.fingerprint == its_fingerprint else "",
         )
         loads.append(load)
     pool = make_pool(nodes, loads)

@@ -103,10 +103,9 @@ def size_bytes(text: str) -> int | None:
     return round(size) if size < _LARGEST else None
 
 
-def vendor_of(*texts: str | None) -> str | None:
-    """Return the vendor of the first text that names one, by any of the names in use."""
-    named = (_named(text.replace("_", " "), _VENDORS) for text in texts if text)
-    return next(filter(None, named), None)
+def vendor_of(text: str | None) -> str | None:
+    """Return the vendor that a text names, by any of the names in use."""
+    return _named((text or "").replace("_", " "), _VENDORS)
 
 
 def _named(text: str, forms: Mapping[str, str]) -> str | None:

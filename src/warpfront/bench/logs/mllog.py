@@ -16,6 +16,7 @@ from typing import Any
 from warpfront.bench.logs.facts import Fact, Format, LoggedStep, Setting, Unused
 from warpfront.bench.logs.fields import amount, json_object, vendor_of
 from warpfront.bench.records import Evaluation, Remark, Step
+from warpfront.system.strict_values import object_in
 
 _MARK = ":::MLLOG"
 _NODES = re.compile(r"(\d{1,5})x(?=\S)(.+)")
@@ -57,8 +58,7 @@ class MllogReader:
     def read(self, text: str) -> Iterable[Fact]:
         entry = _entry(text)
         key = entry.get("key")
-        metadata = entry.get("metadata")
-        metadata = metadata if isinstance(metadata, dict) else {}
+        metadata = object_in(entry, "metadata")
         seconds = amount(entry.get("time_ms"))
         seconds = seconds / 1000 if seconds is not None else None
         value = entry.get("value")

@@ -300,8 +300,6 @@ def _errors_as_exit_codes() -> Iterator[None]:
         raise Ended(f"error: {error.message}{hint}", error.exit_code, problems) from None
     except KeyboardInterrupt:
         raise Ended("interrupted", errors.INTERRUPTED_EXIT_CODE) from None
-    except SystemExit:
-        raise
     except ModuleNotFoundError as error:
         if not (command := how_to_install(error)):
             raise Ended(_bug_report(), errors.BUG_EXIT_CODE) from None
