@@ -88,14 +88,9 @@ def differences(
 
 def _text(name: str, runs: Sequence[Run]) -> str:
     """Return the values of a field in the runs of a side, in a few words."""
-    values = {getattr(run, name) for run in runs}
-    if name == "parallel":
-        return "; ".join(sorted({str(value) or UNKNOWN for value in values}))
-    words = sorted(
-        UNKNOWN if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-        for value in values
-    )
-    return ", ".join(words)
+    values = ("" if (value := getattr(run, name)) is None else value for run in runs)
+    texts = (f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+    return ("; " if name == "parallel" else ", ").join(sorted({text or UNKNOWN for text in texts}))
 
 
 def _model(a: Sequence[Run], b: Sequence[Run], metric: str) -> dict[str, tuple[str, str]]:

@@ -158,7 +158,7 @@ def _share(text: str, option: str) -> float | None:
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise InputError(f"{option} {text}: no share", hint="5% or 0.05") from None
+        value = -1.0
     if not 0 <= value < 10:
         raise InputError(f"{option} {text}: no share between 0 and 1000 %", hint="5% or 0.05")
     return value
