@@ -17,7 +17,7 @@ from rule_files import read_proofs
 
 from warpfront.images.engine.protocol import Bind, Engine, RunRequest
 from warpfront.matrix.cell import CompilerCall
-from warpfront_port.compile.job_document import Bounds, job_document
+from warpfront_port.compile.job_document import CompileRequest, job_document
 from warpfront_port.compile.units import SourceUnit
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(900)]
@@ -182,16 +182,9 @@ def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
     results = tmp_path / "results"
     results.mkdir()
     stand_in = CompilerCall(argv=("true",), kernel=("-x",), plain=("-x",), version=("true",))
-    job = job_document(
-        target="gfx942",
-        call=stand_in,
-        units=[SourceUnit(path="sum.cu", kind="kernel", torch=False)],
-        folders=(),
-        flags=(),
-        copied=["sum.cu"],
-        hipified=["sum.cu"],
-        bounds=Bounds(),
-    )
+    unit = SourceUnit(path="sum.cu", kind="kernel", torch=False)
+    asked = CompileRequest(repo=tmp_path, target="gfx942")
+    job = job_document(asked, stand_in, [unit], ["sum.cu"], hipified=["sum.cu"])
     (tmp_path / "job.json").write_text(json.dumps(job))
     package = REPOSITORY / "src" / "warpfront_checks"
     request = RunRequest(

@@ -40,9 +40,9 @@ from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.store.sdists import install_tools
 from warpfront_port.commands.scanning import scan_tree
-from warpfront_port.compile.job_document import SOURCE, Bounds, job_document
+from warpfront_port.compile.job_document import SOURCE, CompileRequest, job_document
 from warpfront_port.compile.outcomes import HIPIFIED, SESSION, Compilation, Message, judged
-from warpfront_port.compile.units import HEADERS, READ, SETUP, SourceUnit, include_folders, units_of
+from warpfront_port.compile.units import HEADERS, READ, SETUP, SourceUnit, units_of
 from warpfront_port.scan.findings import ScanFinding, Severity
 from warpfront_port.scan.targets import read_target
 
@@ -59,24 +59,6 @@ LEFT = "what hipify leaves"
 _KEPT = "kept/"
 _LEFT_LIMIT_BYTES = 256 * 2**20
 _MOST_LEFT_FILES = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileRequest:
-    """A request to compile files of the tree at `repo` for `target`.
-
-    `sources` are globs (none = the kernels in the tree), `include` folders of the tree, `flags`
-    options of the compiler.
-    """
-
-    repo: Path
-    target: str
-    sources: tuple[str, ...] = ()
-    include: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    hipify: bool = False
-    bounds: Bounds = field(default_factory=Bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,15 +252,16 @@ class _Compiling:
     @property
     def limit_seconds(self) -> float:
         """Return the container's time limit: every source and hipified file at its own limit."""
-        bounds = self.request.bounds
-        rounds = -(-(len(self.units) + len(self.hipified)) // bounds.jobs)
-        return min(LONGEST_SECONDS, _START_SECONDS + rounds * bounds.seconds)
+        rounds = -(-(len(self.units) + len(self.hipified)) // self.request.jobs)
+        return min(LONGEST_SECONDS, _START_SECONDS + rounds * self.request.seconds)
 
     def run(self, engine: Engine, watch: Watch) -> Compilation:
         with exclusive(self.folder, watch.say):
             remove_tree(self.folder / "results")
             (self.folder / "results").mkdir(parents=True)
-            write_json(self.folder / "job.json", self._job())
+            paths = [file.path for file in self.tree.files]
+            job = job_document(self.request, self.call, self.units, paths, self.hipified)
+            write_json(self.folder / "job.json", job)
             started = monotonic()
             output = Output()
             watch.step(self.place.id, f"compiling {counted(len(self.units), 'source')}")
@@ -318,20 +301,6 @@ class _Compiling:
             write_text(self.folder / "junit.xml", junit_xml((compilation.verification,)))
             self.store.save(self.place.id, self.folder.name, compilation.verification)
         return compilation
-
-    def _job(self) -> dict[str, object]:
-        needs_copy = self.hipified or any(unit.kind == "extension" for unit in self.units)
-        folders = self.request.include or include_folders(file.path for file in self.tree.files)
-        return job_document(
-            target=self.request.target,
-            call=self.call,
-            units=self.units,
-            folders=folders,
-            flags=self.request.flags,
-            copied=[file.path for file in self.tree.files] if needs_copy else (),
-            hipified=self.hipified,
-            bounds=self.request.bounds,
-        )
 
     def _request(self) -> RunRequest:
         return RunRequest(

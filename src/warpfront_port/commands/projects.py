@@ -16,8 +16,9 @@ from warpfront.matrix.vendors import VENDORS
 from warpfront.system.progress import Watch
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.wheels.project_folders import Folders
-from warpfront_port.commands.compiling import CompileRequest, cell_place, compile_at
+from warpfront_port.commands.compiling import cell_place, compile_at
 from warpfront_port.commands.scanning import BASELINE, ScanRequest, scan, verdict_of
+from warpfront_port.compile.job_document import CompileRequest
 from warpfront_port.compile.outcomes import SESSION as COMPILE
 from warpfront_port.scan.findings import ScanFinding, Severity
 from warpfront_port.scan.targets import has_rules, read_target

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from warpfront.matrix.cell import CompilerCall
 from warpfront_checks.compiling.job import CompileJob, JobUnit, Probe
-from warpfront_port.compile.units import SourceUnit
+from warpfront_port.compile.units import SourceUnit, include_folders
 
 SOURCE = "/source"
 """The mount of the tree, read-only."""
@@ -23,39 +23,46 @@ _PROBE_PLAIN = "int probe(int x) { return x + 1; }\n"
 
 # The standard that current hipcc, nvcc and g++ share. torch's sources name that of its headers.
 STANDARD = "-std=c++17"
+_ADDRESS_SPACE = 4 * 2**30
+"""Bytes, for the compiler of one source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """Limits of one source: seconds, and bytes of address space of its compiler."""
+class CompileRequest:
+    """A request to compile files of the tree at `repo` for `target`.
 
+    `sources` are globs (none = the kernels in the tree), `include` folders of the tree, `flags`
+    options of the compiler. `seconds` limits one source; `jobs` are compiled at a time.
+    """
+
+    repo: Path
+    target: str
+    sources: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    hipify: bool = False
     seconds: float = 300.0
-    memory_bytes: int = 4 * 2**30
     jobs: int = 2
 
 
 def job_document(
-    *,
-    target: str,
+    request: CompileRequest,
     call: CompilerCall,
-    units: Iterable[SourceUnit],
-    folders: Iterable[str],
-    flags: Iterable[str],
-    copied: Iterable[str] = (),
-    hipified: Iterable[str] = (),
-    bounds: Bounds,
+    units: Sequence[SourceUnit],
+    files: Sequence[str],
+    hipified: Sequence[str] = (),
 ) -> dict[str, object]:
-    """Return the job as JSON values.
+    """Return the job as JSON values. `hipified` are those of the tree's `files` that hipify reads.
 
-    `folders` and `flags` go to every source; `copied` are the files that a setup.py and hipify find
-    in the copy, `hipified` those of them that hipify reads. In a command, `{source}`, `{output}`
-    and `{work}` are replaced in the container; so is `{torch}`, by the options of its torch with
-    the language standard.
+    In a command, `{source}`, `{output}` and `{work}` are replaced in the container; so is
+    `{torch}`, by the options of its torch with the language standard.
     """
-    hipified = tuple(hipified)
+    needs_copy = hipified or any(unit.kind == "extension" for unit in units)
     root = COPY if hipified else SOURCE
+    folders = request.include or include_folders(files)
     paths = (root if folder == "." else f"{root}/{folder}" for folder in folders)
-    options = [*flags, *(f"-I{path}" for path in paths)]
+    options = [*request.flags, *(f"-I{path}" for path in paths)]
     standard = [] if any(option.startswith("-std=") for option in options) else [STANDARD]
     listed: list[JobUnit] = []
     for unit in units:
@@ -64,7 +71,7 @@ def job_document(
         argv = _command(call, language, words) if unit.kind != "extension" and language else ()
         listed.append(JobUnit(path=unit.path, kind=unit.kind, torch=unit.torch, argv=argv))
     return CompileJob(
-        target=target,
+        target=request.target,
         source=Path(SOURCE),
         scratch=Path(SCRATCH),
         copy=Path(COPY),
@@ -76,10 +83,12 @@ def job_document(
         ),
         torch_defines=call.torch_defines,
         environment=dict(call.environment),
-        copied=tuple(copied),
-        hipified=hipified,
+        copied=tuple(files) if needs_copy else (),
+        hipified=tuple(hipified),
         kept=call.kept,
-        **asdict(bounds),
+        seconds=request.seconds,
+        memory_bytes=_ADDRESS_SPACE,
+        jobs=request.jobs,
         units=tuple(listed),
     ).document()
 

@@ -446,11 +446,11 @@ def compile_sources(
     from warpfront.verify.verdict import outcome_of
     from warpfront_port import compilation_forms as forms
     from warpfront_port.commands import compiling
-    from warpfront_port.compile.job_document import Bounds
+    from warpfront_port.compile.job_document import CompileRequest
     from warpfront_port.scan.catalogue import catalogue
 
     tree = _asked_tree(source, compiled.repo)
-    request = compiling.CompileRequest(
+    request = CompileRequest(
         repo=Path(tree.path),
         target=source.target or DEFAULT_TARGET,
         sources=_listed(compiled.sources) or tree.sources,
@@ -458,7 +458,7 @@ def compile_sources(
         flags=tuple(shlex.split(compiled.flags)) or tree.flags,
         exclude=_listed(compiled.exclude),
         hipify=compiled.hipify,
-        bounds=Bounds(seconds=compiled.seconds),
+        seconds=compiled.seconds,
     )
     if dry_run:
         paths = [unit.path for unit in compiling.read_units(request)]

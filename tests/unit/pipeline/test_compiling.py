@@ -28,14 +28,13 @@ from warpfront.verify.results import Outcome
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
 from warpfront_port.commands.compiling import (
-    CompileRequest,
     compile_tree,
     left_files,
     read_compile_target,
 )
 from warpfront_port.commands.projects import project_trees, with_project_checked
 from warpfront_port.compilation_forms import compilation_sarif, compilation_text
-from warpfront_port.compile.job_document import Bounds
+from warpfront_port.compile.job_document import CompileRequest
 from warpfront_port.compile.outcomes import Compilation
 from warpfront_port.scan.catalogue import catalogue
 
@@ -166,7 +165,7 @@ def compiled(
 def test_a_tree_is_compiled_in_the_matrix_s_compiler_read_only_and_bounded(
     workspace: Workspace, tree: Path
 ) -> None:
-    found, engine = compiled(workspace, tree, leave_results(), bounds=Bounds(seconds=10, jobs=2))
+    found, engine = compiled(workspace, tree, leave_results(), seconds=10, jobs=2)
     assert outcome_of(found.verification) is Outcome.PASSED
     assert found.place == "compiler hip (Debian trixie, no torch)"
     (request,) = engine.requests

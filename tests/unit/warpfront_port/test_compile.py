@@ -21,7 +21,7 @@ from warpfront_port.compile.diagnostics import (
     place_of_line,
     read_diagnostics,
 )
-from warpfront_port.compile.job_document import Bounds, job_document
+from warpfront_port.compile.job_document import CompileRequest, job_document
 from warpfront_port.compile.outcomes import Message, judged
 from warpfront_port.compile.units import SourceUnit, include_folders, units_of
 
@@ -223,15 +223,9 @@ def a_job(
 ) -> Any:
     call = VENDORS[vendor].compiler_call(target)
     assert call is not None
-    return job_document(
-        target=target,
-        call=call,
-        units=units,
-        folders=(".", "include"),
-        flags=flags,
-        hipified=hipified,
-        bounds=Bounds(),
-    )
+    folders = (".", "include")
+    request = CompileRequest(repo=Path(), target=target, include=folders, flags=flags)
+    return job_document(request, call, units, [one.path for one in units], hipified)
 
 
 def test_a_unit_s_command_is_the_vendor_s_for_the_target() -> None:
