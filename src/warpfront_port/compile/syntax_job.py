@@ -97,7 +97,7 @@ _OWN_TARGET = re.compile(r"add_(?:library|executable)\s*\(\s*([A-Za-z]\w*::[A-Za
 _VENDOR = re.compile(r"(?:^|_)(HIP|ROCM|CUDA)(?:_|$)")
 _CHOICE = re.compile(r"(?:\w+_)?(?:CUDA|cuda)")
 _OFFERED = re.compile(r"(?i)(?:\A|;)((?:\w+_)?(?:hip|rocm))(?=;|\Z)")
-_SIDES = ("--cuda-device-only", "--cuda-host-only")
+_SIDES: Sequence[str] = ("--cuda-device-only", "--cuda-host-only")
 _HOST = "-c++"  # C++ without HIP
 _CONDITION = re.compile(r"[ \t]*#[ \t]*(?:(?:el)?ifn?(?:def)?|else|endif)\b")
 # Landlock's first system call, its version with rights of the network, and rights: of folders all
@@ -116,51 +116,38 @@ _HIP_VERSION = (
 
 @dataclass(frozen=True)
 class Compiler:
-    """clang++ that compiles HIP for the target, and what it answers to --version."""
+    """clang++ that compiles HIP for the target, what it answers to --version, and HIP's version."""
 
     path: str
     version: str
-
-    @property
-    def hip(self) -> str:
-        """Return HIP's version: 7.2.4."""
-        match = re.search(r"HIP (\d+\.\d+[.\d]*)", self.version)
-        return match[1] if match else "0.0"
-
-    @property
-    def torch_version(self) -> str:
-        """Return HIP's version as torch's builds define it: 702 for 7.2."""
-        major, minor = self.hip.split(".")[:2]
-        return str(100 * int(major) + int(minor))
+    hip: str
 
 
 def find_compiler(target: str, toolchain: str = "") -> Compiler | None:
     """Return the newest clang++ here that can compile an empty HIP source for `target`, or that
     of a fetched toolchain.
     """
-    places = (
-        [Path(toolchain) / "bin" / "clang++"]
-        if toolchain
-        else [
-            *sorted(Path("/opt").glob("rocm*/llvm/bin/clang++"), reverse=True),
-            *sorted(Path("/opt").glob("rocm*/lib/llvm/bin/clang++"), reverse=True),
-            *sorted(
-                Path("/usr/lib").glob("llvm-*/bin/clang++"),
-                key=lambda path: [int(n) for n in re.findall(r"llvm-(\d+)", str(path))],
-                reverse=True,
-            ),
-        ]
-    )
-    program = shutil.which("amdclang++") or shutil.which("clang++")
     options = ["-x", "hip", f"--offload-arch={target}", "-fsyntax-only"]
     kernel = "#include <hip/hip_runtime.h>\n__global__ void k(int* p) { *p = 1; }\n"
-    for path in [*map(str, places), *([program] if program and not toolchain else [])]:
+    for path in [f"{toolchain}/bin/clang++"] if toolchain else _installed_compilers():
         if _compiled([path, *options], kernel)[0] == 0:
             version = next(iter(_run([path, "--version"], 20)[1].splitlines()), path)
             text = _compiled([path, "-x", "c++", "-E", "-P"], _HIP_VERSION)[1]
             match = re.search(r"V (\d+)\s*\.\s*(\d+)\s*\.\s*(\d+)", text)
-            return Compiler(path, version + (f", HIP {'.'.join(match.groups())}" if match else ""))
+            hip = ".".join(match.groups()) if match else "0.0"
+            return Compiler(path, f"{version}, HIP {hip}", hip)
     return None
+
+
+def _installed_compilers() -> Iterator[str]:
+    """Yield each clang++ of this machine: ROCm's, the system's, the search path's, the newest of a
+    kind first after the one without a version, which is chosen.
+    """
+    for place in ("opt/rocm*/llvm", "opt/rocm*/lib/llvm", "usr/lib/llvm-*"):
+        paths = map(str, Path("/").glob(f"{place}/bin/clang++"))
+        versions = {path: [*map(int, re.findall(r"\d+", path))] or [sys.maxsize] for path in paths}
+        yield from sorted(versions, key=versions.__getitem__, reverse=True)
+    yield from filter(None, [shutil.which("amdclang++") or shutil.which("clang++")])
 
 
 def _compiled(argv: list[str], text: str) -> tuple[int, str]:
@@ -593,10 +580,11 @@ def on_host(words: Iterable[str], language: str) -> list[str]:
     return [language if word == "hip" else word for word in words if not word.startswith(of_others)]
 
 
-def emulation(compiler: Compiler, torch: str, forced: Path) -> list[str]:
+def emulation(hip: str, torch: str, forced: Path) -> list[str]:
     """Return the options that give CUDA's names and headers HIP's meaning, and torch's headers."""
     headers = [torch, f"{torch}/torch/csrc/api/include"] if torch else []
-    defined = [*_TORCH_OPTIONS.split(), f"-DTORCH_HIP_VERSION={compiler.torch_version}"]
+    major, minor = map(int, hip.split(".")[:2])
+    defined = [*_TORCH_OPTIONS.split(), f"-DTORCH_HIP_VERSION={100 * major + minor}"]
     return [
         "-include", str(forced), *(defined * bool(torch)), "-isystem", str(forced.parent / "shims"),
         *(option for header in headers for option in ("-isystem", header)),
@@ -837,21 +825,17 @@ class _Passes:
         words = [*self.argv[unit not in self.native], *self.shared, *options]
         is_torchs = unit in self.of_torch
         words += self.overlay if is_torchs else ()
+        read, sides = self.read if is_torchs else {}, _SIDES
         if unit.endswith(".c"):
-            return self._stored(unit, on_host(words, "c"), {}, _SIDES[1:])
-        if is_torchs and not unit.endswith((".cu", ".hip")):
+            words, read, sides = on_host(words, "c"), {}, _SIDES[1:]
+        elif is_torchs and not unit.endswith((".cu", ".hip")):
             # torch gives it to the host's compiler, also on ROCm
+            words, sides = on_host(words, "c++"), _SIDES[1:]
             read = {_SIDES[1]: self.read.get(_HOST, [])}
-            return self._stored(unit, on_host(words, "c++"), read, _SIDES[1:])
-        return self._stored(unit, words, self.read if is_torchs else {}, _SIDES)
-
-    def _stored(
-        self, unit: str, words: Sequence[str], read: Mapping[str, list[str]], sides: Sequence[str]
-    ) -> dict[str, object]:
         tree, seconds = self.tree, float(self.job["seconds"])
         claims = {path: tree.texts[path] for path in sorted(self.claims & tree.read_by(unit))}
         decided = f"{self.state}\0{unit}\0{words}\0{[*claims]}".replace(self.scratch, "")
-        run = partial(passes, [*words], tree.root, unit, seconds, read, claims=claims, sides=sides)
+        run = partial(passes, words, tree.root, unit, seconds, read, claims=claims, sides=sides)
         result = _stored(self.job, decided, run)
         return {**result, "is_native": unit in self.native, "is_host": unit in self.hosts}
 
@@ -882,7 +866,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         fixed = _folder_of_torch(compiler, job, standard, names) or folder
         forced = write_shims(fixed, tree, names, headers, str(job["torch"]))
         plain = arguments(compiler, job, standard)
-        argv = [*plain, *emulation(compiler, str(job["torch"]), forced)]
+        argv = [*plain, *emulation(compiler.hip, str(job["torch"]), forced)]
         read = precompiled(argv, fixed, float(job["seconds"])) if job["torch"] else {}
         configured, reached, native = chosen_build(compiler, tree, job, folder)
         native -= of_torch

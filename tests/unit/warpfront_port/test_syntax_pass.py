@@ -206,7 +206,7 @@ def test_a_confined_job_reaches_no_other_file_and_no_network(tmp_path: Path) -> 
 def test_a_kernel_that_cannot_confine_runs_no_build_file(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
     (tmp_path / "CMakeLists.txt").write_text("project(p LANGUAGES CXX CUDA)\n")
-    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4", "7.2.4")
     job = {"units": ["k.cu"], "modules": str(MODULES), "runs_builds": False}
     tree = syntax_job.Tree(tmp_path)
     configured, reached, _ = syntax_job.chosen_build(compiler, tree, job, tmp_path)
@@ -247,7 +247,7 @@ def test_the_build_for_hip_is_the_one_that_is_configured(tmp_path: Path) -> None
     (root / "k.cu").write_text(KERNEL)
     (root / "own.cpp").write_text("#include <hip/hip_runtime.h>\n")
     (root / "CMakeLists.txt").write_text(HIP_BUILD)
-    compiler = syntax_job.Compiler(str(shutil.which("c++")), "clang 22, HIP 7.2.4")
+    compiler = syntax_job.Compiler(str(shutil.which("c++")), "clang 22, HIP 7.2.4", "7.2.4")
     tree = syntax_job.Tree(root)
     assert tree.of_hip() == {"own.cpp"}
     default = syntax_job.configure(compiler, tree, str(MODULES), tmp_path)
@@ -265,7 +265,7 @@ def test_a_source_is_a_part_of_another_one_whose_passes_compiled_it(
     includes = '#include "part.cu"\n#ifdef NEVER\n#include "off.cu"\n#endif\n'
     for name, text in {"all.cu": includes, "part.cu": "T f();\n", "off.cu": "T g();\n"}.items():
         (tmp_path / name).write_text(text)
-    compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4")
+    compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4", "7.2.4")
     monkeypatch.setattr(syntax_job, "find_compiler", lambda *_: compiler)
     passed: list[str] = []
 
@@ -326,7 +326,7 @@ def test_a_stored_result_is_that_of_this_place_and_of_all_that_is_included(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The paths of its diagnostics are those of the tree that was compiled."""
-    compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4")
+    compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4", "7.2.4")
     monkeypatch.setattr(syntax_job, "find_compiler", lambda *_: compiler)
 
     def error_at(root: Path) -> list[str]:
@@ -364,7 +364,7 @@ def test_a_source_is_read_in_the_language_that_its_build_gives_it(
     extension = "#include <torch/extension.h>\n"
     for name in ("of_host.cpp", "of_none.cpp", "kernel.cu", "plain.c"):
         (tmp_path / name).write_text("" if name == "plain.c" else extension)
-    compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4")
+    compiler = syntax_job.Compiler("/bin/false", "clang 22, HIP 7.2.4", "7.2.4")
     monkeypatch.setattr(syntax_job, "find_compiler", lambda *_: compiler)
     seen: dict[str, list[str]] = {}
 
@@ -412,7 +412,7 @@ def test_a_pass_that_a_signal_or_the_clock_ended_is_made_again(
 def test_what_projects_of_one_torch_share_is_that_of_this_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4", "7.2.4")
     job = {"torch": str(tmp_path), "cache": str(tmp_path / "cache"), "target": "gfx942"}
     folders = {syntax_job._folder_of_torch(compiler, job, "-std=c++20", {}) for _ in range(2)}
     (tmp_path / "later.py").write_text("an edit of what it writes\n")
@@ -583,8 +583,9 @@ def test_options_of_a_build_come_after_the_system_s_folders() -> None:
 def test_without_cmake_a_project_is_named_unconfigured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
-    assert compiler.torch_version == "702"
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4", "7.2.4")
+    options = syntax_job.emulation(compiler.hip, "torch", tmp_path)
+    assert "-DTORCH_HIP_VERSION=702" in options
     (tmp_path / "CMakeLists.txt").write_text("project(p LANGUAGES CXX CUDA)\n")
     monkeypatch.setattr("shutil.which", lambda _name: None)
     configured = syntax_job.configure(compiler, syntax_job.Tree(tmp_path), "modules", tmp_path)
@@ -612,7 +613,7 @@ def test_each_folder_with_a_build_of_its_own_is_configured(
         return syntax_job.Configured(flags.get(build, {}), [], f"{build} failed" * (build == "c"))
 
     monkeypatch.setattr(syntax_job, "configure", configure)
-    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4", "7.2.4")
     job = {"units": units, "modules": "m"}
     configured, reached, _ = syntax_job.chosen_build(compiler, tree, job, tmp_path)
     assert reached == ["a/k.cu", "b/deep/k.cu", "c/k.cu", "d/k.cu", "k.cu"]  # a leaves one out
@@ -637,7 +638,7 @@ def test_a_default_build_for_amd_leaves_out_what_is_cudas(
     monkeypatch.setattr(syntax_job, "configure", lambda *_: default)
     failed = syntax_job.Configured({}, [], "cmake: no")
     monkeypatch.setattr(syntax_job, "configure_for_hip", lambda *_: failed)
-    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4", "7.2.4")
     job = {"units": ["nvidia/lib.cpp"], "modules": "m", "builds_hip": True}
     tree = syntax_job.Tree(tmp_path)
     configured, reached, native = syntax_job.chosen_build(compiler, tree, job, tmp_path)
@@ -651,7 +652,7 @@ def test_a_default_build_without_the_tree_s_hip_sources_is_none_for_amd(
         (tmp_path / name).write_text("")
     cpu = syntax_job.Configured({"use.cpp": []}, [], cache=[("P_TESTS", "BOOL", "ON")])
     monkeypatch.setattr(syntax_job, "configure", lambda *_: cpu)
-    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4")
+    compiler = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4", "7.2.4")
     job = {"units": ["use.cpp", "k.hip"], "modules": "m", "builds_hip": True}
     tree = syntax_job.Tree(tmp_path)
     configured, reached, _ = syntax_job.chosen_build(compiler, tree, job, tmp_path)
@@ -693,7 +694,7 @@ def test_cmake_configures_a_cuda_project_without_cuda(tmp_path: Path) -> None:
         "target_include_directories(p PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/inc)\n"
         "target_link_libraries(p CUDA::cublas)\n"
     )
-    compiler = syntax_job.Compiler(str(shutil.which("c++")), "")
+    compiler = syntax_job.Compiler(str(shutil.which("c++")), "", "0.0")
     configured = syntax_job.configure(compiler, syntax_job.Tree(root), str(MODULES), tmp_path)
     assert configured.reason == ""
     assert list(configured.flags) == ["k.cu"]
@@ -734,7 +735,7 @@ def test_cmake_configures_what_lacks_packages_and_writes_into_its_tree(tmp_path:
         "target_include_directories(p PRIVATE ${NotHere_INCLUDE_DIRS} inc)\n"
         "target_link_libraries(p PRIVATE NotHere::core)\nnot_here_embed(p k.cu)\n"
     )
-    compiler = syntax_job.Compiler(str(shutil.which("c++")), "")
+    compiler = syntax_job.Compiler(str(shutil.which("c++")), "", "0.0")
     configured = syntax_job.configure(compiler, syntax_job.Tree(root), str(MODULES), tmp_path)
     assert configured.reason == "NotHere, gtest, not_here_embed: absent here, taken as empty"
     options = syntax_job.unit_options(configured.flags["k.cu"])
