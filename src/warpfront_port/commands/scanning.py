@@ -53,7 +53,8 @@ from warpfront_port.scan.verdict import Verdict, judge_project
 from warpfront_port.scan.words import is_aside
 
 SECONDS_PER_FILE = 20.0
-_CHUNK_BYTES = 512 * 1024
+_CHUNKS = 16
+"""The parts of a tree for each process."""
 _ALONE_BYTES = 1024 * 1024
 """Below this a scan takes less time than starting processes for it."""
 
@@ -254,7 +255,10 @@ def _over_processes(
     """
     unfinished: list[TreeFile] = []
     with _pool(processes, scope) as pool:
-        chunks = {pool.submit(_scan_chunk, root, chunk): chunk for chunk in _chunks(files)}
+        # Each chunk has large files and small ones, so that none takes much longer than the others.
+        ordered = sorted(files, key=lambda file: (-file.size_bytes, file.path))
+        parts = [ordered[start :: _CHUNKS * processes] for start in range(_CHUNKS * processes)]
+        chunks = {pool.submit(_scan_chunk, root, chunk): chunk for chunk in filter(None, parts)}
         for future in as_completed(chunks):
             try:
                 yield future.result()
@@ -288,20 +292,6 @@ def _begin_worker(scope: Scope) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(*_THRESHOLDS)
     _worker_scope[:] = [replace(scope, rules=catalogue())]
-
-
-def _chunks(files: Sequence[TreeFile]) -> Iterator[list[TreeFile]]:
-    """Yield chunks with large files first, so that the last one to finish is a short one."""
-    chunk: list[TreeFile] = []
-    size = 0
-    for file in sorted(files, key=lambda file: (-file.size_bytes, file.path)):
-        chunk.append(file)
-        size += file.size_bytes
-        if size >= _CHUNK_BYTES:
-            yield chunk
-            chunk, size = [], 0
-    if chunk:
-        yield chunk
 
 
 def _scan_chunk(root: Path, files: Iterable[TreeFile]) -> list[_FileResult]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -75,10 +76,10 @@ def judged(
         return check, ()
     names = check.details.get("kept")
     ptx = [files[name] for name in (names if isinstance(names, list) else ()) if name in files]
-    tree = _Tree(unit=check.name, files=files, texts=texts, renamed=renamed or {})
+    message = partial(_message, check.name, files=files, texts=texts, renamed=renamed or {})
     diagnostics = (_with_source(diagnostic, ptx) for diagnostic in read_diagnostics(output))
-    messages = tuple(map(tree.message, diagnostics))
-    errors = [message for message in messages if message.severity == "error"]
+    messages = tuple(map(message, diagnostics))
+    errors = [one for one in messages if one.severity == "error"]
     reason = check.reason
     if check.outcome is Outcome.FAILED and errors:
         reason = f"{errors[0]}{f' (and {len(errors) - 1} more)' if len(errors) > 1 else ''}"
@@ -86,7 +87,7 @@ def judged(
         reason = counted(len(messages), "warning")
     dropped = {"kept", "output"} if messages else {"kept"}
     details = {name: value for name, value in check.details.items() if name not in dropped}
-    details["messages"] = [dataclasses.asdict(message) for message in messages]
+    details["messages"] = [dataclasses.asdict(one) for one in messages]
     return dataclasses.replace(check, reason=reason, details=details), messages
 
 
@@ -104,39 +105,31 @@ def _with_source(diagnostic: Diagnostic, ptx: Iterable[str]) -> Diagnostic:
     return dataclasses.replace(diagnostic, place=next(filter(None, places), place))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tree:
-    """The tree as a unit's compiler saw it: below the mount, or as hipify's copy."""
-
-    unit: str
-    files: Mapping[str, str]
-    texts: Mapping[str, str]
-    renamed: Mapping[str, str]
-
-    def message(self, diagnostic: Diagnostic) -> Message:
-        """Return the message at its first place in the tree; else at the unit as a whole."""
-        places = filter(None, (diagnostic.place, *diagnostic.via, *diagnostic.included))
-        inside = ((tree_path(place.path, self.unit), place) for place in places)
-        # hipify may have written the source under another name.
-        inside = ((self.renamed.get(path, path), place) for path, place in inside)
-        path, place = next(((path, place) for path, place in inside if path), (self.unit, None))
-        text = diagnostic.message
-        if diagnostic.place is not None and place is not diagnostic.place:
-            text += f" (in {diagnostic.place.path}:{diagnostic.place.line})"
-        line, column = (place.line, place.column) if place else (0, 0)
-        translated, written = self.files.get(f"{HIPIFIED}{path}"), self.texts.get(path)
-        if place and translated is not None and written is not None:
-            # Both hipify tools add lines at the top of a file only.
-            added = len(translated.splitlines()) - len(written.splitlines())
-            line = max(1, line - max(0, added))
-        return Message(
-            path=path,
-            line=line,
-            column=column,
-            severity=diagnostic.severity,
-            text=text,
-            unit=self.unit,
-        )
+def _message(
+    unit: str,
+    diagnostic: Diagnostic,
+    *,
+    files: Mapping[str, str],
+    texts: Mapping[str, str],
+    renamed: Mapping[str, str],
+) -> Message:
+    """Return the message at its first place in the tree; else at the unit as a whole."""
+    places = filter(None, (diagnostic.place, *diagnostic.via, *diagnostic.included))
+    inside = ((tree_path(place.path, unit), place) for place in places)
+    # hipify may have written the source under another name.
+    inside = ((renamed.get(path, path), place) for path, place in inside)
+    path, place = next(((path, place) for path, place in inside if path), (unit, None))
+    text = diagnostic.message
+    if diagnostic.place is not None and place is not diagnostic.place:
+        text += f" (in {diagnostic.place.path}:{diagnostic.place.line})"
+    line, column = (place.line, place.column) if place else (0, 0)
+    translated, written = files.get(f"{HIPIFIED}{path}"), texts.get(path)
+    if place and translated is not None and written is not None:
+        # Both hipify tools add lines at the top of a file only.
+        added = len(translated.splitlines()) - len(written.splitlines())
+        line = max(1, line - max(0, added))
+    severity = diagnostic.severity
+    return Message(path=path, line=line, column=column, severity=severity, text=text, unit=unit)
 
 
 def tree_path(path: str, unit: str) -> str:

@@ -24,14 +24,6 @@ _JAX = frozenset({"jax", "jaxlib"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Required:
-    """A rule that applies to a requirement, with a shift from the rule's severity."""
-
-    rule: str
-    shift: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VendorPackage:
     """Modules of a distribution that is built for CUDA, and its first version for ROCm, if any."""
 
@@ -73,8 +65,8 @@ _NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
 _NEWEST = Version("999999")
 
 
-def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
-    """Yield the rules for `torch==2.7.1` and the like.
+def read_requirement(text: str, *, extra: str = "") -> Iterator[tuple[str, int]]:
+    """Yield (rule, shift) for `torch==2.7.1` and the like.
 
     `extra` is the optional group of the requirement: a vendor's group is optional on other vendors.
     """
@@ -104,8 +96,7 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[Required]:
     exact = not operators.isdisjoint({"==", "===", "~="})
     if rule == "DP302" and operators <= {">", ">=", "!="}:
         return  # the torch that is there satisfies it
-    shift = _shift(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
-    yield Required(rule=rule, shift=shift)
+    yield rule, _shift(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
 
 
 _WHEEL = re.compile(r"https?://\S+/(\w+)-[^/\s]+\.whl(?:#\S*)?")

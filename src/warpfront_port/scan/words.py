@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -121,14 +120,6 @@ _NAMES = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingUse:
-    """A rule that a setting falls under, and how it is shown."""
-
-    rule: str
-    excerpt: str
-
-
 def may_be_setting(name: str) -> bool:
     """Return true if any rule can be about a setting of this name, as a quick first check."""
     return _NAMES.search(name) is not None
@@ -142,8 +133,8 @@ _ROWS: Sequence[tuple[str, re.Pattern[str], re.Pattern[str] | None, Mapping[str,
 ]
 
 
-def read_setting(name: str, value: str, *, own: bool = False) -> Iterator[SettingUse]:
-    """Yield the rules for `name` with `value`. Text that means yes counts as true.
+def read_setting(name: str, value: str, *, own: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield (rule, what) for `name` with `value`. Text that means yes counts as true.
 
     `own` marks a name of the program's own, such as tf32, which no library may read.
     """
@@ -153,5 +144,4 @@ def read_setting(name: str, value: str, *, own: bool = False) -> Iterator[Settin
         fits = is_yes if values is None else values.fullmatch(text)
         owned = row.get("own", own) is own and not (own and row.get("library"))
         if fits and owned and names.fullmatch(plain):
-            excerpt = row.get("shown", "{name}={value}").format(name=name, value=text)
-            yield SettingUse(rule=rule, excerpt=excerpt)
+            yield rule, row.get("shown", "{name}={value}").format(name=name, value=text)

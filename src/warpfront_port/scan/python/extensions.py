@@ -186,6 +186,5 @@ def _required(module: Module, node: ast.expr | None, extra: str, via: ast.AST) -
     for value in module.scopes.values(node):
         for word in {word for words in module.scopes.words(value) for word in words} or {value}:
             for text in module.scopes.texts(word):
-                for required in read_requirement(text.text, extra=extra):
-                    place = text.node, text.text, required.shift, via
-                    yield Seen(required.rule, *place)
+                for rule, shift in read_requirement(text.text, extra=extra):
+                    yield Seen(rule, text.node, text.text, shift, via)

@@ -65,21 +65,20 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
     name, value = assignment.name, assignment.value
     for text in module.scopes.texts(value):
         via = None if text.node is value else assignment.node
-        for use in read_setting(name, text.text, own=assignment.own):
-            yield Seen(use.rule, text.node, use.excerpt, via=via)
+        for rule, what in read_setting(name, text.text, own=assignment.own):
+            yield Seen(rule, text.node, what, via=via)
     # An autotuner leaves out the choices that do not fit: one of several numbers is a suspicion.
     values = () if isinstance(value, ast.Call) else module.scopes.values(value)
     numbers = [v for v in values if isinstance(v, ast.Constant)]  # and no default of a call
     numbers = [n for n in numbers if type(n.value) is int and n.value > 1]
     uses = [[*read_setting(name, str(n.value), own=assignment.own)] for n in numbers]
-    for number, use in ((n, use) for n, found in zip(numbers, uses, strict=True) for use in found):
-        yield Seen(use.rule, number, use.excerpt, shift=-int(not all(uses)))
+    for number, found in zip(numbers, uses, strict=True):
+        yield from (Seen(rule, number, what, shift=-int(not all(uses))) for rule, what in found)
     # A number is no yes: the rate in `{"tf32": 156e12}`.
     amount = isinstance(value, ast.Constant) and value.value not in (0, 1)
-    for use in () if amount else read_setting(name, "true", own=assignment.own):
-        sides = module.conditions.true_for(value)
-        if sides:
-            yield Seen(use.rule, assignment.node, sides=sides)
+    for rule, _ in () if amount else read_setting(name, "true", own=assignment.own):
+        if sides := module.conditions.true_for(value):
+            yield Seen(rule, assignment.node, sides=sides)
 
 
 def texts(module: Module, node: Text) -> Iterator[Seen]:

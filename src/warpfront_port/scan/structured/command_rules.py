@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import starmap
 
 from warpfront_port.scan.catalogue import expressions, rules_by_name
 from warpfront_port.scan.findings import Match
@@ -107,8 +108,7 @@ def variable_rule_matches(name: str, value: str, word: Word) -> Iterator[Match]:
             yield word.match("PY010", excerpt, shift)
     if "\n" not in value and CUDA_INDEX.search(value):
         yield word.match("DP314", value[:80])
-    for use in read_setting(name, value.strip("\"' ")):
-        yield word.match(use.rule, use.excerpt)
+    yield from starmap(word.match, read_setting(name, value.strip("\"' ")))
 
 
 def option_rule_matches(words: Sequence[Word]) -> Iterator[Match]:
@@ -118,8 +118,7 @@ def option_rule_matches(words: Sequence[Word]) -> Iterator[Match]:
         if not equals and word.text.startswith("--") and index + 1 < len(words):
             value = words[index + 1].text
         if value and _OPTION.fullmatch(name):
-            for use in read_setting(name.lstrip("+"), value.strip("\"'")):
-                yield word.match(use.rule, use.excerpt)
+            yield from starmap(word.match, read_setting(name.lstrip("+"), value.strip("\"'")))
 
 
 def word_rule_matches(word: Word, *, nvccs: bool = False) -> Iterator[Match]:
@@ -158,6 +157,6 @@ def _installs(command: Command) -> Iterator[Match]:
     indexed = any(w.text.startswith(_INDEXES) or "whl/rocm" in w.text for _, w in arguments)
     for before, word in arguments:
         named = before not in _WITH_VALUE
-        for required in read_requirement(word.text) if named and word.text[:1] != "-" else ():
-            if not (indexed and required.rule == "DP302"):
-                yield word.match(required.rule, shift=required.shift)
+        for rule, shift in read_requirement(word.text) if named and word.text[:1] != "-" else ():
+            if not (indexed and rule == "DP302"):
+                yield word.match(rule, shift=shift)

@@ -31,10 +31,9 @@ def declared_rule_matches(text: str, read: Callable[..., FileRequirements]) -> I
         return
     for item in declared:
         place = _placed(text, item.line, item.literal, item.text)
-        for required in (
-            () if item.kind is Kind.INDEX else read_requirement(item.text, extra=item.group)
-        ):
-            yield place.match(required.rule, shift=required.shift)
+        if item.kind is not Kind.INDEX:
+            for rule, shift in read_requirement(item.text, extra=item.group):
+                yield place.match(rule, shift=shift)
 
 
 def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
@@ -55,8 +54,7 @@ def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
         return _placed(text, place.line, place.literal, value)
 
     for name, value in _plain(document.values):
-        for setting_use in read_setting(name, value):
-            yield word(value).match(setting_use.rule, setting_use.excerpt)
+        yield from (word(value).match(rule, what) for rule, what in read_setting(name, value))
     optional = _table(document.values, "project", "optional-dependencies")
     # uv's indexes that only packages which name them use.
     indexes = _table(document.values, "tool", "uv").get("index")
@@ -101,9 +99,9 @@ def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
         word = Word(text=requirement, start=start, end=start + len(requirement))
         if option in INDEXES and CUDA_INDEX.search(requirement):
             yield word.match("DP314")
-        for required in read_requirement(requirement, extra=extra) if not option else ():
-            if not (rocms and required.rule == "DP302"):
-                yield word.match(required.rule, shift=required.shift)
+        for rule, shift in read_requirement(requirement, extra=extra) if not option else ():
+            if not (rocms and rule == "DP302"):
+                yield word.match(rule, shift=shift)
 
 
 _OF_ROCM = re.compile(r"(?m)^(?:-i|--index-url)[=\s]\S*/rocm")

@@ -84,8 +84,8 @@ class _Document:
             if CONDA_CUDA.fullmatch(text) or (name == "channels" and text == "nvidia"):
                 yield word.match("DP317")
         elif listed and name == "pip" and "dependencies" in path and "://" not in text:
-            for required in read_requirement(text):
-                yield word.match(required.rule, shift=required.shift)
+            for rule, shift in read_requirement(text):
+                yield word.match(rule, shift=shift)
         elif devices or (name, text) in {("driver", "nvidia"), ("runtime", "nvidia")}:
             yield word.match("CT402", f"{name}: {text}")
         elif name in _IMAGES and NVIDIA_IMAGE.fullmatch(text):
@@ -93,7 +93,7 @@ class _Document:
         elif not listed and name.isupper():
             yield from variable_rule_matches(name, text, word)
         elif not listed and (uses := [*read_setting(".".join(path[-3:]), text)]):
-            yield word.match(uses[0].rule, uses[0].excerpt)
+            yield word.match(*uses[0])
         elif CUDA_INDEX.search(text):
             yield word.match("DP314", text[:80], index_shift(self.text))
 
