@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from warpfront.report import sarif
 from warpfront.verify.results import Outcome
@@ -58,53 +58,41 @@ def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def compilation_sarif(
-    compilations: Iterable[Compilation], rules: Mapping[str, Rule], *, version: str
-) -> str:
+def compilation_sarif(compiled: Compilation, rules: Mapping[str, Rule], *, version: str) -> str:
     """Return SARIF 2.1.0.
 
     Messages are instances of `error` and `warning` of the compiler's target; the findings after
     hipify are instances of the scanner's rules. Sources that no compiler saw are notifications.
     """
-    compilations = tuple(compilations)
+    target = compiled.verification.target
+    names = {"error": f"compile-{target}", "warning": f"compile-{target}-warning"}
     messages = [
         sarif.SourceFinding(
-            rule_id=f"compile-{target}{'-warning' if message.severity == 'warning' else ''}",
+            rule_id=names[message.severity],
             message=message.text,
             path=message.path,
             line=message.line,
             column=message.column,
             level=message.severity,
         )
-        for compilation in compilations
-        for target in (compilation.verification.target,)
-        for message in compilation.messages
+        for message in compiled.messages
     ]
-    sarif_findings = [
-        sarif_finding(finding) for compilation in compilations for finding in compilation.left
+    sarif_rules = [
+        sarif.SarifRule(id=name, summary=f"The compiler's {word} for {target}", help=_HELP)
+        for word, name in names.items()
     ]
-    compilers = {
-        name: sarif.SarifRule(id=name, summary=f"The compiler's {word} for {target}", help=_HELP)
-        for compilation in compilations
-        for target in (compilation.verification.target,)
-        for word, name in (("error", f"compile-{target}"), ("warning", f"compile-{target}-warning"))
-    }
-    named = sorted({finding.rule_id for finding in sarif_findings})
+    sarif_rules += [
+        sarif.SarifRule(id=name, summary=rules[name].title, help=rules[name].fix)
+        for name in sorted({finding.rule for finding in compiled.left})
+    ]
     unknown = [
-        f"{check.name} for {compilation.verification.target}: {check.outcome}: {check.reason}"
-        for compilation in compilations
-        for check in compilation.verification.checks
+        f"{check.name} for {target}: {check.outcome}: {check.reason}"
+        for check in compiled.verification.checks
         if check.outcome not in {Outcome.PASSED, Outcome.FAILED}
     ]
     return sarif.sarif_text(
-        [*messages, *sarif_findings],
-        rules=[
-            *compilers.values(),
-            *(
-                sarif.SarifRule(id=id_, summary=rules[id_].title, help=rules[id_].fix)
-                for id_ in named
-            ),
-        ],
+        [*messages, *map(sarif_finding, compiled.left)],
+        rules=sarif_rules,
         tool="warpfront-compile",
         version=version,
         unknown=unknown,

@@ -26,7 +26,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from warpfront.errors import BlockedError, InputError, LockError, NothingSelectedError, WheelError
-from warpfront.images.built import BuiltImage, ResolvedBase
+from warpfront.images.built import BuiltImage
 from warpfront.images.engine.protocol import Bind, RunRequest, connect
 from warpfront.images.preparing import (
     Prepared,
@@ -122,12 +122,10 @@ def try_project(
     tools = Tools(engine=engine, folders=folders)
     planned = ""  # the image that `plan` would reuse for this cell
     every = with_parents((cell,), matrix.cells)
-    bases = find_bases(every, engine)
-    are_resolved = all(isinstance(base, ResolvedBase) for base in bases.values())
-    if are_resolved and all(base.id in inputs.locks for base in every):
-        images = images_by_content(matrix.repositories, engine)
+    if all(base.id in inputs.locks for base in every):
+        bases, images = find_bases(every, engine), images_by_content(matrix.repositories, engine)
         rendered = render_cells(every, inputs.locks, inputs.material)
-        prepared = prepare_cells(every, rendered, inputs.locks, bases, images)[cell.id]
+        prepared = prepare_cells(every, rendered, inputs.locks, bases, images).get(cell.id)
         if isinstance(prepared, Prepared) and prepared.image is not None:
             planned = prepared.image.id
     return try_in(cell, inputs.locks, asking, tools, watch, image_id=planned)

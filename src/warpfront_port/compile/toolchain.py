@@ -12,12 +12,10 @@ import io
 import re
 import struct
 import tarfile
-import tomllib
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from packaging.utils import parse_wheel_filename
 from warpfront.errors import BlockedError
 from warpfront.system.digests import digest_of
 from warpfront.system.foreign import remove_tree
+from warpfront.system.packaged import packaged_toml
 from warpfront.system.progress import Watch
 from warpfront.system.store import folder_aside
 from warpfront.wheels.lock.values import PYPI, LockedWheel
@@ -67,19 +66,15 @@ def fetched_toolchain(cache: Path, site: Site, watch: Watch) -> Path:
     `bin` has clang++, clang, cmake and ninja, `torch/include` torch's headers. Raise `WheelError`
     or `BlockedError` for a file that no source has, and `StoreError`.
     """
-    pins = _pins()
+    pins = packaged_toml(DATA, package="warpfront_port")
     folder = cache / f"toolchain-{digest_of([pins, _COMPILER, _ARCHIVER])[:16]}"
     if folder.is_dir():
         return folder
     with folder_aside(folder) as aside:
         _unpack_wheels(pins["wheels"], aside, site, watch)
-        parts = [
-            *(
-                ([f"{mirror}/{row['path']}" for mirror in pins["mirrors"]], row)
-                for row in pins["packages"]
-            ),
-            *(([row["url"]], row) for row in pins["torch"]),
-        ]
+        mirrors = pins["mirrors"]
+        parts = [([f"{m}/{row['path']}" for m in mirrors], row) for row in pins["packages"]]
+        parts += [([row["url"]], row) for row in pins["torch"]]
         with site.transport() as transport:
             tasks = [partial(_fetched, urls, row, transport, watch) for urls, row in parts]
             contents = in_parallel(tasks, threads=4, stop=lambda: None)
@@ -89,24 +84,15 @@ def fetched_toolchain(cache: Path, site: Site, watch: Watch) -> Path:
             else:
                 for name, text in _entries(content):
                     _write(aside / name, text)
-        for name, mode in _DRIVERS.items():
-            _write(
-                aside / "bin" / name,
-                _COMPILER.format(mode=mode, mpi=_MPI).encode(),
-                executable=True,
-            )
-        for name in ("ar", "ranlib"):
-            _write(aside / "bin" / name, _ARCHIVER.format(name=name).encode(), executable=True)
+        programs = {name: _COMPILER.format(mode=to, mpi=_MPI) for name, to in _DRIVERS.items()}
+        programs |= {name: _ARCHIVER.format(name=name) for name in ("ar", "ranlib")}
+        for name, script in programs.items():
+            _write(aside / "bin" / name, script.encode(), executable=True)
         for program in (*aside.glob("cmake/data/bin/cmake"), *aside.glob("*/scripts/ninja")):
             (aside / "bin" / program.name).symlink_to(Path("..") / program.relative_to(aside))
     for older in set(cache.glob("toolchain-*")) - {folder}:
         remove_tree(older)
     return folder
-
-
-def _pins() -> Mapping[str, Any]:
-    text = resources.files("warpfront_port").joinpath("data", DATA).read_text("utf-8")
-    return tomllib.loads(text)
 
 
 def _unpack_wheels(

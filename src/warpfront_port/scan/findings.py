@@ -167,7 +167,7 @@ class Context:
     twin_macros: Mapping[str, str] = field(default_factory=dict)
     is_unported: bool = False
     needs_headers: bool = False
-    masks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    masks: Mapping[str, str] = field(default_factory=dict)
     device_widths: Mapping[str, str] = field(default_factory=dict)
     own_packages: frozenset[str] = frozenset()
     evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)

@@ -1,7 +1,7 @@
 """Edits that let AMD through and leave NVIDIA's code as it is: lines put behind a gate. Pure.
 
 Nothing is rewritten in place. An edit adds preprocessor lines, and each fixed file is compared with
-the file before it. With NVIDIA's macros both must yield the same tokens, or the file is unchanged.
+the file before it. NVIDIA's compiler must read the same lines of both, or the file is unchanged.
 A finding that such an edit cannot settle (PTX, tensor cores, wave sizes) remains.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from warpfront_port.scan.cuda.lexer import Directive
 from warpfront_port.scan.cuda.view import View
 from warpfront_port.scan.findings import SIDES, Context, Gate, Match, SourceText
+from warpfront_port.scan.isolation import nvidia_lines
 
 FIXABLE = frozenset({"CU108"})
 MASK = "WARPFRONT_ALL_LANES"
@@ -88,7 +88,7 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
     """Return the file with its mechanical findings behind gates.
 
-    The result is None where there is nothing to do, or where an edit would change NVIDIA's tokens.
+    The result is None where there is nothing to do, or where an edit would change NVIDIA's code.
     """
     if "\r" in source.text:
         return None  # a patch with mixed line ends does not apply
@@ -106,7 +106,11 @@ def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
     edits.update(_of_literals(view, [match for match in fixable if match.use < 0]))
     after = edited(source.text, edits)
     rules = tuple(sorted(edit.rule for edit in edits if edit.rule))
-    if after == source.text or for_nvidia(after) != for_nvidia(source.text):
+    # NVIDIA's value of the macro is the literal in whose place it is.
+    mask = next((source.text[edit.start : edit.end] for edit in edits if edit.text == MASK), MASK)
+    texts = (text.replace(MASK, mask) for text in (source.text, after))
+    old, new = (nvidia_lines(SourceText(path=source.path, text=text)) for text in texts)
+    if after == source.text or [step.text for step in old] != [step.text for step in new]:
         return None
     return Fix(path=source.path, before=source.text, after=after, rules=rules)
 
@@ -127,7 +131,7 @@ def _of_definition(view: View, match: Match) -> Iterator[Edit]:
 
 def _of_literals(view: View, matches: Iterable[Match]) -> Iterator[Edit]:
     """Yield a macro in place of each literal, outside of macros, that is spelled as the first."""
-    masks = (_FULL_MASK.search(view.source.text, match.start, match.end) for match in matches)
+    masks = (_FULL_MASK.search(view.code, match.start, match.end) for match in matches)
     literals = [
         literal
         for literal in masks
@@ -151,38 +155,3 @@ def _of_literals(view: View, matches: Iterable[Match]) -> Iterator[Edit]:
             f"#define {MASK} {literals[0][0]}\n#endif\n"
         )
         yield Edit(start=place, end=place, text=macro, rule="")
-
-
-def for_nvidia(text: str) -> tuple[str, ...]:
-    """Return the words that nvcc's compiler reads, as far as that can be known.
-
-    Arms that NVIDIA does not take are removed. Undecided ones keep their directives. `MASK` is
-    replaced by its value where it was defined above. Literals come last.
-    """
-    view = View(source=SourceText(path=PurePosixPath("a.cu"), text=text), context=Context())
-    open_chains = [
-        chain for chain in view.reaches.chains if any("nvidia" in a.open for a in chain.arms)
-    ]
-    undecided = {arm.directive.start for chain in open_chains for arm in chain.arms}
-    undecided |= {chain.end for chain in open_chains}
-    words: list[str] = []
-    mask, position = [MASK], 0
-    last = Directive(name="", body="", start=len(text), end=len(text))
-    for directive in (*view.directives, last):
-        reached = "nvidia" in view.region(position).reach
-        for word in _WORD.findall(view.code, position, directive.start) if reached else ():
-            words += mask if word == MASK else (word,)
-        position = directive.end
-        retained = reached and directive.name[:2] not in ("if", "el", "en")
-        name, _, body = directive.body.partition(" ")
-        if directive.name == "define" and name == MASK and reached:
-            mask = _WORD.findall(body)
-        elif retained or undecided & {directive.start, position}:
-            words += (f"#{directive.name}", *_WORD.findall(directive.body))
-    spans = (
-        literal for literal in view.blanked.literals if "nvidia" in view.region(literal[0]).reach
-    )
-    return (*words, *(text[slice(*span)] for span in spans))
-
-
-_WORD = re.compile(r"\w+|[^\w\s]")

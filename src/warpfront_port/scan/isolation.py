@@ -25,7 +25,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
+class Step:
     """A statement, or a line of C++, that NVIDIA reaches. `line` is 1-based."""
 
     text: str
@@ -47,7 +47,7 @@ def isolation_rule_matches(before: SourceText, after: SourceText) -> tuple[Match
         except (SyntaxError, RecursionError, ValueError):
             return ()
     elif cuda.reads(after.path):
-        old, new = _lines(before), _lines(after)
+        old, new = nvidia_lines(before), nvidia_lines(after)
     else:
         return ()
     changes = tuple(_changes(old, new, after.text))
@@ -56,7 +56,7 @@ def isolation_rule_matches(before: SourceText, after: SourceText) -> tuple[Match
     return changes
 
 
-def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[Match]:
+def _changes(old: Sequence[Step], new: Sequence[Step], text: str) -> Iterator[Match]:
     matcher = difflib.SequenceMatcher(
         a=[step.text for step in old], b=[step.text for step in new], autojunk=False
     )
@@ -77,7 +77,7 @@ def _changes(old: Sequence[_Step], new: Sequence[_Step], text: str) -> Iterator[
             yield place(f"`{gone}`{more} is gone for NVIDIA", line)
 
 
-def _lines(source: SourceText) -> list[_Step]:
+def nvidia_lines(source: SourceText) -> list[Step]:
     """Return the C++ lines that NVIDIA's compiler reads, without white space and directives."""
     view = View(source=source, context=Context())
     steps = []
@@ -85,19 +85,17 @@ def _lines(source: SourceText) -> list[_Step]:
     inside = {
         number
         for directive in view.directives
-        for number in range(
-            view.line(directive.start), view.line(max(directive.start, directive.end - 1)) + 1
-        )
+        for number in range(view.line(directive.start), view.line(directive.end - 1) + 1)
     }
     for number, line in enumerate(view.code.split("\n"), 1):
         text = " ".join(line.split())
         if text and number not in inside and "nvidia" in view.region(offset).reach:
-            steps.append(_Step(text=text, line=number))
+            steps.append(Step(text=text, line=number))
         offset += len(line) + 1
     return steps
 
 
-def _python_steps(source: SourceText, names: frozenset[str] | None) -> list[_Step]:
+def _python_steps(source: SourceText, names: frozenset[str] | None) -> list[Step]:
     """Return the statements that NVIDIA reaches.
 
     Definitions outside `names` (None: all are in it) are omitted, since only steps call them.
@@ -146,7 +144,7 @@ class _NvidiaReader(ast.NodeTransformer):
         return values[0] if len(values) == 1 else ast.BoolOp(op=node.op, values=values)
 
 
-def _steps(node: ast.AST, reader: _NvidiaReader, names: frozenset[str] | None) -> Iterator[_Step]:
+def _steps(node: ast.AST, reader: _NvidiaReader, names: frozenset[str] | None) -> Iterator[Step]:
     for child in ast.iter_child_nodes(node):
         imported = isinstance(child, ast.Import | ast.ImportFrom | ast.Pass)
         new = isinstance(child, _DEFINITIONS) and names is not None and child.name not in names
@@ -159,6 +157,6 @@ def _steps(node: ast.AST, reader: _NvidiaReader, names: frozenset[str] | None) -
             # the first line, without decorators: what is below are steps of their own
             lines = ast.unparse(child).splitlines()
             text = next((line for line in lines if not line.startswith("@")), "")
-            yield _Step(text=text, line=child.lineno)
+            yield Step(text=text, line=child.lineno)
         if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
             yield from _steps(child, reader, names)

@@ -469,7 +469,7 @@ def compile_sources(
     tools = Tools(engine=connect(), folders=workspace.folders)
     result = compiling.compile_tree(request, workspace.matrix, source, tools, display)
     if sarif:
-        text = forms.compilation_sarif([result], catalogue(), version=__version__)
+        text = forms.compilation_sarif(result, catalogue(), version=__version__)
         write_text(Path(sarif), text)
     display.result(result, forms.compilation_text(result, catalogue()))
     if outcome_of(result.verification) is Outcome.UNAVAILABLE:

@@ -269,7 +269,7 @@ def test_what_an_arm_for_amd_defines_too_is_portable(arm: str, *, is_portable: b
         f"#if HAVE_CUDA\n#define CHECK_CUDA(x) a(x)\n{arm}\n#define CHECK_CUDA(x) hip(x)\n#endif\n"
     )
     source = SourceText(path=PurePosixPath("a.h"), text=text)
-    assert ("CHECK_CUDA" in cuda.header_facts(source, Context()).portable) is is_portable
+    assert ("CHECK_CUDA" in cuda.header_facts(source).portable) is is_portable
 
 
 def test_a_shared_array_with_a_slot_a_warp_takes_a_warp_for_32_lanes() -> None:
@@ -283,7 +283,7 @@ def test_a_shared_array_with_a_slot_a_warp_takes_a_warp_for_32_lanes() -> None:
 def test_a_mask_that_a_header_of_the_tree_defines_is_known_by_its_place() -> None:
     header = "#define WARP_MASK 0xffffffff\n#define WIDE_MASK 0xffffffffffffffffull\n"
     masks = headers.narrow_masks({"a/warp.h": header, "k.cu": header})
-    assert masks == {"WARP_MASK": ("a/warp.h", 1)}
+    assert masks == {"WARP_MASK": "a/warp.h:1"}
     text = "__device__ int f(int v) { return __shfl_sync(WARP_MASK, v, 0); }"
     (found,) = seen(text, context=Context(masks=masks))
     assert (found.shift, found.key) == (0, "WARP_MASK")

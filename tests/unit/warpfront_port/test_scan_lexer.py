@@ -13,7 +13,7 @@ from warpfront_port.scan.cuda.view import NAME
 
 
 def words(text: str) -> list[str]:
-    return NAME.findall(blank(text).code)
+    return NAME.findall(blank(text)[0])
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_only_code_is_left(text: str, seen: list[str]) -> None:
 
 @given(st.text(alphabet="ab1 \n\\\"'/*#R()<>%:u8", max_size=60))
 def test_blanked_code_has_the_length_and_the_line_ends_of_its_text(text: str) -> None:
-    code = blank(text).code
+    code = blank(text)[0]
     assert len(code) == len(text)
     assert [at for at, mark in enumerate(code) if mark == "\n"] == [
         at for at, mark in enumerate(text) if mark == "\n"
@@ -58,7 +58,7 @@ def test_blanked_code_has_the_length_and_the_line_ends_of_its_text(text: str) ->
 
 def reached(text: str) -> dict[str, str]:
     """Who gets each line that begins with `x`: n, a and o for NVIDIA, AMD and other."""
-    reaches = read_reaches(blank(text).directives)
+    reaches = read_reaches(blank(text)[1])
     found = {}
     offset = 0
     for line in text.splitlines(keepends=True):

@@ -17,6 +17,7 @@ from loopback import running
 from standins import stand_in_wheel
 
 from warpfront.errors import BlockedError, WarpfrontError, WheelError
+from warpfront.system.packaged import packaged_toml
 from warpfront.wheels.sources import Site
 from warpfront_port.compile import toolchain
 from warpfront_port.compile.toolchain import fetched_toolchain
@@ -118,7 +119,7 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
             "packages": [{"path": deb.relative_to(folder).as_posix(), **pinned(deb)}],
             "wheels": [{"filename": wheel.name, **pinned(wheel)} for wheel in wheels],
         }
-        monkeypatch.setattr(toolchain, "_pins", lambda: pins)
+        monkeypatch.setattr(toolchain, "packaged_toml", lambda *_, **__: pins)
         yield pins
 
 
@@ -190,7 +191,7 @@ def test_a_toolchain_that_is_not_whole_is_none(
 
 
 def test_the_pins_name_a_program_for_each_machine_and_two_mirrors() -> None:
-    pins = toolchain._pins()
+    pins = packaged_toml("toolchain.toml", package="warpfront_port")
     names = {row["filename"].split("-")[0] for row in pins["wheels"]}
     assert names == {"ziglang", "cmake", "ninja"}
     for name in names:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from warpfront_port.scan.cuda.conditions import MacroRow, is_named, table_row
 from warpfront_port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront_port.scan.cuda.view import AMD_NAME, HEADERS, View, portable_names
-from warpfront_port.scan.findings import SIDES
+from warpfront_port.scan.findings import SIDES, Context, SourceText
 from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.words import line_of
 
@@ -52,11 +52,12 @@ class HeaderFacts:
     nvidias: frozenset[str] = frozenset()
 
 
-def facts_of(view: View) -> HeaderFacts:
+def header_facts(source: SourceText) -> HeaderFacts:
     """Return the facts of a file that apply to other files. Macros of a `.cu` are private to it."""
-    header = view.source.path.suffix.lower() in HEADERS
-    if not _VENDOR.search(view.source.text) and "typedef" not in view.source.text:
+    header = source.path.suffix.lower() in HEADERS
+    if not _VENDOR.search(source.text) and "typedef" not in source.text:
         return HeaderFacts()
+    view = View(source=source, context=Context())
     directives = view.directives
     guards = {d.body for index, d in enumerate(directives) if is_guard(directives, index)}
     reaches: dict[str, Reach] = {
@@ -154,13 +155,10 @@ def _tested(texts: Iterable[str]) -> frozenset[str]:
     )
 
 
-def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, tuple[str, int]]:
-    """Return the macros of headers with 32 bits set, with path and 1-based line."""
-    masks: dict[str, tuple[str, int]] = {}
-    for path, text in texts.items():
-        for define in _MASK.finditer(text) if path.endswith(tuple(HEADERS)) else ():
-            masks.setdefault(define[1], (path, text.count("\n", 0, define.end()) + 1))
-    return masks
+def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the macros of headers with 32 bits set, with the `path:line` of the first."""
+    headers = {path: text for path, text in texts.items() if path.endswith(tuple(HEADERS))}
+    return _places(_MASK, headers)
 
 
 def device_widths(texts: Mapping[str, str]) -> Mapping[str, str]:
@@ -168,8 +166,12 @@ def device_widths(texts: Mapping[str, str]) -> Mapping[str, str]:
 
     No such macro is set while the host's code is compiled.
     """
+    return _places(_CHOICE_OF_WIDTH, texts)
+
+
+def _places(pattern: re.Pattern[str], texts: Mapping[str, str]) -> Mapping[str, str]:
     return {
-        choice[1]: f"{path}:{line_of(text, choice.start(1))}"
-        for path, text in texts.items()
-        for choice in _CHOICE_OF_WIDTH.finditer(text)
+        define[1]: f"{path}:{line_of(text, define.start(1))}"
+        for path, text in reversed(texts.items())
+        for define in reversed(list(pattern.finditer(text)))
     }

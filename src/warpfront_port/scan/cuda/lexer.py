@@ -52,22 +52,13 @@ class Directive:
     end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blanked:
-    """`code` is as long as the text, with its line ends; bodies of macros stay in it. `literals`
-    are the offsets of strings and characters, quotes included.
+def blank(text: str) -> tuple[str, tuple[Directive, ...]]:
+    """Return the code of a file, and its directives in order.
+
+    The code is as long as the text, with its line ends; bodies of macros stay in it.
     """
-
-    code: str
-    directives: tuple[Directive, ...]
-    literals: tuple[Span, ...]
-
-
-def blank(text: str) -> Blanked:
-    """Return the code of a file, its directives in order, and the spans of its literals."""
     parts: list[str] = []
     directives: list[Directive] = []
-    literals: list[Span] = []
     position = 0
     while (match := _HIDING.search(text, position)) is not None:
         (start, end), hidden = match.span(), match[0]
@@ -90,14 +81,13 @@ def blank(text: str) -> Blanked:
         elif hidden[0] == "'" and _NUMBER_BEFORE.search(text, max(0, start - 20), start):
             end, hidden = start + 1, "'"
         elif hidden[0] in "'\"":
-            literals.append((start, end))
             hidden = _quoted(hidden)
         else:
             hidden = _spaces(hidden)
         parts += (text[position:start], hidden)
         position = end
     parts.append(text[position:])
-    return Blanked(code="".join(parts), directives=tuple(directives), literals=tuple(literals))
+    return "".join(parts), tuple(directives)
 
 
 def _spaces(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The scanner's engine for C, C++, CUDA and HIP: `reads`, `rule_matches`, `header_facts`. Pure.
+"""The scanner's engine for C, C++, CUDA and HIP: `reads` and `rule_matches`. Pure.
 
 A file is blanked once (`lexer`), and its `#if` arms are judged once (`preprocessor`). One pass over
 its identifiers then looks up the catalogue and the rules that begin with a name (`warp_size_rules`,
@@ -18,7 +18,6 @@ from warpfront_port.scan.cuda.device import (
     shared_memory_rule_matches,
 )
 from warpfront_port.scan.cuda.guards import choice_rule_matches, guard_rule_matches
-from warpfront_port.scan.cuda.headers import HeaderFacts, facts_of
 from warpfront_port.scan.cuda.lexer import Span
 from warpfront_port.scan.cuda.name_rows import rows, rows_including, rows_naming
 from warpfront_port.scan.cuda.preprocessor import Reach
@@ -89,11 +88,6 @@ def is_cudas_own(source: SourceText) -> bool:
     name = source.path.name
     named = _TOOLS.match(name) or _CUDAS_HEADERS.fullmatch(name)
     return bool(named and _TOOLKITS.search(source.text, 0, _HEAD))
-
-
-def header_facts(source: SourceText, context: Context | None = None) -> HeaderFacts:
-    """Return the facts of a file for the other files of its tree. `Context` is made of them."""
-    return facts_of(View(source=source, context=context or Context()))
 
 
 def _included(view: View, reported: Seen) -> Iterator[Match]:

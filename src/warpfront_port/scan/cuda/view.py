@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from warpfront_port.scan.cuda.conditions import Value, evaluated, integer
-from warpfront_port.scan.cuda.lexer import Blanked, Directive, Span, blank
+from warpfront_port.scan.cuda.lexer import Directive, Span, blank
 from warpfront_port.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront_port.scan.cuda.syntax import Syntax
 from warpfront_port.scan.findings import SIDES, Context, Gate, Match, Side, SourceText
@@ -50,16 +50,16 @@ class View:
     context: Context
 
     @cached_property
-    def blanked(self) -> Blanked:
+    def _blanked(self) -> tuple[str, tuple[Directive, ...]]:
         return blank(self.source.text)
 
     @property
     def code(self) -> str:
-        return self.blanked.code
+        return self._blanked[0]
 
     @property
     def directives(self) -> tuple[Directive, ...]:
-        return self.blanked.directives
+        return self._blanked[1]
 
     @cached_property
     def reaches(self) -> Reaches:

@@ -125,15 +125,14 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
         return
     description, whole = f"{name}({mask}, ...)", (span[0], arguments[0][1])
     if mask in view.context.masks:
-        description += " of {}:{}".format(*view.context.masks[mask])
+        description += f" of {view.context.masks[mask]}"
     match = rule_match(view, "CU108", whole, excerpt=description, shift=shift, names={name, mask})
     yield replace(match, key=mask)
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
     """Return 0 if a mask at `offset` certainly has 32 bits, -1 if that is open, None for 64."""
-    shared = view.context.masks.get(mask)
-    if shared is not None and mask not in view.macros:
+    if mask in view.context.masks and mask not in view.macros:
         return 0
     bodies = macro_bodies(view, mask, side="amd") or (mask,)
     if all(_WIDE_MASK.match(body) for body in bodies):
