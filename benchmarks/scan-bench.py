@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.commands.scanning import ScanRequest, scan_tree
 from warpfront_port.scan import cuda
 from warpfront_port.scan.cuda.name_rows import rows
 from warpfront_port.scan.cuda.reading_code import SUFFIXES
@@ -130,7 +130,7 @@ def main() -> None:
 def whole_tree(root: Path, processes: int) -> None:
     target = read_target("gfx942")
     start, before = time.perf_counter(), processor_seconds()
-    found = scan_tree(root, target, processes=processes)
+    found = scan_tree(ScanRequest(repo=root, target=target), processes=processes)
     clock, seconds = time.perf_counter() - start, processor_seconds() - before
     rates(f"whole tree, {found.files} files, {processes} processes", found.lines, seconds)
     print(f"  {clock:.1f} s by the clock")

@@ -13,7 +13,7 @@ import collections
 import tomllib
 from pathlib import Path
 
-from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.commands.scanning import ScanRequest, scan_tree
 from warpfront_port.scan.targets import read_target
 
 LABELS = Path(__file__).parents[1] / "tests" / "scan" / "labels.toml"
@@ -32,7 +32,9 @@ def main() -> None:
         name = f"{tree['repository']}@{tree['commit']}"
         if name not in folders:
             continue
-        found = scan_tree(Path(folders[name]), read_target(options.target), processes=1).findings
+        found = scan_tree(
+            ScanRequest(repo=Path(folders[name]), target=read_target(options.target)), processes=1
+        ).findings
         loud = {(one.path, one.line, one.rule) for one in found if one.severity in LOUD}
         known = {(one["path"], one["line"], one["rule"]): one["verdict"] for one in tree["labels"]}
         verdicts = collections.Counter(known[place] for place in loud & known.keys())

@@ -34,7 +34,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.commands.scanning import ScanRequest, scan_tree
 from warpfront_port.scan.engines import is_read
 from warpfront_port.scan.findings import Severity
 from warpfront_port.scan.targets import read_target
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--hipify-perl", default="")
     parser.add_argument("--torch-utils", default="")
     options = parser.parse_args()
-    found = scan_tree(options.before, read_target(options.target))
+    found = scan_tree(ScanRequest(repo=options.before, target=read_target(options.target)))
     loud = {
         (one.path, line)
         for one in found.findings

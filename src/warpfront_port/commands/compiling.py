@@ -39,7 +39,7 @@ from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, endin
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.store.sdists import install_tools
-from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.commands.scanning import ScanRequest, scan_tree
 from warpfront_port.compile.job_document import SOURCE, CompileRequest, job_document
 from warpfront_port.compile.outcomes import HIPIFIED, SESSION, Compilation, Message, judged
 from warpfront_port.compile.units import HEADERS, READ, SETUP, SourceUnit, units_of
@@ -283,7 +283,9 @@ class _Compiling:
             if self.hipified:
                 # The scanner's findings in files that hipify read, beyond what it translates.
                 request, target = self.request, read_target(self.request.target)
-                scan = scan_tree(request.repo, target, exclude=request.exclude)
+                scan = scan_tree(
+                    ScanRequest(repo=request.repo, target=target, exclude=request.exclude)
+                )
                 loud, read = {Severity.ERROR, Severity.WARNING}, set(self.hipified)
                 scan_findings = tuple(
                     f for f in scan.findings if f.path in read and f.severity in loud

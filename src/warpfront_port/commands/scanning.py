@@ -88,43 +88,55 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanRequest:
+    """A request to scan the tree at `repo` for `target`, without accepted findings. `compiler` is
+    where that of its CUDA sources is from: auto, host, fetched, matrix or none.
+
+    `before` is the tree that this one is an edit of: findings then include what the edit changed
+    for NVIDIA.
+    """
+
+    repo: Path
+    target: ScanTarget
+    exclude: tuple[str, ...] = ()
+    vendored: bool = False
+    before: Path | None = None
+    baseline: str = ""
+    write_baseline: bool = False
+    compiler: str = "auto"
+
+
 @_collecting_seldom()
 def scan_tree(
-    root: Path,
-    target: ScanTarget,
+    request: ScanRequest,
     *,
-    exclude: Iterable[str] = (),
-    vendored: bool = False,
-    before: Path | None = None,
     processes: int | None = None,
     progress: Progress = lambda _done, _total: None,
 ) -> Scan:
-    """Return every finding for `target` in the tree below `root`.
+    """Return every finding for the target in the tree.
 
-    `before` is the tree that this one is an edit of: findings then include what the edit changed
-    for NVIDIA. The result does not depend on the number of processes. Raise `StoreError` if there
-    is no such folder.
+    The result does not depend on the number of processes. Raise `StoreError` if there is no such
+    folder.
     """
+    root, target, before = request.repo, request.target, request.before
     if before is not None and not before.is_dir():
         raise StoreError(f"{before} is no folder", hint="--diff-base names the tree before an edit")
-    tree = list_tree(root, exclude=exclude, vendored=vendored)
+    tree = list_tree(root, exclude=request.exclude, vendored=request.vendored)
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
     read = ((file.path, read_text(root, file)) for file in files)
     texts = {path: text for path, text in read if isinstance(text, str)}
     project = read_project(texts, _commands(root))
     context = _context(tree, texts, project)
-    scope = Scope(
-        target=target,
-        rules=catalogue(),
-        context=context,
-        before=str(before.absolute()) if before else "",
-    )
+    earlier = str(before.absolute()) if before else ""
+    scope = Scope(target=target, context=context, before=earlier)
     results = dict(sorted(_results(root, files, scope, processes, progress), key=lambda r: r[0]))
     judged = {path: result for path, result in results.items() if isinstance(result, Judged)}
     unread = [result for result in results.values() if isinstance(result, UnreadFile)]
-    distributions = _own_distributions(texts)
+    manifests = (text for path, text in texts.items() if path.rpartition("/")[2] in MANIFESTS)
+    own = {canonicalize_name(name) for text in manifests for name in _NAMED.findall(text)}
     every = (finding for result in judged.values() for finding in result.findings)
-    findings = tuple(finding for finding in every if _required(finding) not in distributions)
+    findings = tuple(finding for finding in every if _required(finding) not in own)
     called = [f for f in findings if f.gate is Gate.CALLED and f.severity is Severity.ERROR]
     if called:
         modules = {path: texts[path] for path in project.product.lines}
@@ -143,12 +155,6 @@ def scan_tree(
         doubt=doubt_of_branch(texts, target.release) if project.of_cuda else "",
         unread_sources=reason_of_languages({file.path for file in tree.files}, project.product),
     )
-
-
-def _own_distributions(texts: Mapping[str, str]) -> frozenset[str]:
-    """Return the normal names of the distributions that a tree is the source of."""
-    manifests = (text for path, text in texts.items() if path.rpartition("/")[2] in MANIFESTS)
-    return frozenset(canonicalize_name(n) for text in manifests for n in _NAMED.findall(text))
 
 
 def _required(finding: ScanFinding) -> str:
@@ -281,7 +287,7 @@ def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
         max_workers=processes,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_begin_worker,
-        initargs=(replace(scope, rules={}),),
+        initargs=(scope,),
     )
 
 
@@ -291,7 +297,7 @@ _worker_scope: list[Scope] = []
 def _begin_worker(scope: Scope) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(*_THRESHOLDS)
-    _worker_scope[:] = [replace(scope, rules=catalogue())]
+    _worker_scope[:] = [scope]
 
 
 def _scan_chunk(root: Path, files: Iterable[TreeFile]) -> list[_FileResult]:
@@ -335,22 +341,6 @@ def _limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanRequest:
-    """A request to scan the tree at `repo` for `target`, without accepted findings. `compiler` is
-    where that of its CUDA sources is from: auto, host, fetched, matrix or none.
-    """
-
-    repo: Path
-    target: ScanTarget
-    exclude: tuple[str, ...] = ()
-    vendored: bool = False
-    before: Path | None = None
-    baseline: str = ""
-    write_baseline: bool = False
-    compiler: str = "auto"
-
-
 def scan(
     request: ScanRequest, watch: Watch, compiled: Callable[[Scan], Scan] = lambda result: result
 ) -> tuple[Scan, tuple[ScanFinding, ...]]:
@@ -367,15 +357,7 @@ def scan(
             last_tenth = tenth
             watch.step("scan", f"{count} of {counted(total, 'file')}" if count < total else "")
 
-    result = scan_tree(
-        request.repo,
-        request.target,
-        exclude=request.exclude,
-        vendored=request.vendored,
-        before=request.before,
-        progress=progress,
-    )
-    result = compiled(result)
+    result = compiled(scan_tree(request, progress=progress))
     path = Path(request.baseline) if request.baseline else request.repo / BASELINE
     if request.write_baseline:
         write_text(path, baseline_text(result.findings))

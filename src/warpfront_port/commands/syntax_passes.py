@@ -86,7 +86,9 @@ def _document(
     where, release = request.compiler, request.target.release
     if where == "host" or (where == "auto" and has_hip):
         document = _here(scan, request, "", watch)
-        if where == "host" or _serves(str(document["compiler"]), release):
+        # One whose HIP is not older than the target's release of ROCm: `rocm7`.
+        major = re.search(r"HIP (\d+)", str(document["compiler"]))
+        if where == "host" or (major and int(major[1]) >= int(release.removeprefix("rocm") or 0)):
             return document
     if where != "matrix":
         try:
@@ -113,12 +115,6 @@ def _stored_passes(cache: Path) -> Path:
             if path.stat().st_mtime < oldest:
                 remove_tree(path)
     return folder
-
-
-def _serves(compiler: str, release: str) -> bool:
-    """Return true if a compiler's HIP is not older than a release of ROCm: `rocm7`."""
-    major = re.search(r"HIP (\d+)", compiler)
-    return major is not None and int(major[1]) >= int(release.removeprefix("rocm") or 0)
 
 
 def _here(scan: Scan, request: ScanRequest, toolchain: str, watch: Watch) -> dict[str, object]:

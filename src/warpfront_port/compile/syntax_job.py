@@ -93,6 +93,7 @@ _BEFORE_CUDACC = ("thrust/detail/config.h", "hipcub/config.hpp", "rocprim/config
 _CACHED = re.compile(r"^(?!CMAKE_)(\w+)(?::|-)(BOOL|STRING|STRINGS:INTERNAL)=(.*)$", re.MULTILINE)
 _TARGET = re.compile(r"\b[A-Za-z]\w*::[A-Za-z][\w.+-]*")
 _OF_HIP = re.compile(r"#[ \t]*include[ \t]*[<\"]hip/")
+_OF_TORCH = re.compile(rf"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:{'|'.join(_TORCHS)})")
 _OWN_TARGET = re.compile(r"add_(?:library|executable)\s*\(\s*([A-Za-z]\w*::[A-Za-z][\w.+-]*)")
 _VENDOR = re.compile(r"(?:^|_)(HIP|ROCM|CUDA)(?:_|$)")
 _CHOICE = re.compile(r"(?:\w+_)?(?:CUDA|cuda)")
@@ -230,16 +231,6 @@ class Tree:
                 waiting += new
         return visited
 
-    def of_torch(self, units: Iterable[str]) -> frozenset[str]:
-        """Return the units that include torch's headers, themselves or through the tree's own."""
-        return frozenset(
-            unit
-            for unit in units
-            for path in self.read_by(unit)
-            for header in _INCLUDE.findall(self.texts.get(path, ""))
-            if header.startswith(_TORCHS)
-        )
-
     def parts(self, units: Iterable[str]) -> set[str]:
         """Return the units that another unit includes, by their names."""
         listed = set(units)
@@ -253,16 +244,12 @@ class Tree:
             if path.endswith(".hip") or (Path(path).suffix in _SOURCES and _OF_HIP.search(text))
         }
 
-    def kernels_of_hip(self) -> set[str]:
-        """Return the sources in HIP with code of a device."""
-        return {p for p in self.of_hip() if p.endswith(".hip") or "__global__" in self.texts[p]}
-
-    def reading_hip(self, sources: Iterable[str]) -> set[str]:
-        """Return the sources that read HIP's headers, themselves or through the tree's own."""
+    def reading(self, pattern: re.Pattern[str], sources: Iterable[str]) -> set[str]:
+        """Return the sources that have an include, themselves or through the tree's own headers."""
         return {
             source
             for source in sources
-            if any(_OF_HIP.search(self.texts.get(path, "")) for path in self.read_by(source))
+            if any(pattern.search(self.texts.get(path, "")) for path in self.read_by(source))
         }
 
     def witnesses(self, claims: Iterable[str], units: Iterable[str]) -> list[str]:
@@ -595,25 +582,22 @@ def precompiled(argv: list[str], folder: Path, seconds: float) -> dict[str, list
     """Return, by side, the options that take torch's headers as read: they need 18 s a side, and
     0.4 s precompiled. Nothing for a side whose headers do not compile.
     """
-    source, options = folder / "torch.hip", {}
+    source = folder / "torch.hip"
     if not source.is_file():  # what is precompiled refuses a newer one
         source.write_text("#include <torch/extension.h>\n")
 
-    def precompile(side: str) -> bool:
+    def precompile(side: str) -> list[str]:
         path = folder / f"torch{side}.pch"
         if not path.is_file():
             print("torch's headers", flush=True)
             emitted = ["-Xclang", "-emit-pch", "-Xclang", "-o", "-Xclang", str(path)]
             words = [*argv, side] if side in _SIDES else on_host(argv, "c++")
             _run([*words, *emitted, str(source)], seconds)  # renamed when it is whole
-        return path.is_file()
+        return ["-Xclang", "-include-pch", "-Xclang", str(path)] if path.is_file() else []
 
     sides = (*_SIDES, _HOST)
     with concurrent.futures.ThreadPoolExecutor(len(sides)) as pool:
-        for side, exists in zip(sides, pool.map(precompile, sides), strict=True):
-            read = ["-Xclang", "-include-pch", "-Xclang", str(folder / f"torch{side}.pch")]
-            options[side] = read if exists else []
-    return options
+        return dict(zip(sides, pool.map(precompile, sides), strict=True))
 
 
 def passes(
@@ -672,12 +656,6 @@ def compiled_lines(
             if _CONDITION.match(line):
                 yield from ((path, n) for n in (() if numbers.isdisjoint(between) else between))
                 between = []
-
-
-def folder_options(folders: Sequence[str], made_folders: Iterable[str]) -> Iterator[str]:
-    """Yield the options of include folders: they never come before the system's."""
-    yield from (option for name in folders for option in ("-iquote", name))
-    yield from (option for name in (*folders, *made_folders) for option in ("-idirafter", name))
 
 
 def launches_overlay(tree: Tree, units: Iterable[str], torch: str, folder: Path) -> list[str]:
@@ -757,7 +735,8 @@ def chosen_build(
     """
     units, modules = job["units"], job.get("modules") or ""
     flags = job.get("flags") or {}
-    sources = {*units, *(tree.of_hip() if job.get("builds_hip") else ())}
+    hip_sources = tree.of_hip() if job.get("builds_hip") else set()
+    sources = {*units, *hip_sources}
     builds = tree.cmake_builds(sources) if modules and not flags else []
     native = set(job.get("native") or ())
     if not builds:
@@ -775,12 +754,13 @@ def chosen_build(
         if job.get("builds_hip") and chosen.cache:
             for_hip = configure_for_hip(chosen, tree.root, folder)
             hips = below & for_hip.flags.keys()
-            kernels = below & tree.kernels_of_hip()
+            texts = {path: tree.texts[path] for path in below & hip_sources}
+            kernels = {p for p, text in texts.items() if p.endswith(".hip") or "__global__" in text}
             if kernels and kernels.isdisjoint(hips):
                 hips = set()  # what a build for the CPU shares with one for HIP
             if not hips and not compiled and not kernels:  # no source is HIP's by its own text
                 for_hip = for_hip if for_hip.flags else chosen
-                hips = tree.reading_hip(for_hip.flags)
+                hips = tree.reading(_OF_HIP, for_hip.flags)
             if hips:
                 chosen, compiled, of_hip = for_hip, hips, of_hip | hips
             elif kernels:
@@ -852,9 +832,9 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         return {"schema": SCHEMA, "compiler": "", "units": [], "hip": {}}
     tree = Tree(Path(job["root"]))
     names = dict(job["names"])
-    hosts = sorted(tree.of_torch(job.get("hosts") or ()))
+    hosts = sorted(tree.reading(_OF_TORCH, job.get("hosts") or ()))
     units = [*job["units"], *hosts]
-    of_torch = tree.of_torch(units)
+    of_torch = tree.reading(_OF_TORCH, units)
     job = {**job, "torch": (torch_headers() or job.get("torch") or "") if of_torch else ""}
     if not job["torch"]:
         names.pop("CUDA_VERSION", None)  # its twin is a macro of torch's builds
@@ -871,7 +851,10 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         configured, reached, native = chosen_build(compiler, tree, job, folder)
         native -= of_torch
         shared = tree_options(tree, folder, headers, str(job["torch"]))
-        shared += folder_options(tree.include_folders(), configured.folders)
+        # Include folders never come before the system's.
+        folders = tree.include_folders()
+        shared += [option for name in folders for option in ("-iquote", name)]
+        shared += [o for name in (*folders, *configured.folders) for o in ("-idirafter", name)]
         units = [*reached, *hosts] if reached else units
         parts = tree.parts(units) - configured.flags.keys()
         units = [unit for unit in units if unit not in parts]

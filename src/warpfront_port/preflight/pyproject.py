@@ -48,7 +48,10 @@ _GROUPED = {
     "dependency-groups": Part.GROUP,
     "tool.pdm.dev-dependencies": Part.GROUP,
 }
-_INDEXES = ("tool.poetry.source", "source", "tool.pdm.source", "tool.uv.index")
+_INDEXES = (
+    *("tool.poetry.source", "source", "tool.pdm.source", "tool.uv.index"),
+    *("tool.uv.index-url", "tool.uv.extra-index-url", "tool.uv.find-links"),
+)
 _OPERATOR = re.compile(r"^(===|==|~=|!=|<=|>=|<|>)")
 
 
@@ -70,6 +73,7 @@ def script_metadata(text: str) -> str:
 class _PyprojectReader:
     def __init__(self, document: TomlText) -> None:
         self._document = document
+        self._value, self._table = document.value, document.table
         self._asked: list[DeclaredRequirement] = []
         self._includes: list[Include] = []
         self._unknown: list[str] = []
@@ -98,7 +102,10 @@ class _PyprojectReader:
         for table in _INDEXES:
             for index in _items(self._value(*table.split("."))):
                 self._index(index, table)
-        self._read_uv()
+        for name, source in self._table("tool", "uv", "sources").items():
+            for entry in _items(source):
+                if isinstance(entry, Mapping):
+                    self._uv_source(name, entry)
         self._read_files_of_dynamic()
         if not _TABLES & self._document.values.keys():
             self._unknown.append(f"{self._document.path}: no table in which installers read")
@@ -121,16 +128,6 @@ class _PyprojectReader:
             is_project=bool(project or poetry),
             is_static=bool(project) and "dependencies" not in _items(project.get("dynamic")),
         )
-
-    def _read_uv(self) -> None:
-        uv = self._table("tool", "uv")
-        for option in ("index-url", "extra-index-url", "find-links"):
-            for url in _items(uv.get(option)):
-                self._index({"url": url}, "tool.uv")
-        for name, source in self._table("tool", "uv", "sources").items():
-            for entry in _items(source):
-                if isinstance(entry, Mapping):
-                    self._uv_source(name, entry)
 
     def _uv_source(self, name: str, source: Mapping[str, Any]) -> None:
         """Add a source of `name`: for its own extra or group, or else for one of those that demand
@@ -251,16 +248,6 @@ class _PyprojectReader:
             where = self._where(place)
             self._computed.append(f"{where}: dependencies are computed, by {backend}")
 
-    def _value(self, *names: str) -> Any:
-        value: Any = self._document.values
-        for name in names:
-            value = value.get(name) if isinstance(value, Mapping) else None
-        return value
-
-    def _table(self, *names: str) -> Mapping[str, Any]:
-        value = self._value(*names)
-        return value if isinstance(value, Mapping) else {}
-
     def _list(self, texts: object, table: str, **of: Any) -> None:
         if texts is None:
             return
@@ -271,7 +258,7 @@ class _PyprojectReader:
             self._add(text, place, **of)
 
     def _index(self, form: object, table: str) -> None:
-        url = form.get("url") if isinstance(form, Mapping) else None
+        url = form.get("url") if isinstance(form, Mapping) else form
         if isinstance(url, str):
             self._add(url, self._document.string(url, table=table), kind=Kind.INDEX)
 
@@ -368,6 +355,18 @@ class TomlText:
             if not match[0].startswith("#")
         ]
         self._used: set[int] = set()
+
+    def value(self, *names: str) -> Any:
+        """Return the value of a key below these tables; None for none."""
+        value: Any = self.values
+        for name in names:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value
+
+    def table(self, *names: str) -> Mapping[str, Any]:
+        """Return a table, an empty one for none."""
+        value = self.value(*names)
+        return value if isinstance(value, Mapping) else {}
 
     def string(self, value: str, *, table: str) -> TomlPlace:
         """Return the next string `value` at or below `[table]`; the file where it is unclear."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from warpfront_port.scan import cuda, notebooks, python, structured
-from warpfront_port.scan.catalogue import Rule
+from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.findings import Context, Match, SourceText
 from warpfront_port.scan.isolation import isolation_rule_matches
 from warpfront_port.scan.severities import Judged, judge
@@ -16,13 +15,12 @@ from warpfront_port.scan.targets import ScanTarget
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The inputs of one scan: the target, the rules, and the context for engines.
+    """The inputs of one scan: the target, and the context for engines.
 
     `before` is the root of the tree that this one is an edit of, "" where it is none.
     """
 
     target: ScanTarget
-    rules: Mapping[str, Rule]
     context: Context
     before: str = ""
 
@@ -44,7 +42,7 @@ def scan_source(source: SourceText, scope: Scope, before: SourceText | None = No
     except RecursionError:
         matches = (Match(rule="SC003", start=0, end=0, excerpt="nested too deeply"),)
     evidence = scope.context.evidence.get(str(source.path))
-    return judge(source, matches, scope.target, scope.rules, evidence=evidence)
+    return judge(source, matches, scope.target, catalogue(), evidence=evidence)
 
 
 def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match, ...]]:

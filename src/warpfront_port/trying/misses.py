@@ -34,21 +34,19 @@ _CHAINED = ("During handling of the above exception", "The above exception was t
 
 def read_misses(output: str) -> tuple[Miss, ...]:
     """Return the modules that the last traceback of `output` reports as missing, each once."""
-    lines = [_PREFIX.sub("", line) for line in output.splitlines()]
     misses: dict[str, Miss] = {}
     frame: Mapping[str, str] = {}
-    starts = [n for n, line in enumerate(lines) if line.strip() == _TRACEBACK]
-    first = len(starts) - 1
-    # With those whose handling raised it.
-    while first > 0 and any(
-        line.strip().startswith(_CHAINED) for line in lines[starts[first - 1] : starts[first]]
-    ):
-        first -= 1
-    for line in lines[starts[first] :] if starts else ():
+    is_traceback = is_chained = False
+    for line in (_PREFIX.sub("", line) for line in output.splitlines()):
         text = line.strip()
-        if match := _FRAME.match(line):
+        if text == _TRACEBACK:
+            misses = misses if is_chained else {}  # with those whose handling raised it
+            is_traceback, is_chained = True, False
+        elif text.startswith(_CHAINED):
+            is_chained = True
+        elif match := _FRAME.match(line):
             frame = match.groupdict()
-        elif match := _MISSING.match(text) or _NO_METADATA.match(text):
+        elif is_traceback and (match := _MISSING.match(text) or _NO_METADATA.match(text)):
             named = match.groupdict()
             miss = Miss(
                 module=named.get("module", ""),

@@ -32,7 +32,7 @@ from warpfront_port.scan.findings import Context, Severity, SourceText
 from warpfront_port.scan.targets import read_target
 
 MI300X = read_target("gfx942")
-SCOPE = Scope(target=MI300X, rules=catalogue(), context=Context())
+SCOPE = Scope(target=MI300X, context=Context())
 
 
 class Listener:
@@ -82,7 +82,7 @@ def test_every_kind_of_file_is_read_by_its_engine(tmp_path: Path) -> None:
         Dockerfile="FROM nvidia/cuda:12.2.2-runtime\n",
         README="import pynvml\n",
     )
-    found = scan_tree(tmp_path, MI300X)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=MI300X))
     assert found.files == 3
     assert {"PY014", "CU107", "CT401"} <= set(rules_of(found))
 
@@ -100,7 +100,7 @@ def test_a_notebook_is_scanned_by_its_code_cells(tmp_path: Path) -> None:
     ]
     (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}))
     (tmp_path / "broken.ipynb").write_text("{]")
-    found = scan_tree(tmp_path, MI300X)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=MI300X))
     assert rules_of(found) == ["SC003", "PY014", "PY035", "SC003"]
     assert "cell 5 is no Python" in found.findings[-1].message
 
@@ -214,7 +214,7 @@ def test_a_file_that_takes_too_long_is_unread_and_the_others_are_scanned(
 
     monkeypatch.setattr(scanning, "SECONDS_PER_FILE", 0.2)
     monkeypatch.setattr(scanning, "scan_source", sleepy)
-    found = scan_tree(tmp_path, MI300X, processes=1)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=MI300X), processes=1)
     assert [finding.path for finding in found.findings] == ["quick.py"]
     assert [item.path for item in found.unread] == ["slow.py"]
 
@@ -226,7 +226,8 @@ def test_several_processes_find_what_one_finds(
     monkeypatch.setattr(scanning, "_ALONE_BYTES", 0)
     for number in range(12):
         (tmp_path / f"m{number}.py").write_text(f"import pynvml\nx = {number}\nimport cupy\n")
-    assert scan_tree(tmp_path, MI300X, processes=2) == scan_tree(tmp_path, MI300X, processes=1)
+    request = ScanRequest(repo=tmp_path, target=MI300X)
+    assert scan_tree(request, processes=2) == scan_tree(request, processes=1)
 
 
 def test_a_tree_does_not_report_imports_of_its_own_packages(tmp_path: Path) -> None:
@@ -234,7 +235,7 @@ def test_a_tree_does_not_report_imports_of_its_own_packages(tmp_path: Path) -> N
     package.mkdir(parents=True)
     a_tree(package, __init____py="")
     (package / "__init__.py").write_text("import bitsandbytes.functional\nimport xformers\n")
-    assert rules_of(scan_tree(tmp_path, MI300X)) == ["PY025"]
+    assert rules_of(scan_tree(ScanRequest(repo=tmp_path, target=MI300X))) == ["PY025"]
 
 
 @pytest.mark.parametrize(
@@ -490,7 +491,7 @@ PTX = '__global__ void k() { asm("mov.u32 %0, %laneid;"); }\n'
 
 
 def gates_of(tree: Path) -> dict[str, str]:
-    found = scan_tree(tree, MI300X, processes=1).findings
+    found = scan_tree(ScanRequest(repo=tree, target=MI300X), processes=1).findings
     return {one.path: f"{one.severity} {one.gate}" for one in found if one.rule == "CU107"}
 
 
@@ -506,7 +507,7 @@ def test_a_macro_that_is_asked_for_beside_amds_amd_does_not_have(tmp_path: Path)
 def test_a_dockerfile_that_is_nvidias_by_name_is_notes(tmp_path: Path, name: str) -> None:
     for file in (name, "Dockerfile"):
         (tmp_path / file).write_text("FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n")
-    found = scan_tree(tmp_path, MI300X).findings
+    found = scan_tree(ScanRequest(repo=tmp_path, target=MI300X)).findings
     assert {(one.path, one.severity) for one in found} == {
         (name, Severity.NOTE),
         ("Dockerfile", Severity.ERROR),
@@ -517,5 +518,7 @@ def test_a_scan_leaves_the_garbage_collector_as_it_was(tmp_path: Path) -> None:
     before = gc.get_threshold()
     during: list[tuple[int, int, int]] = []
     tree = a_tree(tmp_path, a__py="")
-    scan_tree(tree, MI300X, progress=lambda *_: during.append(gc.get_threshold()))
+    scan_tree(
+        ScanRequest(repo=tree, target=MI300X), progress=lambda *_: during.append(gc.get_threshold())
+    )
     assert (during, gc.get_threshold()) == ([(500_000, 3, 3)], before)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from warpfront_port.commands.port_work import compiled_fixes, fixes_of
-from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.commands.scanning import ScanRequest, scan_tree
 from warpfront_port.compile.syntax_pass import read_results
 from warpfront_port.finding_forms import Scan
 from warpfront_port.scan.targets import read_target
@@ -25,7 +25,7 @@ FLAGS = (
 def scanned(root: Path) -> Scan:
     (root / "k.cu").write_text(MASKS)
     (root / "setup.py").write_text(FLAGS)
-    found = scan_tree(root, read_target("gfx942"), processes=1)
+    found = scan_tree(ScanRequest(repo=root, target=read_target("gfx942")), processes=1)
     return replace(found, compiler="clang 22", compiled=("k.cu",), uncompiled={})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.commands.scanning import ScanRequest, scan_tree
 from warpfront_port.scan.hipify_names import hipify_names, read_names
 from warpfront_port.scan.targets import read_target
 
@@ -51,7 +51,9 @@ def test_a_name_without_twin_is_an_error_and_one_with_a_twin_is_none(
     tmp_path: Path, code: str, found: list[str]
 ) -> None:
     (tmp_path / "a.cu").write_text(f"#include <cublas_v2.h>\n{code}\n", encoding="utf-8")
-    findings = scan_tree(tmp_path, read_target("gfx942"), processes=1).findings
+    findings = scan_tree(
+        ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1
+    ).findings
     errors = [finding for finding in findings if finding.severity == "error"]
     assert [finding.message.split(" has ")[0] for finding in errors] == found
 
@@ -59,6 +61,8 @@ def test_a_name_without_twin_is_an_error_and_one_with_a_twin_is_none(
 def test_an_own_function_with_the_runtime_s_prefix_is_a_thing_to_check(tmp_path: Path) -> None:
     text = "#include <cuda_runtime.h>\nvoid f() { cudaCheckOfAMissingHeader(1); }\n"
     (tmp_path / "a.cu").write_text(text, encoding="utf-8")
-    include, finding = scan_tree(tmp_path, read_target("gfx942"), processes=1).findings
+    include, finding = scan_tree(
+        ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1
+    ).findings
     assert (include.rule, include.severity) == ("CU124", "note")
     assert (finding.rule, finding.severity) == ("CU147", "warning")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront_port.commands.scanning import scan_tree, verdict_of
+from warpfront_port.commands.scanning import ScanRequest, scan_tree, verdict_of
 from warpfront_port.scan.calls import callers_of
 from warpfront_port.scan.targets import read_target
 
@@ -49,7 +49,7 @@ def test_ptx_in_a_helper_decides_where_most_of_the_project_always_calls_it(
     for name, text in {"__init__": "", "helper": HELPER, "kernel": kernel}.items():
         (tmp_path / "p" / f"{name}.py").write_text(imports * bool(text) + text)
     (tmp_path / "p" / "__init__.py").write_text("from .kernel import Op\n" + "\n" * 30)
-    scan = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    scan = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     assert verdict_of(scan, scan.findings).answer.startswith(answer)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.commands.scanning import ScanRequest, scan_tree
 from warpfront_port.scan.targets import read_target
 
 TEXTURE = "__global__ void s(cudaTextureObject_t t, float* o) { o[0] = tex2D<float>(t, 0, 0); }"
@@ -87,5 +87,5 @@ def test_a_case_has_its_right_answer(
     lines = text.split("\n")
     indent = " " * 8
     (tmp_path / name).write_text("\n".join(line.removeprefix(indent) for line in lines))
-    found = scan_tree(tmp_path, read_target(target), processes=1).findings
+    found = scan_tree(ScanRequest(repo=tmp_path, target=read_target(target)), processes=1).findings
     assert {(one.rule, one.line, one.severity.value) for one in found} == expected

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from rule_files import KINDS, read_examples
 
-from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.engines import Scope, scan_source
 from warpfront_port.scan.findings import Context, Gate, ScanFinding, Severity, SourceText
 from warpfront_port.scan.severities import Judged
@@ -28,7 +27,7 @@ def judged(rule: str, kind: str, before: str = "") -> Judged:
     target = example.get(f"{kind}_target", example.get("target", "gfx942"))
     path = example.get(f"{kind}_path", example.get("path", "module.py"))
     source = SourceText(path=PurePosixPath(path), text=before + example[kind])
-    scope = Scope(target=read_target(target), rules=catalogue(), context=Context())
+    scope = Scope(target=read_target(target), context=Context())
     return scan_source(source, scope)
 
 
@@ -67,7 +66,7 @@ def test_what_is_said_of_the_examples_is_reviewed(rule: str, golden: Any) -> Non
 
 def found_in(name: str, text: str) -> tuple[ScanFinding, ...]:
     source = SourceText(path=PurePosixPath(name), text=text)
-    scope = Scope(target=read_target("gfx942"), rules=catalogue(), context=Context())
+    scope = Scope(target=read_target("gfx942"), context=Context())
     return scan_source(source, scope).findings
 
 

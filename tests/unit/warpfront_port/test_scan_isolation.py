@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from warpfront.errors import StoreError
-from warpfront_port.commands.scanning import scan_tree
+from warpfront_port.commands.scanning import ScanRequest, scan_tree
 from warpfront_port.scan.findings import Gate, SourceText
 from warpfront_port.scan.isolation import isolation_rule_matches
 from warpfront_port.scan.targets import read_target
@@ -128,12 +128,14 @@ def test_a_scan_with_the_tree_before_says_it_and_one_without_does_not(tmp_path: 
         (folder / "m.py").write_text(text)
     (after / "new.py").write_text("x = 1\n")
     target = read_target("gfx942")
-    assert "PY058" not in {one.rule for one in scan_tree(after, target).findings}
-    found = scan_tree(after, target, before=before).findings
+    assert "PY058" not in {
+        one.rule for one in scan_tree(ScanRequest(repo=after, target=target)).findings
+    }
+    found = scan_tree(ScanRequest(repo=after, target=target, before=before)).findings
     assert [(one.path, one.line) for one in found if one.rule == "PY058"] == [("m.py", 5)]
     accepted = MODULE.replace("if y:", "if x:  # warpfront: ignore[PY058] the same in effect")
     (after / "m.py").write_text(accepted)
-    found = scan_tree(after, target, before=before).findings
+    found = scan_tree(ScanRequest(repo=after, target=target, before=before)).findings
     assert {one.rule for one in found} & {"PY058", "SC001", "SC002"} == set()
     with pytest.raises(StoreError, match="nowhere is no folder"):
-        scan_tree(after, target, before=tmp_path / "nowhere")
+        scan_tree(ScanRequest(repo=after, target=target, before=tmp_path / "nowhere"))

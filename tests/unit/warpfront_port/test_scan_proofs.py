@@ -21,7 +21,7 @@ PROOFS = read_proofs()
 def errors(text: str) -> set[str]:
     source = SourceText(path=PurePosixPath("proof.hip"), text=text)
     context = Context()
-    scopes = [Scope(target=one, rules=catalogue(), context=context) for one in MI300X]
+    scopes = [Scope(target=one, context=context) for one in MI300X]
     found = [one for scope in scopes for one in scan_source(source, scope).findings]
     return {one.rule for one in found if one.severity is Severity.ERROR}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from warpfront_port.commands.scanning import scan_tree, verdict_of
+from warpfront_port.commands.scanning import ScanRequest, scan_tree, verdict_of
 from warpfront_port.scan.project import read_project
 from warpfront_port.scan.reach import read_commands
 from warpfront_port.scan.targets import read_target
@@ -26,7 +26,7 @@ def line(root: Path, files: dict[str, str]) -> str:
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    found = scan_tree(root, read_target("gfx942"), processes=1)
+    found = scan_tree(ScanRequest(repo=root, target=read_target("gfx942")), processes=1)
     return verdict_of(found, found.findings).line
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from warpfront_port.scan.catalogue import Rule, catalogue
+from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.engines import Scope, scan_source
 from warpfront_port.scan.findings import (
     SIDES,
@@ -470,5 +470,5 @@ def test_an_instruction_of_another_architecture_is_an_error_where_no_test_guards
     text = f"{before}{call}\n{'#endif' * bool(before)}\n"
     source = SourceText(path=PurePosixPath("k.hip"), text=text)
     for target, expected in (("gfx942", [severity]), ("gfx1100", [])):
-        scope = Scope(target=read_target(target), rules=catalogue(), context=Context())
+        scope = Scope(target=read_target(target), context=Context())
         assert [f.severity.value for f in scan_source(source, scope).findings] == expected

@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.engines import Scope, scan_source
 from warpfront_port.scan.findings import Context, Severity, SourceText
 from warpfront_port.scan.targets import read_target
@@ -63,7 +62,7 @@ def contexts(spelling: Spelling) -> Mapping[str, str]:
 
 def is_seen(spelling: Spelling, text: str) -> bool:
     source = SourceText(path=PurePosixPath(spelling.path), text=text)
-    scope = Scope(target=read_target("gfx942"), rules=catalogue(), context=Context())
+    scope = Scope(target=read_target("gfx942"), context=Context())
     loud = LOUD | ({Severity.NOTE} if spelling.rule in QUIET_RULES else set())
     near = spelling.kind == "near"
     found = scan_source(source, scope).findings

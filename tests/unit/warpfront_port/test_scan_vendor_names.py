@@ -6,13 +6,12 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.engines import Scope, scan_source
 from warpfront_port.scan.findings import Context, ScanFinding, Severity, SourceText
 from warpfront_port.scan.targets import read_target
 
 TORCH = "import torch\n"
-SCOPE = Scope(target=read_target("gfx942"), rules=catalogue(), context=Context())
+SCOPE = Scope(target=read_target("gfx942"), context=Context())
 
 
 def findings_of(text: str) -> tuple[ScanFinding, ...]:

@@ -12,7 +12,7 @@ import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront_port.commands.scanning import scan_tree, verdict_of
+from warpfront_port.commands.scanning import ScanRequest, scan_tree, verdict_of
 from warpfront_port.finding_forms import (
     Scan,
     verdict_json,
@@ -44,7 +44,7 @@ def judged(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tupl
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text, encoding="utf-8")
-    found = scan_tree(root, read_target(target), processes=1)
+    found = scan_tree(ScanRequest(repo=root, target=read_target(target)), processes=1)
     return verdict_of(found, found.findings), found
 
 

@@ -43,7 +43,7 @@ def results(output: str, *codes: int) -> dict[str, object]:
 def added(tmp_path: Path, output: str, *codes: int, text: str = KERNEL) -> tuple[str, list[str]]:
     """The first line with a compiler's answer, and what the errors are."""
     (tmp_path / "k.cu").write_text(text)
-    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     found = with_syntax(found, read_results(results(output, *codes), "/src"))
     errors = [f"{f.line} {f.rule} {f.message}" for f in found.findings if f.severity == "error"]
     return verdict_of(found, found.findings).line, errors
@@ -307,7 +307,7 @@ def test_a_host_s_source_of_a_torch_extension_decides_by_its_errors_alone(tmp_pa
     (tmp_path / "setup.py").write_text(build)
     (tmp_path / "src" / "k.cu").write_text(KERNEL)
     (tmp_path / "src" / "b.cpp").write_text("#include <torch/extension.h>\nAT_CHECK(1);\n")
-    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     assert (found.project.units, found.project.hosts) == (("src/k.cu",), ("src/b.cpp",))
     kernel = {"unit": "src/k.cu", "codes": [0, 0], "output": ""}
     for error, line in (
@@ -437,7 +437,7 @@ def test_a_hip_source_that_the_compiler_could_not_take_is_not_determined(tmp_pat
     for name, text in {"CMakeLists.txt": build, "hip/k.hip": KERNEL}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    scan = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    scan = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     assert verdict_of(scan, scan.findings).answer == "runs as it is"
     output = "/src/hip/k.hip:1:10: fatal error: 'x.h' file not found\n"
     entry = {"unit": "hip/k.hip", "codes": [1, 1], "output": output, "lines": {}}
@@ -481,7 +481,7 @@ def test_a_toolchain_that_cannot_be_fetched_is_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
-    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
 
     def refused(*_: object) -> None:
         raise BlockedError("h.deb: no source has it: no route to host")
@@ -504,7 +504,7 @@ def test_a_host_whose_hip_is_old_or_compiles_nothing_takes_the_fetched_toolchain
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_host: str
 ) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
-    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     taken: list[str] = []
 
     def here(_scan: object, _request: object, toolchain: str, _: object) -> object:
@@ -538,7 +538,7 @@ def test_without_a_choice_for_hip_the_build_is_the_default(tmp_path: Path) -> No
 
 def test_an_error_of_a_build_for_hip_counts_where_that_was_configured(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
-    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     document = results("/src/k.cu:3:5: error: no type named 'T'\n", 1, 1)
     document["units"] = [{**unit, "is_native": True} for unit in document["units"]]  # type: ignore[attr-defined]
     bare = with_syntax(found, read_results(document, "/src"))
@@ -563,7 +563,7 @@ def test_no_option_of_a_build_gives_a_structure_of_hip_another_member() -> None:
 def test_a_rule_is_no_surer_than_a_compiler_of_an_unconfigured_source(tmp_path: Path) -> None:
     text = "__global__ void k(hipTextureObject_t t, float* o) { o[0] = tex2D<float>(t, 0, 0); }\n"
     (tmp_path / "k.hip").write_text(f"#include <hip/hip_runtime.h>\n{text}")
-    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     assert verdict_of(found, found.findings).line == "gfx942: will not build: 1 cause"
     output = "/src/k.hip:2:9: error: 'tex2D' is unavailable\n"
     unit = {"unit": "k.hip", "codes": [1, 1], "output": output, "is_native": True}
@@ -663,7 +663,7 @@ def test_what_a_configured_build_leaves_out_decides_nothing(tmp_path: Path) -> N
     ptx = '__global__ void k(int* o) { asm("mov.u32 %0, %laneid;" : "=r"(o[0])); }\n'
     (tmp_path / "k.cu").write_text(KERNEL)
     (tmp_path / "old.cu").write_text(ptx)
-    found = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    found = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     document = {
         "compiler": "clang 22",
         "units": [{"unit": "k.cu", "codes": [0, 0], "output": ""}],
@@ -757,7 +757,7 @@ def test_sources_of_torch_are_those_that_reach_its_headers(tmp_path: Path) -> No
     (tmp_path / "d.h").write_text("#ifndef W\n# error no W\n#endif\n")
     tree = syntax_job.Tree(tmp_path)
     assert tree.stops() == ["d.h:2"]
-    assert tree.of_torch(["a.cu", "c.cu"]) == {"a.cu"}
+    assert tree.reading(syntax_job._OF_TORCH, ["a.cu", "c.cu"]) == {"a.cu"}
 
 
 @pytest.mark.process
@@ -836,7 +836,7 @@ def test_a_branch_for_amd_whose_sources_the_compiler_could_not_take_is_not_deter
     output = "/src/k.cu:1:10: fatal error: 'ATen/ATen.h' file not found"
     unit = {"unit": "k.cu", "codes": [1], "output": output}
     scanned = with_syntax(
-        scan_tree(tmp_path, read_target("gfx942")),
+        scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942"))),
         read_results({"compiler": "clang", "units": [unit]}, "/src"),
     )
     verdict = verdict_of(scanned, scanned.findings)
@@ -884,7 +884,7 @@ def test_a_header_is_taken_where_a_source_compiles_its_line(
     (tmp_path / "k.cu").write_text(KERNEL)
     (tmp_path / "host.cpp").write_text('#include "host.h"\n')
     (tmp_path / "host.h").write_text("inline int f() { return cudaLaunchKernelEx(nullptr, g); }\n")
-    scanned = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    scanned = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     assert claims_of(scanned) == ["host.h"]
     unit = {"unit": "k.cu", "codes": [0, 0], "output": ""}
     witness = {"unit": "host.cpp", "codes": [bool(output)] * 2, "output": output, "lines": lines}
@@ -906,7 +906,7 @@ def test_a_line_that_no_pass_compiled_is_refuted_by_a_configured_build_alone(
 ) -> None:
     mask = "__device__ int f(int v) { return __shfl_down_sync(0xffffffff, v, 1); }"
     (tmp_path / "k.cu").write_text(f"{KERNEL}#ifdef FAST\n{mask}\n#endif\n")
-    scanned = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    scanned = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     unit = {"unit": "k.cu", "codes": [0, 0], "output": "", "lines": {"k.cu": [1, 2]}}
     document = {"compiler": "c", "units": [unit]}
     for more, errors in (({}, 1), ({"reached": ["k.cu"]}, 0)):
@@ -949,7 +949,7 @@ def test_what_amd_s_build_leaves_out_is_open_only_until_a_compiler_took_the_rest
         "files = ['k.cu']\nif not torch.version.hip:\n    files.append('ptx.cu')\n"
         "CUDAExtension('k', files)\n"
     )
-    scanned = scan_tree(tmp_path, read_target("gfx942"), processes=1)
+    scanned = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     assert "not determined" in verdict_of(scanned, scanned.findings).line
     unit = {"unit": "k.cu", "codes": [0, 0], "output": ""}
     judged = with_syntax(scanned, read_results({"compiler": "c", "units": [unit]}, "/src"))

@@ -128,7 +128,9 @@ def untwinned_macros(texts: Collection[str], *, of_torch: bool) -> Mapping[str, 
     of their twins: those named for CUDA, and those whose arm includes CUDA's headers. Builds
     `of_torch` set the usual ones for AMD too.
     """
-    own = {name for name in _tested(texts) if _CUDA_WORD.search(name) and _is_open(name)}
+    named = {name: table_row(name) for name in _tested(texts) if _CUDA_WORD.search(name)}
+    # Neither vendor's compilers, nor an include guard, decide about these.
+    own = {name for name, row in named.items() if not row or {*SIDES} & {*row} == {"other"}}
     own |= {name for text in texts for name in _INCLUDING.findall(text)}
     table = hipify_names()
     return {
@@ -136,12 +138,6 @@ def untwinned_macros(texts: Collection[str], *, of_torch: bool) -> Mapping[str, 
         for name in own - table.twins.keys() - table.twinless
         if not (of_torch and is_named(name))
     }
-
-
-def _is_open(name: str) -> bool:
-    """Return true if neither vendor's compilers, nor an include guard, decide about a macro."""
-    row = table_row(name)
-    return not row or ("other" in row and not {"amd", "nvidia"} & row.keys())
 
 
 def tests_amd(texts: Collection[str]) -> bool:
@@ -172,6 +168,6 @@ def device_widths(texts: Mapping[str, str]) -> Mapping[str, str]:
 def _places(pattern: re.Pattern[str], texts: Mapping[str, str]) -> Mapping[str, str]:
     return {
         define[1]: f"{path}:{line_of(text, define.start(1))}"
-        for path, text in reversed(texts.items())
+        for path, text in reversed([*texts.items()])
         for define in reversed(list(pattern.finditer(text)))
     }

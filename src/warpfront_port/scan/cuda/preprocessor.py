@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Final
 
 from warpfront_port.scan.cuda.conditions import MacroRow, Macros, named
@@ -68,10 +69,9 @@ class Reaches:
 
     regions: tuple[Region, ...]
     chains: tuple[ConditionChain, ...]
-    starts: tuple[int, ...]
 
     def at(self, offset: int) -> Region:
-        return self.regions[bisect_right(self.starts, offset) - 1]
+        return self.regions[bisect_right(self.regions, offset, key=attrgetter("start")) - 1]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,8 +113,7 @@ def read_reaches(
             regions.append(Region(start=end, reach=reach, arms=around))
         elif directive.name in ("define", "undef"):
             _learn(directive, regions[-1], macros)
-    starts = tuple(region.start for region in regions)
-    return Reaches(regions=tuple(regions), chains=tuple(chains), starts=starts)
+    return Reaches(regions=tuple(regions), chains=tuple(chains))
 
 
 def condition_of(directive: Directive) -> str:

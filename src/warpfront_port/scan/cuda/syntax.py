@@ -122,8 +122,9 @@ class Syntax:
             if reached and arms.isdisjoint(reached):
                 arms.add(reached[0])
         text = bytearray(self._bytes[0])
-        ends = (*self.reaches.starts[1:], len(text))
-        for region, end in zip(self.reaches.regions, ends, strict=True):
+        regions = self.reaches.regions
+        ends = (*(region.start for region in regions[1:]), len(text))
+        for region, end in zip(regions, ends, strict=True):
             if not all(arm.directive.start in arms for arm in region.arms):
                 text[region.start : end] = b" " * (end - region.start)
         if (tree := self._parse(bytes(text))) is not None:

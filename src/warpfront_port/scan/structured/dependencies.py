@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from warpfront.errors import InputError
 from warpfront.wheels.core_metadata import INDEXES, read_lines, without_options
@@ -55,9 +54,9 @@ def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
 
     for name, value in _plain(document.values):
         yield from (word(value).match(rule, what) for rule, what in read_setting(name, value))
-    optional = _table(document.values, "project", "optional-dependencies")
+    optional = document.table("project", "optional-dependencies")
     # uv's indexes that only packages which name them use.
-    indexes = _table(document.values, "tool", "uv").get("index")
+    indexes = document.value("tool", "uv", "index")
     listed = indexes if isinstance(indexes, list) else []
     explicit = [index for index in listed if isinstance(index, dict) and index.get("explicit")]
     chosen = {value for _, value in (*_plain(optional), *_plain(explicit))}
@@ -65,13 +64,6 @@ def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
         if CUDA_INDEX.search(value):
             shift = -2 if value in chosen else index_shift(text)
             yield word(value).match("DP314", value[:80], shift)
-
-
-def _table(document: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    for name in names:
-        inner = document.get(name)
-        document = inner if isinstance(inner, dict) else {}
-    return document
 
 
 def _plain(value: object, above: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
