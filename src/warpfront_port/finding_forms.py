@@ -281,17 +281,11 @@ def verdict_sarif(
 ) -> str:
     """Return SARIF 2.1.0 with the rules that occur, the verdict as a notification."""
     listed = tuple(findings)
-    named = sorted({finding.rule for finding in listed})
     sarif_rules = []
-    for rule in (rules[name] for name in named):
+    for rule in (rules[name] for name in sorted({finding.rule for finding in listed})):
         sources = "\n".join(f"- {source}" for source in rule.sources)
-        sarif_rules.append(
-            sarif.SarifRule(
-                id=rule.id,
-                summary=rule.title,
-                help=f"{rule.why}\n\n**Fix:** {rule.fix}\n\nSources:\n{sources}\n",
-            )
-        )
+        text = f"{rule.why}\n\n**Fix:** {rule.fix}\n\nSources:\n{sources}\n"
+        sarif_rules.append(sarif.SarifRule(id=rule.id, summary=rule.title, help=text))
     return sarif.sarif_text(
         map(sarif_finding, listed),
         rules=sarif_rules,

@@ -171,13 +171,12 @@ def compiler_place(
         if isinstance(image, BuiltImage):
             return cell_place(cell, image)
     if named or not bases:
-        names = ", ".join(cell.id for cell in cells)
         message = f"no image with a compiler for {target} is built"
-        hint = f"`warpfront build --only {cells[-1].id}`, or a `compilers:` entry" if cells else ""
-        raise NothingSelectedError(
-            f"{message}{f': {names}' if names else ''}",
-            hint=hint or "matrix.yaml: a row with `devel`, or an entry of `compilers:`",
-        )
+        hint = "matrix.yaml: a row with `devel`, or an entry of `compilers:`"
+        if cells:
+            message += f": {', '.join(cell.id for cell in cells)}"
+            hint = f"`warpfront build --only {cells[-1].id}`, or a `compilers:` entry"
+        raise NothingSelectedError(message, hint=hint)
     return _of_base(bases[-1], tools, watch)
 
 

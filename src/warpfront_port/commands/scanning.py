@@ -260,48 +260,40 @@ def _over_processes(
     that file only.
     """
     unfinished: list[TreeFile] = []
-    with _pool(processes, scope) as pool:
+    with _pool(processes) as pool:
         # Each chunk has large files and small ones, so that none takes much longer than the others.
         ordered = sorted(files, key=lambda file: (-file.size_bytes, file.path))
         parts = [ordered[start :: _CHUNKS * processes] for start in range(_CHUNKS * processes)]
-        chunks = {pool.submit(_scan_chunk, root, chunk): chunk for chunk in filter(None, parts)}
+        chunks = {pool.submit(_scan_chunk, root, part, scope): part for part in filter(None, parts)}
         for future in as_completed(chunks):
             try:
                 yield future.result()
             except BrokenProcessPool:
                 unfinished += chunks[future]
     for file in sorted(unfinished):
-        with _pool(1, scope) as pool:
+        with _pool(1) as pool:
             try:
-                yield pool.submit(_scan_chunk, root, [file]).result()
+                yield pool.submit(_scan_chunk, root, [file], scope).result()
             except BrokenProcessPool:
                 reason = "its scan ended the process that did it"
                 yield [(file.path, UnreadFile(path=file.path, reason=reason))]
 
 
-def _pool(processes: int, scope: Scope) -> ProcessPoolExecutor:
+def _pool(processes: int) -> ProcessPoolExecutor:
     """Return a pool of spawned processes, not forked ones: the display has threads, and a fork
     copies only one of them.
     """
-    return ProcessPoolExecutor(
-        max_workers=processes,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin_worker,
-        initargs=(scope,),
-    )
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(processes, mp_context=context, initializer=_begin_worker)
 
 
-_worker_scope: list[Scope] = []
-
-
-def _begin_worker(scope: Scope) -> None:
+def _begin_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(*_THRESHOLDS)
-    _worker_scope[:] = [scope]
 
 
-def _scan_chunk(root: Path, files: Iterable[TreeFile]) -> list[_FileResult]:
-    return [_scan_file(root, file, _worker_scope[0]) for file in files]
+def _scan_chunk(root: Path, files: Iterable[TreeFile], scope: Scope) -> list[_FileResult]:
+    return [_scan_file(root, file, scope) for file in files]
 
 
 def _scan_file(root: Path, file: TreeFile, scope: Scope) -> _FileResult:

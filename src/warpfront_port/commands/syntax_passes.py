@@ -177,12 +177,12 @@ def _in_image(
 ) -> dict[str, object]:
     """Run the passes in an image, without network, the tree read-only."""
     cache = _stored_passes(cached)
-    torch, python = syntax_job.torch_headers(), sysconfig.get_paths()["include"]
     with tempfile.TemporaryDirectory(prefix="warpfront-scan-") as name:
         folder = Path(name).resolve()
         (folder / "job").mkdir()
         (folder / "results").mkdir()
         job = _job(scan, request, _SOURCE, _CACHE)
+        torch, python = job["torch"], job["python"]
         job |= {"torch": _TORCH if torch else "", "python": _PYTHON}
         job["modules"] = job["modules"] and f"{_JOB}/cmake"
         shutil.copytree(MODULES, folder / "job" / "cmake")

@@ -11,7 +11,6 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Collection, Hashable, Mapping
-from concurrent.futures import Future
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -63,23 +62,17 @@ class _Memo:
     """Results by key, each computed once, whichever thread comes first."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._results: dict[Hashable, Future[Any]] = {}
+        self._locks: dict[Hashable, Lock] = {}
+        self._results: dict[Hashable, Any] = {}
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._results
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        with self._lock:
-            is_new = key not in self._results
-            result = self._results.setdefault(key, Future())
-        if is_new:
-            try:
-                result.set_result(compute())
-            except BaseException as error:
-                result.set_exception(error)
-                raise
-        return result.result()
+        with self._locks.setdefault(key, Lock()):
+            if key not in self._results:
+                self._results[key] = compute()
+            return self._results[key]
 
 
 class MetadataIndex:

@@ -95,11 +95,6 @@ class Arms:
         return next(gates, Gate.OPEN)
 
     @property
-    def conditional(self) -> bool:
-        """Return true inside any condition."""
-        return bool(self._open)
-
-    @property
     def conditions(self) -> tuple[str, ...]:
         """Return the conditions of the arms around this place."""
         return tuple(arm.condition for arm in self._open if arm.condition)

@@ -139,7 +139,7 @@ def _lines(text: str, *, beside_hipcc: bool) -> Iterator[_Line]:
             nvccs = beside_hipcc and _RUNS_NVCC.search(line[0])
             sides = arms.sides & {"nvidia"} if nvccs else arms.sides
             gate = Gate.OPTION if False in truths else Gate.OPEN
-            yield _Line(line.start(), line[0], sides, gate, arms.conditional)
+            yield _Line(line.start(), line[0], sides, gate, bool(truths))
         elif condition["word"] == "endif":
             arms.close()
             truths[-1:] = []
