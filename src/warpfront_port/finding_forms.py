@@ -78,6 +78,7 @@ def totals(findings: Iterable[ScanFinding]) -> dict[str, int]:
 def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> str:
     """Return the verdict for a terminal: the answer first, then causes by consequence."""
     low, high = verdict.size.hours
+    most, few = (None, None) if everything else (CAUSES_SHOWN, PLACES_SHOWN)
     lines = [verdict.line, f"way: {verdict.project.way}"]
     if verdict.causes:
         lines.append(
@@ -98,7 +99,7 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
         lines.append(f"reached: {units}, by {verdict.project.product.basis}")
     lines += [
         f"taken for AMD's: {plural(source.files, 'file')}, because {source.place}: {source.reason}"
-        for source in (verdict.taken if everything else verdict.taken[:PLACES_SHOWN])
+        for source in verdict.taken[:few]
     ]
     if verdict.answer is not VerdictAnswer.UNDETERMINED or len(verdict.reasons) > 1:
         lines += [f"not determined: {reason}" for reason in verdict.reasons[:PLACES_SHOWN]]
@@ -106,11 +107,10 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
         causes = verdict.of(consequence)
         if causes:
             lines += ["", f"{title} ({len(causes)})"]
-            listed = causes if everything else causes[:CAUSES_SHOWN]
             fixes: set[str] = set()
-            for cause in listed:
-                places = ", ".join(cause.places if everything else cause.places[:PLACES_SHOWN])
-                hidden = 0 if everything else len(cause.places[PLACES_SHOWN:])
+            for cause in causes[:most]:
+                places = ", ".join(cause.places[:few])
+                hidden = len(cause.places) - len(cause.places[:few])
                 more = f", ... {hidden} more" if hidden else ""
                 uses = f" ({cause.uses} uses)" if cause.uses > 1 else ""
                 suffix = f" [taken for AMD's: {', '.join(cause.taken[:2])}]" if cause.taken else ""
@@ -118,8 +118,8 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
                 if cause.rule not in fixes and (everything or consequence is not Consequence.CHECK):
                     lines.append(f"        {cause.fix}")
                 fixes.add(cause.rule)
-            if len(listed) < len(causes):
-                lines.append(f"  ... and {len(causes) - len(listed)} more (--all lists them)")
+            if hidden := len(causes) - len(causes[:most]):
+                lines.append(f"  ... and {hidden} more (--all lists them)")
     lines += _rename_lines(verdict.project, everything=everything)
     return "\n".join(lines) + "\n"
 
@@ -235,8 +235,7 @@ def annotation_lines(findings: Iterable[ScanFinding], rules: Mapping[str, Rule])
     (https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands).
     """
     kinds = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
-    order = tuple(kinds)
-    ordered = sorted(findings, key=lambda finding: (order.index(finding.severity), finding))
+    ordered = sorted(findings, key=lambda finding: (-finding.severity.level, finding))
     lines = []
     for finding in ordered[:ANNOTATIONS_SHOWN]:
         place = {

@@ -54,7 +54,8 @@ class Following(ProjectLines):
     def breaches(self) -> StackBreaches:
         """Return the breaches by packages. An index out of reach leaves unknowns."""
         unknown = tuple(self.unfollowed())
-        if not self.outside_stack():
+        of_stack = {*self.stack.stack.versions, *self.stack.stack.excluded}
+        if of_stack.issuperset(line.name for line in self.followed()):
             return StackBreaches(unknown=unknown)
         self.watch.step(self.stack.title, "following what the packages demand")
         try:

@@ -93,8 +93,7 @@ class ScanRequest:
     """A request to scan the tree at `repo` for `target`, without accepted findings. `compiler` is
     where that of its CUDA sources is from: auto, host, fetched, matrix or none.
 
-    `before` is the tree that this one is an edit of: findings then include what the edit changed
-    for NVIDIA.
+    With `before`, findings include what an edit of that tree changed for NVIDIA.
     """
 
     repo: Path
@@ -116,8 +115,7 @@ def scan_tree(
 ) -> Scan:
     """Return every finding for the target in the tree.
 
-    The result does not depend on the number of processes. Raise `StoreError` if there is no such
-    folder.
+    The result does not depend on the number of processes. Raise `StoreError` for no folder.
     """
     root, target, before = request.repo, request.target, request.before
     if before is not None and not before.is_dir():

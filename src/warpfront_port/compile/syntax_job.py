@@ -658,6 +658,12 @@ def compiled_lines(
                 between = []
 
 
+def folder_options(folders: Sequence[str], made_folders: Iterable[str]) -> Iterator[str]:
+    """Yield the options of include folders: they never come before the system's."""
+    yield from (option for name in folders for option in ("-iquote", name))
+    yield from (option for name in (*folders, *made_folders) for option in ("-idirafter", name))
+
+
 def launches_overlay(tree: Tree, units: Iterable[str], torch: str, folder: Path) -> list[str]:
     """Return the options by which clang reads launches as torch's hipify writes them: a text that
     takes a macro's call for the kernel's name is an error of the build. Names stay as they are.
@@ -851,10 +857,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         configured, reached, native = chosen_build(compiler, tree, job, folder)
         native -= of_torch
         shared = tree_options(tree, folder, headers, str(job["torch"]))
-        # Include folders never come before the system's.
-        folders = tree.include_folders()
-        shared += [option for name in folders for option in ("-iquote", name)]
-        shared += [o for name in (*folders, *configured.folders) for o in ("-idirafter", name)]
+        shared += folder_options(tree.include_folders(), configured.folders)
         units = [*reached, *hosts] if reached else units
         parts = tree.parts(units) - configured.flags.keys()
         units = [unit for unit in units if unit not in parts]

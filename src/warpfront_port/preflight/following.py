@@ -60,19 +60,11 @@ class ProjectLines:
         lines = (n for n in self.followed(Kind.CONSTRAINT) if not breach_of(n, self.stack))
         return tuple(plain_requirement(line.requirement) for line in lines)
 
-    def outside_stack(self) -> tuple[str, ...]:
-        """Return those of these lines that are not about the stack itself, without their markers: a
-        resolver may know no extra of the project.
-        """
-        stack_names = {*self.stack.stack.versions, *self.stack.stack.excluded}
-        lines = (line for line in self.followed() if line.name not in stack_names)
-        return tuple(dict.fromkeys(plain_requirement(line.requirement) for line in lines))
-
     def rehearsed(self) -> tuple[str, ...]:
         """Return the lines to try on the stack as it is installed.
 
-        Lines that are findings already are skipped or lose their versions, so that they hide
-        no other finding.
+        They have no markers: a resolver may know no extra of the project. Lines that are findings
+        already are skipped or lose their versions, so that they hide no other finding.
         """
         lines: list[str] = []
         for line in self.followed():
