@@ -37,6 +37,7 @@ from warpfront.images.preparing import locked_inputs
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import cache_folder, run
+from warpfront.wheels.core_metadata import plain_requirement
 from warpfront.wheels.resolve.candidates import requirers_without_wheels
 from warpfront.wheels.resolve.resolver import Contradiction, UvResolver
 from warpfront.wheels.sources import read_site
@@ -389,7 +390,10 @@ def lines_of(read: tuple[FileRequirements, ...], stack: CellStack) -> tuple[str,
     """What pip or uv are asked for: every line that is always installed and comes from an index."""
     everything = replace(stack, stack=replace(stack.stack, versions={}, answered={}, foreign={}))
     declared = tuple(one for file in read for one in file.declared)
-    return ProjectLines(declared=declared, stack=everything).outside_stack()
+    lines = ProjectLines(declared=declared, stack=everything).followed()
+    names = everything.stack.excluded
+    outside = (line.requirement for line in lines if line.name not in names)
+    return tuple(dict.fromkeys(map(plain_requirement, outside)))
 
 
 def tried(

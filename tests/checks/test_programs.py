@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -345,7 +346,7 @@ def test_a_lane_asks_the_driver_to_sleep_while_it_waits(
     driver = SimpleNamespace(
         cuInit=lambda _: initialised, cuDevicePrimaryCtxSetFlags=lambda *both: flags.append(both)
     )
-    monkeypatch.setattr(children.ctypes, "CDLL", {"libcuda.so.1": driver}.__getitem__)
+    monkeypatch.setattr(ctypes, "CDLL", {"libcuda.so.1": driver}.__getitem__)
     children.sleep_while_waiting()
     assert flags == asked
 
