@@ -154,7 +154,6 @@ def schedule(
             reason = blocked.get(cell.id, why)
             unavailable.append(Omitted(cell_id=cell.id, target="", reason=reason))
     buildable = [cell for cell in changed if cell.id in makers]
-    work = {cell.id for cell in changed}
     # The cell at the bottom of a chain of parents, whose job makes all of the chain: its layers
     # are warm there.
     roots: dict[str, str] = {}
@@ -171,7 +170,7 @@ def schedule(
         verify=verify,
         bench=_benching(verify, buildable, runners) if scope.benches else {},
         publish=_publishing(buildable, roots, verify) if scope.channel else (),
-        unchanged=tuple(cell.id for cell in cells if cell.id not in work),
+        unchanged=tuple(cell.id for cell in cells if compared.get(cell.id) == now[cell.id]),
         unavailable=tuple(sorted(unavailable)),
         later=() if scope.trusted else tuple(sorted(missing)),
         fingerprints=now,

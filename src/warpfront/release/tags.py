@@ -104,9 +104,8 @@ def names_of(
     aliases = [alias.tag for alias in channel.aliases if cell.id in alias.cells]
     # Those that say most first: a pull by a general name finds the particular one already there.
     aliases.sort(key=lambda template: -len(words_of(template)))
-    unshared = {template: tag for template, tag in filled.items() if template not in shared}
-    tags = [unshared[tag] for tag in channel.tags if tag in unshared]
-    moving = [unshared[alias] for alias in aliases if alias in unshared]
+    tags = [filled[tag] for tag in channel.tags if tag not in shared]
+    moving = [filled[alias] for alias in aliases if alias not in shared]
     fixed, moves = ({filled[template] for template in some} for some in (channel.tags, aliases))
     wrong += [f"{name} is a tag that never moves and an alias" for name in fixed & moves]
     indexes = [

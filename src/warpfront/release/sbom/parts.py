@@ -102,22 +102,13 @@ def bill_of(
         of = f"{original.filename} sha256:{original.sha256}" if original else "its sources"
         patches = patched.patches
         wheels[patched.package] = replace(wheel, source=f"patched from {of}", patches=patches)
-    from_base = [
-        _distribution(distribution)
-        for name, distribution in sorted(distributions.items())
-        if name not in wheels
-    ]
-    carried = [
-        part
-        for name, distribution in sorted(distributions.items())
-        for part in _carried(
-            distribution.carried, wheels[name] if name in wheels else _distribution(distribution)
-        )
-    ]
-    packages = [_package(package, contents) for package in contents.packages]
+    parts = [*wheels.values(), *(_package(package, contents) for package in contents.packages)]
+    for name, distribution in distributions.items():
+        part = wheels.get(name) or _distribution(distribution)
+        parts += [part, *_carried(distribution.carried, part)]
     requires = {name: distributions[name].requires for name in wheels if name in distributions}
     edges = asked_for(requires, roots, python=cell.python, machine=cell.machine)
-    every = {part.ref: part for part in (*wheels.values(), *from_base, *carried, *packages)}
+    every = {part.ref: part for part in parts}
     return Bill(
         cell_id=cell.id,
         name=cell.repository.removeprefix("localhost/"),
