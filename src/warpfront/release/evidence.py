@@ -6,8 +6,6 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 
-from pydantic import TypeAdapter, ValidationError
-
 from warpfront.errors import MatrixError, Problem, StoreError
 from warpfront.images.built import BuiltImage
 from warpfront.images.engine.protocol import Engine
@@ -22,6 +20,7 @@ from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import clean_json
 from warpfront.system.references import read_reference
 from warpfront.system.store import Store, as_json
+from warpfront.system.strict_values import object_in, read_as
 from warpfront.verify.containers import built_image
 from warpfront.verify.results import Verification
 
@@ -29,7 +28,6 @@ VERIFICATION_TYPE = "application/vnd.warpfront.verification.v1+json"
 DOCUMENT = "dev.warpfront.document"
 """The annotation with a document's name: what the signature calls it."""
 _SCHEMA = 1
-_VERIFICATIONS = TypeAdapter(tuple[Verification, ...])
 
 
 def local_evidence(
@@ -141,10 +139,9 @@ def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Ver
     """Return the verifications of an attached document; none of one that cannot be read."""
     payload = attached_payload(registry, repository, digest)
     try:
-        document = clean_json(json.loads(payload))
-        assert isinstance(document, dict)
-        return _VERIFICATIONS.validate_python(document["verifications"])
-    except (ValueError, KeyError, TypeError, AssertionError, RecursionError, ValidationError):
+        document = object_in(clean_json(json.loads(payload)))
+        return read_as(tuple[Verification, ...], document["verifications"])
+    except (ValueError, KeyError, RecursionError):
         return ()
 
 

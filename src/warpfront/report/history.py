@@ -38,9 +38,9 @@ def history_line(
     found: Mapping[tuple[str, str], Verification] | None = None,
 ) -> str:
     """Return a run as the line to append."""
-    rows = [
-        {
-            **_of_checks((found or {}).get((row.cell_id, row.target))),
+    rows = []
+    for row, state in states:
+        facts: dict[str, object] = {
             "cell": row.cell_id,
             "target": row.target,
             "state": state,
@@ -48,18 +48,13 @@ def history_line(
             "build_seconds": row.build_seconds,
             "verify_seconds": row.verify_seconds,
         }
-        for row, state in states
-    ]
+        if verification := (found or {}).get((row.cell_id, row.target)):
+            wrong = (c for c in verification.checks if c.outcome is not Outcome.PASSED)
+            names = sorted(f"{check.session}: {check.name}" for check in wrong)
+            facts |= {"digest": verification.content_hash, "wrong": names}
+        rows.append(facts)
     run = {"schema": SCHEMA, "made": made, "revision": revision, "rows": rows}
     return json.dumps(run, separators=(",", ":"), sort_keys=True) + "\n"
-
-
-def _of_checks(verification: Verification | None) -> dict[str, object]:
-    if verification is None:
-        return {}
-    wrong = (c for c in verification.checks if c.outcome is not Outcome.PASSED)
-    names = sorted(f"{check.session}: {check.name}" for check in wrong)
-    return {"digest": verification.content_hash, "wrong": names}
 
 
 def flips(runs: Iterable[PastRun], key: tuple[str, str]) -> tuple[str, ...]:

@@ -258,11 +258,8 @@ class Credentials:
             user, _ = value["Username"], value["Secret"]
         except (ValueError, KeyError, TypeError):
             # Its output may contain the secret, so none of it is repeated.
-            reason, hint = (
-                f"{program} get printed no login",
-                f"try `{program} get`, and docker login",
-            )
-            raise refused(host, _STEP, reason, hint) from None
+            reason = f"{program} get printed no login"
+            raise refused(host, _STEP, reason, f"try `{program} get`, and docker login") from None
         if user == "<token>":
             return Login(identity_token=text_of(value, "Secret"))
         return Login(user=text_of(value, "Username"), password=text_of(value, "Secret"))

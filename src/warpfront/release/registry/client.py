@@ -249,19 +249,18 @@ class HttpRegistry(Registry, contextlib.AbstractContextManager["HttpRegistry"]):
         """List artifacts in the fallback index of their subject. Others may write that at the
         same time: ours are there only when they are read back.
         """
-        attempts = Attempts(self._exchange.patience)
-        tag, step = fallback_tag(subject), f"list of what is attached to {subject}"
-        while True:
+
+        def put() -> None:
             listed, annotations = self._listed(repository, subject)
-            if not _missing(new, listed):
+            if not (missing := _missing(new, listed)):
                 return
-            body = index_body((*listed, *_missing(new, listed)), annotations)
-            self._put(repository, tag, body, IMAGE_INDEX)
-            missing = _missing(new, self._listed(repository, subject)[0])
-            if not missing:
-                return
-            if not attempts.again(0.0):
-                raise self._wrong(step, f"{missing[0].digest} does not stay in it")
+            body = index_body((*listed, *missing), annotations)
+            self._put(repository, fallback_tag(subject), body, IMAGE_INDEX)
+            if lost := _missing(new, self._listed(repository, subject)[0]):
+                step = f"list of what is attached to {subject}"
+                raise TransientError(self._wrong(step, f"{lost[0].digest} does not stay in it"))
+
+        Attempts(self._exchange.patience).run(put)
 
     def _listed(
         self, repository: str, subject: str
