@@ -99,9 +99,7 @@ class GitHubPackages:
             self._api.call("DELETE", path, {204, 404}, refusals=_GITHUB_REFUSALS)
 
     def package(self, repository: str) -> tuple[str, dict[str, int]]:
-        """Return the path of a repository's versions, and the number of each digest, as listed
-        once.
-        """
+        """Return the path of a repository's versions, and each digest's number, as listed once."""
         if repository not in self._packages:
             owner, name = (quote(part, safe="") for part in repository.split("/", 1))
             account = object_in(self._api.call("GET", f"/users/{owner}", {200}))

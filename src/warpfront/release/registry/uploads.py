@@ -224,9 +224,8 @@ _FROM = re.compile(r"bytes (\d{1,18})-\d+/(?:\d+|\*)")
 
 
 def save(exchange: Exchange, ask: Request, digest: str, size_bytes: int, destination: Path) -> None:
-    """Save a blob to a file. `ask` is the request for all of it. No more is read than its
-    descriptor's `size_bytes`. Raises `RegistryError`, and `StoreError` where the file cannot be
-    written.
+    """Save a blob to a file. `ask` is the request for all of it. No more is read than the
+    `size_bytes` of its descriptor. Raises `RegistryError`; `StoreError` for an unwritable file.
     """
     have, hashed = 0, sha256()
 
