@@ -28,18 +28,13 @@ class Load:
 
 @dataclass(slots=True, kw_only=True)
 class Pool:
-    """Builders and what they have to do. `waiting` goes from the largest; `running` maps a load to
-    the node that has it. Who is `lost` gets nothing more.
+    """Living builders and what they have to do. `waiting` goes from the largest; `running` maps a
+    load to the node that has it.
     """
 
-    nodes: tuple[BuildNode, ...]
+    nodes: list[BuildNode]
     waiting: list[Load]
     running: dict[Load, BuildNode] = field(default_factory=dict)
-    lost: set[str] = field(default_factory=set)
-
-    @property
-    def living(self) -> tuple[BuildNode, ...]:
-        return tuple(node for node in self.nodes if node.name not in self.lost)
 
     def begin(self) -> Iterator[tuple[Load, BuildNode]]:
         """Start every load that can be, and yield each with its node."""
@@ -51,7 +46,7 @@ class Pool:
 
     def lose(self, node: BuildNode) -> None:
         """Take a node out whose engine is gone: its loads wait for the others."""
-        self.lost.add(node.name)
+        self.nodes.remove(node)
         back = [load for load, other in self.running.items() if other == node]
         for load in back:
             del self.running[load]
@@ -62,7 +57,7 @@ class Pool:
         load that is furthest from its turn.
         """
         busy = [*self.running.values()]
-        free = [node for node in self.living if busy.count(node) < node.slots]
+        free = [node for node in self.nodes if busy.count(node) < node.slots]
         if not free:
             return None
         for load in self.waiting:
@@ -79,12 +74,12 @@ class Pool:
 
     def _owner(self, load: Load) -> BuildNode | None:
         """Return the node that has it already, and can look it up in no time."""
-        return next((node for node in self.living if node.name == load.made_on), None)
+        return next((node for node in self.nodes if node.name == load.made_on), None)
 
     def _home(self, load: Load) -> BuildNode | None:
         if owner := self._owner(load):
             return owner
-        able = (node for node in self.living if _could(node, load))
+        able = (node for node in self.nodes if _could(node, load))
         return next(iter(preference(load.fingerprint, able)), None)
 
     def _has_room(self, node: BuildNode, load: Load) -> bool:
@@ -95,7 +90,7 @@ class Pool:
 
 def make_pool(nodes: Iterable[BuildNode], loads: Iterable[Load]) -> Pool:
     """Return a pool in which nothing has begun."""
-    return Pool(nodes=tuple(nodes), waiting=_largest_first(loads))
+    return Pool(nodes=[*nodes], waiting=_largest_first(loads))
 
 
 def preference(fingerprint: str, nodes: Iterable[BuildNode]) -> list[BuildNode]:

@@ -110,7 +110,7 @@ class _Spreading:
 
     def all(self, pool: Pool) -> Results:
         results: Results = {}
-        slots = sum(node.slots for node in pool.nodes)
+        slots = max(1, sum(node.slots for node in pool.nodes))  # where none answers, nothing begins
         with ThreadPoolExecutor(slots, thread_name_prefix="builder") as threads:
             going: dict[Future[Completed], tuple[Load, BuildNode]] = {}
             try:
@@ -121,7 +121,7 @@ class _Spreading:
                         break
                     for future in wait(going, return_when=FIRST_COMPLETED).done:
                         load, node = going.pop(future)
-                        if node.name not in pool.lost:
+                        if node in pool.nodes:
                             self._after(future.result(), load, node, pool, results)
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)

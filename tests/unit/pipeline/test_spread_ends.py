@@ -64,4 +64,4 @@ def test_a_builder_whose_engine_never_answers_gets_nothing(
     workspace = open_workspace(root)
     spreading.spread(workspace, Selection(), Quiet(), answers=lambda node: node.name == "two")
     spreading.spread(workspace, Selection(), Quiet())
-    assert [[node.name for node in pool.living] for pool in begun] == [["two"], []]
+    assert [[node.name for node in pool.nodes] for pool in begun] == [["two"], []]
