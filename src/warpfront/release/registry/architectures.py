@@ -58,12 +58,12 @@ def architecture_found(
     try:
         config = read_object(body)
         machine, file, remaining_bytes = "", "", UNPACKED_LIMIT_BYTES
-        for layer in document.layers if remaining_bytes > 0 and not machine else ():
+        for layer in document.layers:
             with registry.open_blob(repository, layer.digest) as packed, _unpacked(packed) as tar:
                 limited = _Limited(tar, remaining_bytes)
                 machine, file = _program_in(limited)
             remaining_bytes = limited.remaining_bytes
-            if machine or limited.remaining_bytes <= 0:
+            if machine or remaining_bytes <= 0:
                 break
     except _UNREADABLE as error:
         raise wrong(registry.host, step, f"it cannot be read: {error}") from error
