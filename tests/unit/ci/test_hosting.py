@@ -74,7 +74,8 @@ def test_a_process_that_ended_by_itself_is_no_error(
 ) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    monkeypatch.setattr(holders, "left_behind", lambda _proc: {ended.pid: "python3"})
+    monkeypatch.setattr(holders, "device_holders", lambda _proc: {ended.pid: "python3"})
+    monkeypatch.setattr(holders, "_is_orphan_of_a_job", lambda _folder: True)
     assert end_left_behind(tmp_path) == {ended.pid: "python3"}
 
 
