@@ -44,7 +44,7 @@ _FLAGS: Final = frozenset(
 )
 _SEEN: Final = frozenset(
     {"imports", "dotted", "environment", "distributions", "names"}
-    | {"twinless", "families", "headers", "once", "once_a_file", "call", "scope", "shift"}
+    | {"twinless", "families", "headers", "once", "once_a_file", "then", "shift"}
     | {"open_shift", "pattern", "words", "requires", "within", "unless"}
     | {"calls", "argument", "shown", "settings", "value", "library", "own", "programs", "options"}
     | {"packages", "conda_packages", "images", "indexes"}

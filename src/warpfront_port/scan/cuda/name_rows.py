@@ -13,8 +13,8 @@ from warpfront_port.scan.hipify_names import hipify_names
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRow:
     """`once`: only the first of a name in each part of a file that other sides reach,
-    `once_a_file`: of all its names and headers; `call` and `scope`: a bracket or `::` must follow a
-    name; `shift`: worse or better; `open_shift`: so behind a condition that AMD may not meet.
+    `once_a_file`: of all its names and headers; `then` must follow a name, such as a bracket;
+    `shift`: worse or better; `open_shift`: so behind a condition that AMD may not meet.
 
     `pattern` is searched for in the code of a file that names one of `words` and has `requires`, in
     functions that have `within`.
@@ -30,8 +30,7 @@ class NameRow:
     within: re.Pattern[str] | None = None
     once: bool = False
     once_a_file: bool = False
-    call: bool = False
-    scope: bool = False
+    then: re.Pattern[str] = re.compile("")
     shift: int = 0
     open_shift: int = 0
 
@@ -46,7 +45,7 @@ def rows() -> tuple[NameRow, ...]:
         names = frozenset((*record.pop("names", ()), *twinless))
         for key in ("families", "headers"):
             record[key] = tuple(map(re.compile, record.get(key, ())))
-        for key in {"pattern", "requires", "within"} & record.keys():
+        for key in {"pattern", "requires", "within", "then"} & record.keys():
             record[key] = re.compile(record[key].replace("\n", ""))
         read.append(NameRow(rule=rule, names=names, **record))
     return tuple(read)

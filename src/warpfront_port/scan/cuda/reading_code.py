@@ -157,9 +157,8 @@ def _is_own(view: View, place: re.Match[str]) -> bool:
 def _by_rows(view: View, name: str, span: Span, reported: Seen) -> Iterator[Match]:
     after = view.code[span[1] : span[1] + 8].lstrip()
     for row in rows_naming(name):
-        follows = "::" if row.scope else ("(", "<") if row.call else ""
         key = (row.rule, "" if row.once_a_file else name, view.region(span[0]).reach)
-        if ((row.once or row.once_a_file) and key in reported) or not after.startswith(follows):
+        if ((row.once or row.once_a_file) and key in reported) or not row.then.match(after):
             continue
         reported.add(key)
         is_open = any("amd" in arm.open for arm in view.region(span[0]).arms)
