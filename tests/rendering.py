@@ -12,21 +12,21 @@ from warpfront.images.render import Templates, context_parts, rendered_image
 from warpfront.images.template_process import Rendered, RenderRequest
 from warpfront.images.templating import Renderer
 from warpfront.matrix.cell import Cell
-from warpfront.system.tree_files import ImageFile, RefusedFile
+from warpfront.system.tree_files import ImageFile, Unreadable
 from warpfront.wheels.lock.values import WheelLock
 
 
-def renderer_of(sources: Mapping[str, ImageFile | RefusedFile]) -> Renderer:
+def renderer_of(sources: Mapping[str, ImageFile | Unreadable]) -> Renderer:
     """Return the renderer of these texts. It compiles each once, for all tests that have it."""
     return _renderer_of(frozenset(sources.items()))
 
 
 @cache
-def _renderer_of(sources: frozenset[tuple[str, ImageFile | RefusedFile]]) -> Renderer:
+def _renderer_of(sources: frozenset[tuple[str, ImageFile | Unreadable]]) -> Renderer:
     return Renderer(dict(sources))
 
 
-def templates_of(files: Mapping[str, str | ImageFile | RefusedFile]) -> Templates:
+def templates_of(files: Mapping[str, str | ImageFile | Unreadable]) -> Templates:
     """The folders of images, whose templates may be given as text."""
     return {
         name: ImageFile(content=file.encode()) if isinstance(file, str) else file
@@ -43,7 +43,7 @@ def render(cell: Cell, lock: WheelLock, templates: Templates, **more: Any) -> Re
 
 
 def render_here(
-    sources: Mapping[str, ImageFile | RefusedFile], requests: Sequence[RenderRequest]
+    sources: Mapping[str, ImageFile | Unreadable], requests: Sequence[RenderRequest]
 ) -> list[Rendered]:
     """A stand-in for `render_templates`: unit tests start no program."""
     renderer = renderer_of(sources)

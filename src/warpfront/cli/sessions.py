@@ -176,6 +176,7 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     from warpfront.bench.forms import bench_text  # noqa: PLC0415
     from warpfront.bench.record_files import bench_document, bench_of  # noqa: PLC0415
     from warpfront.cli.display import text_width  # noqa: PLC0415
+    from warpfront.system.foreign import result_in  # noqa: PLC0415
     from warpfront.system.provenance import now  # noqa: PLC0415
 
     target = options.target or _detected_target(session)
@@ -183,7 +184,7 @@ def _bench_here(session: nox.Session, options: argparse.Namespace, effort: Bench
     checks.require("bench")
     whose = {"cell_id": "here", "image_digest": "", "content_hash": "", "tool": {}}
     whose |= {"verified": "not verified", "target": target, "at": now()}
-    bench = bench_of(_read_results(checks.results / "bench.json"), whose)
+    bench = bench_of(result_in(checks.results / "bench.json"), whose)
     record = checks.results.with_suffix(".json")
     write_json(record, bench_document(bench))
     document = visible_json(record.read_text(encoding="utf-8"))
@@ -221,6 +222,7 @@ def _conclude(
     # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
     from warpfront.report.described import profiles_text  # noqa: PLC0415
     from warpfront.report.junit import junit_xml  # noqa: PLC0415
+    from warpfront.system.foreign import result_in  # noqa: PLC0415
     from warpfront.verify import verdict  # noqa: PLC0415
 
     results = {name: "failed" if ending else "success" for name, ending in endings.items()}
@@ -230,7 +232,7 @@ def _conclude(
         where="here",
         image_id="",
         content_hash="",
-        files={name: _read_results(folder / f"{name}.json") for name in endings},
+        files={name: result_in(folder / f"{name}.json") for name in endings},
         ended="; ".join(f"{name}: {ending}" for name, ending in endings.items() if ending),
         nox_report={"sessions": [{"name": n, "result": result} for n, result in results.items()]},
         seconds=round(seconds, 3),
@@ -245,19 +247,6 @@ def _conclude(
     ]
     head = f"\nverify --here on {target}: {outcome} in {verification.seconds:.1f} s"
     return outcome, "\n".join([head, *rows, "", profiles_text(verification)])
-
-
-def _read_results(path: Path) -> object | None:
-    """Return the value of a results file, None without one, or why it is not usable."""
-    # Imported here: these need Python 3.11, and inside images nothing but the checks is wanted.
-    from warpfront.errors import StoreError  # noqa: PLC0415
-    from warpfront.system.foreign import read_json  # noqa: PLC0415
-    from warpfront.verify.verdict import Unreadable  # noqa: PLC0415
-
-    try:
-        return read_json(path)
-    except StoreError as error:
-        return Unreadable(reason=error.message)
 
 
 def _check_inside(session: nox.Session, name: str) -> None:

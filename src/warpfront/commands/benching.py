@@ -34,12 +34,13 @@ from warpfront.pipeline.verifying import (
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.ledger import Stock
 from warpfront.step_results import Blocked, Failed
+from warpfront.system.foreign import result_in
 from warpfront.system.process import run
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now, read_provenance
 from warpfront.system.references import read_reference
 from warpfront.system.store import Store, exclusive, write_json, write_text
-from warpfront.verify.containers import ending_of, result_in, run_told
+from warpfront.verify.containers import ending_of, run_told
 from warpfront.verify.results import Verification
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.project_folders import Folders

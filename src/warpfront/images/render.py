@@ -28,7 +28,7 @@ from warpfront.matrix.runtime_policies import device_fault
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.digests import frozen
 from warpfront.system.packaged import packaged_text
-from warpfront.system.tree_files import ImageFile, RefusedFile
+from warpfront.system.tree_files import ImageFile, Unreadable
 from warpfront.wheels.lock.pylock import difference
 from warpfront.wheels.lock.values import LockedWheel, WheelLock
 from warpfront_checks.guard.channels import environment_channels
@@ -123,7 +123,7 @@ REQUIREMENTS = "requirements.txt"
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
-Templates = Mapping[str, ImageFile | RefusedFile]
+Templates = Mapping[str, ImageFile | Unreadable]
 """The folders of a project's images: relative path below `images/` -> what lies there. What cannot
 go into an image blocks the cells that would have it.
 """
@@ -145,7 +145,7 @@ def assets_of(folder: str, templates: Templates) -> dict[str, ImageFile]:
     for name, file in templates.items():
         if not name.startswith(prefix) or name == read or name.endswith(".j2"):
             continue
-        if isinstance(file, RefusedFile):
+        if isinstance(file, Unreadable):
             raise BlockedError(
                 f"images/{name}: {file.reason}",
                 hint="images hold files, and links to files of the same folder: copy it there",

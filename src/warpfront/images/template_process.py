@@ -22,7 +22,7 @@ from types import MappingProxyType
 from warpfront.errors import BlockedError, CommandFailedError, RenderError
 from warpfront.system.digests import frozen
 from warpfront.system.process import Command, Completed, run
-from warpfront.system.tree_files import ImageFile, RefusedFile
+from warpfront.system.tree_files import ImageFile, Unreadable
 
 # Rendering waits for nothing, so that a child that takes no processor time is stopped or swapped.
 _WALL_SECONDS = 600.0
@@ -53,7 +53,7 @@ Rendered = str | RenderError | BlockedError
 
 
 def render_templates(
-    sources: Mapping[str, ImageFile | RefusedFile],
+    sources: Mapping[str, ImageFile | Unreadable],
     requests: Sequence[RenderRequest],
     limits: Limits = LIMITS,
 ) -> list[Rendered]:
@@ -63,7 +63,7 @@ def render_templates(
     for name, file in sources.items():
         is_long = isinstance(file, ImageFile) and len(file.content) > _LONGEST_TEMPLATE
         reason = f"larger than a template may be ({_LONGEST_TEMPLATE:,} bytes)"
-        files[name] = RefusedFile(reason=reason) if is_long else file
+        files[name] = Unreadable(reason=reason) if is_long else file
     pending = list(range(len(requests)))
     while pending:
         payload = (files, [requests[index] for index in pending], limits)

@@ -11,7 +11,7 @@ import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from warpfront.errors import BlockedError, RenderError
-from warpfront.system.tree_files import ImageFile, RefusedFile
+from warpfront.system.tree_files import ImageFile, Unreadable
 
 TEMPLATE_NAME = "Dockerfile.j2"
 LONGEST_TEXT = 1 << 20
@@ -31,7 +31,7 @@ class _Words(str):
 class Renderer:
     """A renderer of Dockerfiles of `sources` (relative path -> file); templates compile once."""
 
-    def __init__(self, sources: Mapping[str, ImageFile | RefusedFile]) -> None:
+    def __init__(self, sources: Mapping[str, ImageFile | Unreadable]) -> None:
         self._sources = sources
         self._environment = ImmutableSandboxedEnvironment(
             loader=jinja2.FunctionLoader(self._text),
@@ -70,7 +70,7 @@ class Renderer:
         file = self._sources.get(name)
         if file is None:
             return None
-        if isinstance(file, RefusedFile):
+        if isinstance(file, Unreadable):
             raise BlockedError(
                 f"images/{name}: {file.reason}",
                 hint="images hold files, and links to files of the same folder: copy it there",

@@ -15,7 +15,8 @@ from warpfront.release.ledger import Publication
 from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.store import Store
-from warpfront.verify.verdict import Unreadable, read_verification
+from warpfront.system.tree_files import Unreadable
+from warpfront.verify.verdict import read_verification
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.values import LockState, WheelLock
 

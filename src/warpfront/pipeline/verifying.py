@@ -28,7 +28,7 @@ from warpfront.pipeline.workspace import Workspace
 from warpfront.report.junit import junit_xml
 from warpfront.step_results import Blocked, Failed, attempt
 from warpfront.system.extras import how_to_install, registered
-from warpfront.system.foreign import remove_tree
+from warpfront.system.foreign import remove_tree, result_in
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.store import exclusive, storing, write_json, write_text
@@ -41,7 +41,6 @@ from warpfront.verify.containers import (
     discard,
     ending_of,
     not_verified,
-    result_in,
     run_told,
     written_by,
 )

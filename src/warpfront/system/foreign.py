@@ -15,6 +15,7 @@ from pathlib import Path
 
 from warpfront.errors import StoreError
 from warpfront.system.digests import JSON_DEPTH_LIMIT, clean_json
+from warpfront.system.tree_files import Unreadable
 
 RESULT_LIMIT_BYTES = 16 * 2**20
 _KINDS = {"-": "", "l": "a link", "d": "a folder", "p": "a FIFO", "s": "a socket"}
@@ -71,6 +72,14 @@ def read_json(path: Path) -> object | None:
         raise StoreError(f"{path}: deeper than {JSON_DEPTH_LIMIT} levels") from None
     except ValueError as error:
         raise StoreError(f"{path}: {error}") from None
+
+
+def result_in(path: Path) -> object | None:
+    """Return the JSON value of a session, None without one, or why it cannot count."""
+    try:
+        return read_json(path)
+    except StoreError as error:
+        return Unreadable(reason=error.message)
 
 
 def regular_files(folder: Path) -> Iterator[Path]:

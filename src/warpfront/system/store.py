@@ -23,7 +23,7 @@ from typing import Any
 from warpfront.errors import StoreError
 from warpfront.system.foreign import read_regular, remove_tree
 from warpfront.system.strict_values import read_as
-from warpfront.system.tree_files import ImageFile, RefusedFile
+from warpfront.system.tree_files import ImageFile, Unreadable
 
 SCHEMA = 1
 _TEXT_LIMIT_BYTES = 256 * 2**20
@@ -231,11 +231,11 @@ def read_text(path: Path, *, missing_ok: bool = False) -> str | None:
             raise StoreError(f"{path}: not UTF-8 text (byte {error.start})") from None
 
 
-def read_tree(folder: Path) -> Mapping[str, ImageFile | RefusedFile]:
+def read_tree(folder: Path) -> Mapping[str, ImageFile | Unreadable]:
     """Everything below `folder` but its folders, by relative POSIX path: files as they are, hidden
     ones too, links that stay in the first folder of their path, and what can be neither.
     """
-    files: dict[str, ImageFile | RefusedFile] = {}
+    files: dict[str, ImageFile | Unreadable] = {}
 
     def fail(error: OSError) -> None:
         raise error
@@ -250,7 +250,7 @@ def read_tree(folder: Path) -> Mapping[str, ImageFile | RefusedFile]:
     return dict(sorted(files.items()))
 
 
-def _read_entry(path: Path, root: Path) -> ImageFile | RefusedFile:
+def _read_entry(path: Path, root: Path) -> ImageFile | Unreadable:
     try:
         if path.is_symlink():
             link = str(path.readlink())
@@ -258,13 +258,13 @@ def _read_entry(path: Path, root: Path) -> ImageFile | RefusedFile:
             lands = Path(os.path.realpath(path))
             if not link.startswith("/") and inner != lands and lands.is_relative_to(inner):
                 return ImageFile(link=link)
-            return RefusedFile(reason=f"a link that leads out of its folder, to {link}")
+            return Unreadable(reason=f"a link that leads out of its folder, to {link}")
         content = read_regular(path, _FILE_LIMIT_BYTES)
         return ImageFile(content=content, executable=bool(path.stat().st_mode & 0o100))
     except OSError as error:
-        return RefusedFile(reason=str(error.strerror))
+        return Unreadable(reason=str(error.strerror))
     except StoreError as error:
-        return RefusedFile(reason=error.message.removeprefix(f"{path}: "))
+        return Unreadable(reason=error.message.removeprefix(f"{path}: "))
 
 
 _PLAIN = {bool, int, float, str}

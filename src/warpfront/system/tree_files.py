@@ -47,7 +47,7 @@ class UnreadFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedFile:
-    """A file of an image's folder that cannot go into an image, and why."""
+class Unreadable:
+    """A file that cannot be used, and why."""
 
     reason: str

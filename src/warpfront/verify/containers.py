@@ -24,7 +24,7 @@ from warpfront.system.progress import Watch
 from warpfront.system.store import Store, read_tree
 from warpfront.system.tree_files import ImageFile
 from warpfront.verify.results import Outcome
-from warpfront.verify.verdict import Unreadable, read_session, worst_of
+from warpfront.verify.verdict import read_session, worst_of
 from warpfront_checks.check_options import CHECK_SESSIONS, CheckOptions
 from warpfront_checks.results import PROGRESS
 
@@ -53,14 +53,6 @@ def built_image(store: Store, cell: Cell, engine: Engine) -> BuiltImage | Blocke
 def not_verified(cell: Cell, reason: str, hint: str, kind: FailureKind | None = None) -> Failed:
     failed = failed_by(NotVerifiedError(reason, hint=hint), cell.id, "verify")
     return replace(failed, kind=kind) if kind else failed
-
-
-def result_in(path: Path) -> object | None:
-    """Return the JSON value that a container wrote, or why it cannot count."""
-    try:
-        return read_json(path)
-    except StoreError as error:
-        return Unreadable(reason=error.message)
 
 
 class Output:

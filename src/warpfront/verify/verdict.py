@@ -14,13 +14,13 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from warpfront import errors
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import digest_of
 from warpfront.system.texts import counted
+from warpfront.system.tree_files import Unreadable
 from warpfront.verify.results import EMULATOR, CheckResult, Outcome, Verification
 from warpfront_checks.results import ResultsError, read_results, surroundings
 
@@ -40,13 +40,6 @@ _WORST_FIRST = (
 
 
 Named = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
-    """An unreadable document, with the reason."""
-
-    reason: str
 
 
 def worst_of(outcomes: Iterable[Outcome]) -> Outcome:

@@ -29,13 +29,13 @@ from warpfront.matrix.reading import Matrix
 from warpfront.matrix.selection import select
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.report.junit import junit_xml
-from warpfront.system.foreign import read_regular, regular_files, remove_tree
+from warpfront.system.foreign import read_regular, regular_files, remove_tree, result_in
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, exclusive, write_json, write_text
 from warpfront.system.texts import counted
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
-from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, ending_of, result_in
+from warpfront.verify.containers import MEMORY_BYTES, Output, built_image, ending_of
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.store.sdists import install_tools

@@ -18,7 +18,7 @@ from warpfront.errors import BlockedError, RenderError
 from warpfront.images.render import POLICY
 from warpfront.matrix.cell import Cell, Compiler
 from warpfront.system.store import read_tree
-from warpfront.system.tree_files import ImageFile, RefusedFile
+from warpfront.system.tree_files import ImageFile, Unreadable
 from warpfront.wheels.lock.values import WheelLock
 
 IMAGES = Path(__file__).parents[3] / "images"
@@ -115,10 +115,10 @@ def test_what_cannot_go_into_an_image_blocks_its_own_cells_and_names_its_path() 
             "torch/Dockerfile.j2": "FROM scratch\n",
             "serve/Dockerfile.j2": "{% include '_shared/a.j2' %}",
             "devel/Dockerfile.j2": "FROM scratch\n",
-            "devel/pipe": RefusedFile(reason="a FIFO, not a regular file"),
+            "devel/pipe": Unreadable(reason="a FIFO, not a regular file"),
             "link/Dockerfile.j2": ImageFile(link="../torch/Dockerfile.j2"),
             "latin/Dockerfile.j2": ImageFile(content=b"# \xe9"),
-            "_shared/a.j2": RefusedFile(
+            "_shared/a.j2": Unreadable(
                 reason="a link that leads out of its folder, to /etc/passwd"
             ),
         }

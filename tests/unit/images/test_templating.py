@@ -16,7 +16,7 @@ from warpfront.images.templating import LONGEST_TEXT
 from warpfront.system import process
 from warpfront.system.digests import frozen
 from warpfront.system.process import Command, Completed
-from warpfront.system.tree_files import ImageFile, RefusedFile
+from warpfront.system.tree_files import ImageFile, Unreadable
 
 BRIEF = Limits(cpu_seconds=1)
 GOOD = "FROM {{ cell.base.pinned }}\n{% for one in wheels %}{{ one.name }}\n{% endfor %}"
@@ -50,7 +50,7 @@ BOMBS = {
 }
 
 
-def sources(texts: Mapping[str, str]) -> dict[str, ImageFile | RefusedFile]:
+def sources(texts: Mapping[str, str]) -> dict[str, ImageFile | Unreadable]:
     return {f"{name}/Dockerfile.j2": ImageFile(content=one.encode()) for name, one in texts.items()}
 
 
@@ -126,7 +126,7 @@ def test_all_cells_of_a_run_share_one_child(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_no_template_blocks_its_cells() -> None:
     files = sources({"good": "x", "large": "a" * (LONGEST_TEXT + 1)}) | {
         "link/Dockerfile.j2": ImageFile(link="other"),
-        "refused/Dockerfile.j2": RefusedFile(reason="a pipe"),
+        "refused/Dockerfile.j2": Unreadable(reason="a pipe"),
         "binary/Dockerfile.j2": ImageFile(content=b"\xff"),
     }
     found = render_templates(files, asked("large", "link", "refused", "binary", "good"))

@@ -25,7 +25,7 @@ from warpfront.system.store import (
     try_lock,
     write_text,
 )
-from warpfront.system.tree_files import ImageFile, RefusedFile
+from warpfront.system.tree_files import ImageFile, Unreadable
 from warpfront.verify.results import Outcome, Verification
 from warpfront.wheels.lock.values import WheelLock
 
@@ -169,10 +169,10 @@ def test_what_no_image_can_hold_is_refused_with_its_reason(tmp_path: Path) -> No
     found = dict(read_tree(tmp_path))
     assert found.pop("other/file") == a_file("of another image")
     assert found.pop("torch/itself") == ImageFile(link="itself")  # goes round, and nowhere else
-    assert found.pop("torch/fifo") == RefusedFile(reason="a FIFO, not a regular file")
+    assert found.pop("torch/fifo") == Unreadable(reason="a FIFO, not a regular file")
     assert set(found) == {"mine", *(f"torch/{name}" for name in links if name != "itself")}
     for name, refused in found.items():
-        assert isinstance(refused, RefusedFile), name
+        assert isinstance(refused, Unreadable), name
         assert "a link that leads out of its folder, to " in refused.reason
 
 
@@ -193,8 +193,8 @@ def test_no_file_below_a_tree_can_break_off_its_reading(
 
     monkeypatch.setattr("os.open", refuse)
     assert read_tree(tmp_path) == {
-        "torch/closed": RefusedFile(reason="Permission denied"),
-        "torch/large": RefusedFile(reason="larger than 2048 MiB"),
+        "torch/closed": Unreadable(reason="Permission denied"),
+        "torch/large": Unreadable(reason="larger than 2048 MiB"),
         "torch/n\N{REPLACEMENT CHARACTER}me": a_file("1"),
     }
 

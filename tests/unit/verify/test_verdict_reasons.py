@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warpfront.system.tree_files import Unreadable
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.verify.verdict import (
-    Unreadable,
     count_outcomes,
     outcome_of,
     read_session,

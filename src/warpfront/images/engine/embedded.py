@@ -39,7 +39,7 @@ from warpfront.system.digests import digest_of
 from warpfront.system.packaged import packaged_text
 from warpfront.system.process import Command, cache_folder
 from warpfront.system.progress import Line
-from warpfront.system.store import exclusive, read_text, write_json
+from warpfront.system.store import exclusive, folder_aside, read_text, write_json
 from warpfront.system.strict_values import read_as
 
 _START_SECONDS = 60.0
@@ -605,7 +605,6 @@ def _fill(
     root: Path, distribution: LinuxDistribution, suites: tuple[Suite, ...], on_line: Line
 ) -> None:
     work = root.parent / f".{root.name}.fetched"
-    aside = root.parent / f".{root.name}.aside"
     try:
         for folder in ("lists/partial", "archives/partial", "debs"):
             (work / folder).mkdir(parents=True, exist_ok=True)
@@ -624,15 +623,11 @@ def _fill(
                     hint="check the machine's apt sources, or have Docker: "
                     f"{distribution.docker_instead}",
                 )
-        shutil.rmtree(aside, ignore_errors=True)
-        aside.mkdir()
-        for package in sorted((work / "debs").glob("*.deb")):
-            process.run(Command(argv=("dpkg-deb", "-x", str(package), str(aside)))).check()
-        aside.rename(root)
+        with folder_aside(root) as aside:
+            for package in sorted((work / "debs").glob("*.deb")):
+                process.run(Command(argv=("dpkg-deb", "-x", str(package), str(aside)))).check()
     except OSError as error:
         raise EngineError(f"{error.filename or root}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     shutil.rmtree(work, ignore_errors=True)
 
 
