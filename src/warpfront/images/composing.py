@@ -8,7 +8,6 @@ BuildKit builds on the image on which it compiled byte code, so that it unpacks 
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,9 +148,9 @@ class Composer:
     ) -> str:
         """Build `files`, on the manifest `lower` if any, and return the manifest in the store."""
         cell = item.cell
-        with storing(self.layers.root):
-            aside = Path(tempfile.mkdtemp(prefix=".aside-", dir=self.layers.root))
-        try:
+        root = self.layers.root
+        with storing(root), tempfile.TemporaryDirectory(prefix=".aside-", dir=root) as folder:
+            aside = Path(folder)
             target = BakeTarget(
                 name=cell.id,
                 context=str(self.building.store.write_context(cell.id, files)),
@@ -174,8 +173,6 @@ class Composer:
             if lower:  # else stored twice: as a result of these steps, and as layers
                 forget_steps(request, COMPILER)
             return answer.digest
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
 
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"

@@ -12,6 +12,7 @@ from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.progress import Watch
+from warpfront.system.store import exclusive
 
 
 def build(
@@ -30,7 +31,7 @@ def build(
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     chain = selected_with_parents(matrix.cells, selection)
     complete, bad = split_locks(locks)
-    with folders.store.exclusive(watch.say):
+    with exclusive(folders.store.folder, watch.say):
         for cell_id, result in bad.items():
             folders.store.save(cell_id, "build", result)
         cells = tuple(cell for cell in chain if cell.id in complete)

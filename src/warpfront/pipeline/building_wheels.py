@@ -10,6 +10,7 @@ from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import selected_with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.progress import Watch
+from warpfront.system.store import exclusive
 from warpfront.wheels.sources import site_when_needed
 
 
@@ -29,5 +30,5 @@ def build_wheels(
     cells, site = selected_with_parents(matrix.cells, selection), site_when_needed()
     build_in = Builders(matrix=matrix, material=material, folders=folders, site=site, watch=watch)
     tools = LockTools(folders=folders, site=site, builder_of=build_in)
-    with folders.store.exclusive(watch.say):
+    with exclusive(folders.store.folder, watch.say):
         return complete_cells(cells, locks, tools, watch)

@@ -15,7 +15,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -94,10 +93,6 @@ class Store:
             for where, _, _ in os.walk(aside):
                 Path(where).chmod(0o755)
         return folder
-
-    def exclusive(self, on_wait: Callable[[str], None]) -> AbstractContextManager[None]:
-        """Lock this folder for one build; a second build reports that it waits."""
-        return exclusive(self.folder, on_wait)
 
 
 @contextlib.contextmanager

@@ -239,8 +239,8 @@ def test_a_program_is_placed_once(tmp_path: Path) -> None:
 
 HOLDER = """
 import pathlib, sys
-from warpfront.system.store import Store
-with Store(pathlib.Path(sys.argv[1])).exclusive(print):
+from warpfront.system.store import exclusive
+with exclusive(pathlib.Path(sys.argv[1]), print):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -264,7 +264,7 @@ def test_a_second_run_waits_and_says_for_whom(tmp_path: Path) -> None:
             assert holder.stdin is not None
             holder.stdin.close()
 
-        with Store(tmp_path).exclusive(on_wait):
+        with exclusive(tmp_path, on_wait):
             pass
     assert f"process {holder.pid}" in said[0]
 
