@@ -14,7 +14,7 @@ from functools import cache, partial
 
 from packaging.version import Version
 
-from warpfront.matrix.cell import Pin, WheelIndex
+from warpfront.matrix.cell import Pin
 from warpfront.matrix.compat_table import (
     PYPI,
     Combination,
@@ -101,19 +101,15 @@ class Compat:
     def release(self, torch: str) -> TorchRelease | None:
         return self._releases.get(torch)
 
-    def index(self, name: str) -> WheelIndex | None:
-        entry = self.table.indexes.get(name)
-        return WheelIndex(name=name, url=entry.url) if entry else None
-
-    def index_for(self, vendor: str, toolkit: str, torch: str) -> WheelIndex | None:
-        """Return the index with `torch` for this toolkit. Never `pypi`, whose wheels have no label
-        that identifies them: a row has to name it."""
+    def index_for(self, vendor: str, toolkit: str, torch: str) -> str:
+        """Return the index with `torch` for this toolkit, "" for none. Never `pypi`, whose wheels
+        have no label that identifies them: a row has to name it."""
         release = self._releases.get(torch)
         for name, index in self._indexes_of(vendor, toolkit).items():
             offered = release is None or name in (*release.indexes.names, *release.indexes.seen)
             if offered and name != PYPI and index.nightly == Version(torch).is_devrelease:
-                return WheelIndex(name=name, url=index.url)
-        return None
+                return name
+        return ""
 
     def _indexes_of(self, vendor: str, toolkit: str) -> dict[str, Index]:
         """Return the indexes with wheels for a toolkit."""
@@ -121,7 +117,7 @@ class Compat:
         return {n: index for n, index in indexes if (index.vendor, index.toolkit or "") == pair}
 
     def contradiction_of_no_index(self, combination: Combination) -> Contradicted:
-        """Return the contradiction for a row for which `index_for` gives None."""
+        """Return the contradiction for a row for which `index_for` finds none."""
         vendor = VENDORS[combination.vendor]
         name = f"{vendor.toolkit or vendor.name} {combination.toolkit}".strip()
         reason = f"torch {combination.torch} has no wheels for {name}"

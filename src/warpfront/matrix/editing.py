@@ -80,7 +80,6 @@ def row_lines(
     for release in reversed(compat.table.releases):
         if torch and release.torch != torch:
             continue
-        table_index = compat.index_for(vendor, toolkit, release.torch)
         wanted = Combination(
             vendor=vendor,
             toolkit=toolkit,
@@ -89,7 +88,7 @@ def row_lines(
             python=python,
             torch=release.torch,
         )
-        for index in dict.fromkeys((*([table_index.name] if table_index else []), "pypi")):
+        for index in filter(None, (compat.index_for(vendor, toolkit, release.torch), "pypi")):
             targets = [
                 target
                 for target in _USUAL.get(vendor, facts.known_targets)

@@ -417,15 +417,14 @@ class CellMaker:
         """Return the row's index, at the address that `indexes:` gives it, if any."""
         if vendor.torch_from == "base":
             return None
-        axes = (point.vendor, point.toolkit, point.torch)
-        compat, name = self.compat, point.index
-        index = compat.index(name) if name else compat.index_for(*axes)
-        if index is not None:
-            own_index = self.text.indexes.get(index.name)
-            url = own_index if isinstance(own_index, str) else index.url
-            return WheelIndex(name=index.name, url=url)
+        indexes = self.compat.table.indexes
+        name = point.index or self.compat.index_for(point.vendor, point.toolkit, point.torch)
+        if name in indexes:
+            own_index = self.text.indexes.get(name)
+            url = own_index if isinstance(own_index, str) else indexes[name].url
+            return WheelIndex(name=name, url=url)
         if point.index:
-            hint = nearest(point.index, self.compat.table.indexes)
+            hint = nearest(point.index, indexes)
             self._tell(point, f"index `{point.index}` is not in the compat table", hint)
         else:
             contradicted = self.compat.contradiction_of_no_index(point)

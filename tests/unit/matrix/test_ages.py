@@ -9,7 +9,7 @@ from builders import a_cell
 
 from warpfront.matrix import compat
 from warpfront.matrix.ages import base_notes, driver_note, ended_notes, table_notes
-from warpfront.matrix.cell import Cell, Toolkit
+from warpfront.matrix.cell import Cell, Toolkit, WheelIndex
 
 COMPAT = compat.packaged()
 CUDA = "nvidia"
@@ -43,7 +43,7 @@ def test_a_toolkit_that_newer_releases_have_no_wheels_for_is_named_by_the_table(
 
 
 def of_index(name: str) -> Cell:
-    index = COMPAT.index(name)
+    index = WheelIndex(name=name, url=COMPAT.table.indexes[name].url)
     return dataclasses.replace(a_cell(), index=index)
 
 

@@ -445,13 +445,11 @@ class _Destination(WheelDestination):
         record_file_path: str,
         records: Iterable[tuple[Scheme, RecordEntry]],
     ) -> None:
+        start = self._folder(scheme)
+
         def prefix(other_scheme: Scheme) -> str | None:
-            script_folder, scheme_folder = self._folder(scheme), self._folder(other_scheme)
-            return (
-                None
-                if script_folder == scheme_folder
-                else f"{posixpath.relpath(scheme_folder, script_folder)}/"
-            )
+            folder = self._folder(other_scheme)
+            return None if folder == start else f"{posixpath.relpath(folder, start)}/"
 
         with construct_record_file(list(records), prefix) as stream:
             self._write(scheme, record_file_path, stream, executable=False)

@@ -44,6 +44,7 @@ from warpfront.system.strict_values import extended, first_wrong, read_as
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.core_metadata import split_label
 from warpfront.wheels.lock.values import (
+    NO_LOCK,
     PYPI,
     LockedWheel,
     LockInputs,
@@ -87,8 +88,8 @@ def lock_inputs(
     """
     requirement_list = requirement_list or RequirementList()
     compiler = cell.compiler.requirements if cell.compiler else ()
-    vendor = VENDORS[cell.vendor]
-    inherited = {package.package: package.reason for package in parent.relaxed} if parent else {}
+    vendor, parent = VENDORS[cell.vendor], parent or NO_LOCK
+    inherited = {package.package: package.reason for package in parent.relaxed}
     return extended(
         LockInputs,
         cell,
@@ -96,9 +97,7 @@ def lock_inputs(
         glibc=cell.base.glibc,
         stack_requirements=tuple(sorted(str(pin) for pin in cell.stack)),
         requirements=tuple(sorted({*compiler, *cell.requirements, *requirement_list.requirements})),
-        parent=tuple(f"{wheel.name}=={wheel.version}" for wheel in sorted(parent.wheels))
-        if parent
-        else (),
+        parent=tuple(f"{wheel.name}=={wheel.version}" for wheel in sorted(parent.wheels)),
         relax=tuple(sorted({**inherited, **cell.relax}.items())),
         sources=tuple(
             dataclasses.replace(source, pin=(folders or {}).get(source.location, ""))

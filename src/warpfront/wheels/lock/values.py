@@ -216,6 +216,7 @@ class WheelLock:
         return sum(wheel.size_bytes for wheel in self.wheels)
 
 
+NO_LOCK = WheelLock(cell_id="", python="", inputs_digest="", wheels=())
 NEVER_BUILT = "never built: it has no lock yet"
 """The reason of a missing lock. Locks are committed: the cell was never resolved from an index."""
 

@@ -187,13 +187,10 @@ def unmet_demands(
 
 def without_libraries(requires: Iterable[str]) -> tuple[str, ...]:
     """Return what a build of a torch release demands, without the libraries of its own vendor."""
-    patterns = [
-        pattern for toolkit in ("cuda", "rocm", "xpu") for pattern in stack_patterns(toolkit)
-    ]
-    requirements_read = filter(None, map(readable_requirement, requires))
+    patterns = [name for toolkit in ("cuda", "rocm", "xpu") for name in stack_patterns(toolkit)]
     return tuple(
         str(requirement)
-        for requirement in requirements_read
+        for requirement in filter(None, map(readable_requirement, requires))
         if not matches(canonicalize_name(requirement.name), patterns)
     )
 

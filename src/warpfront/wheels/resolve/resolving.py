@@ -24,6 +24,7 @@ from warpfront.system.progress import Line
 from warpfront.wheels.core_metadata import Distribution, requirement_name
 from warpfront.wheels.lock.pylock import foreign_wheel, placeholder
 from warpfront.wheels.lock.values import (
+    NO_LOCK,
     LockedWheel,
     LockInputs,
     PatchedWheel,
@@ -85,7 +86,7 @@ def resolve_by_uv(
     source has them.
     """
     refuse_every_device(inputs)
-    parent = parent or WheelLock(cell_id="", python="", inputs_digest="", wheels=())
+    parent = parent or NO_LOCK
     with site.transport() as transport:
         resolver = UvResolver(
             inputs, transport, on_line=on_line, wheelhouse=wheelhouse, held=parent.wheels
