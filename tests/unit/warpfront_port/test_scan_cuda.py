@@ -337,6 +337,36 @@ def test_a_reduction_over_groups_of_32_lanes_is_right(width: str, *, found: bool
 
 
 @pytest.mark.parametrize(
+    ("code", "shifts"),
+    [
+        ("int w = threadIdx.x / 32; v = __shfl_down_sync(m, v, 1);", [0]),
+        ("int w = threadIdx.x / 32; v = __shfl_down_sync(m, v, 1, warpSize);", [0]),
+        ("int w = threadIdx.x / 32; v = __shfl_down_sync(m, v, 1, 32);", [-1]),
+        ("int w = threadIdx.x / 32; v = warpSum(v);", [-1]),
+        ("int lane = threadIdx.x & 63; int half_of_warp = lane >> 5; v = __shfl(v, 1);", []),
+    ],
+)
+def test_lanes_of_32_are_certain_where_the_file_exchanges_over_a_whole_wave(
+    code: str, shifts: list[int]
+) -> None:
+    found = seen(f"__global__ void k(float v) {{ {code} }}")
+    assert [one.shift for one in found if one.rule == "CU114"] == shifts
+
+
+def test_a_warps_width_in_a_source_without_lanes_counts_something_else() -> None:
+    width = "#define WARP_SIZE 32\nint threads(int n) { return n * WARP_SIZE; }\n"
+    assert [one.shift for one in seen(width, path="a.cu")] == [-1]
+    assert [one.shift for one in seen(width, path="a.cuh")] == [0]
+
+
+@pytest.mark.parametrize(("width", "found"), [("", True), (", 32", False)])
+def test_lanes_that_returned_are_missing_in_a_whole_wave(width: str, *, found: bool) -> None:
+    shuffle = f"v = __shfl_xor_sync(0xffffffffffffffffull, v, 1{width});"
+    code = f"__global__ void k(float v, int n) {{ if (threadIdx.x >= n) return; {shuffle} }}"
+    assert ("CU171" in rules_of(code)) is found
+
+
+@pytest.mark.parametrize(
     ("rest", "found"), [("v = warpSum(v);", True), ("v = __shfl_sync(m, v, 0);", True), ("", False)]
 )
 def test_32_threads_are_a_tile_where_no_lanes_exchange_values(rest: str, *, found: bool) -> None:

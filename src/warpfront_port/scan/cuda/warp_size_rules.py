@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from warpfront_port.scan.cuda.lexer import Span
 from warpfront_port.scan.cuda.view import (
+    HEADERS,
     NAME,
     NEAR,
     WARP_NAME,
@@ -51,7 +52,7 @@ _DOUBLING_TO_32 = re.compile(
     r"\bfor\s*\([^;(){}]{0,60}=\s*1\s*;\s*\w+\s*(?:<\s*(?:=\s*16|32)|<\s*32)\s*;"
     r"[^;{}]{0,40}(?:<<=\s*1|\*=\s*2)"
 )
-_SHUFFLES = re.compile(r"shfl|shuffle", re.IGNORECASE)
+_SHUFFLES = re.compile(r"\b\w*(?:shfl|shuffle)\w*", re.IGNORECASE)
 _WIDTH = re.compile(r"\b(\w+)\s*(?:=|\{)\s*(32|0[xX]20|64|0[xX]40)[uU]?\s*[;,}]")
 _CONSTANT = re.compile(r"\b(?:const|constexpr|static)\b")
 _LANE_ARITHMETIC = re.compile(
@@ -61,10 +62,11 @@ _LANE_ARITHMETIC = re.compile(
 )
 _THREAD_NAME = re.compile(
     r"(?:threadIdx\s*\.\s*[xyz]|(?:th(?:rea)?d?_?(?:i?d|idx|index|rank)|tid(?:x)?|t_?idx)_?\w?|"
-    r"lane\w*|linear_?tid|thread_?rank|threadID\w*)\Z",
+    r"linear_?tid|thread_?rank|threadID\w*)\Z",
     re.IGNORECASE,
 )
 _OF_LANES = re.compile(r"lane|warp", re.IGNORECASE)
+_EXCHANGE = re.compile(r"\b__(?:shfl|ballot|any|all|match)\w*(?=\s*\()")
 _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
 _ON_BITS = frozenset("&|^~")
@@ -185,9 +187,7 @@ def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
     numbers = [number_of(view, view.code[slice(*argument)]) for argument in arguments[lane_at:]]
     if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
         yield rule_match(view, "CU113", whole)
-    if len(numbers) > 1 and numbers[1] == 32:
-        return  # groups of 32 lanes, which a wave of 64 has two of
-    if numbers[0] == 16 and "up" not in name:
+    if numbers[0] == 16 and "up" not in name and not _is_of_a_group(view, name, span[0]):
         yield rule_match(view, "CU113", whole, shift=-1)
 
 
@@ -212,12 +212,7 @@ def _halvings(view: View) -> Iterator[Match]:
         for match in pattern.finditer(view.code):
             loop = view.syntax.around(match.start(), "for_statement")
             shuffle = loop and _SHUFFLES.search(view.code, match.end(), loop.end_byte)
-            if shuffle is None:
-                continue
-            place = 3 if "_sync" in view.code[shuffle.start() : shuffle.start() + 20] else 2
-            widths = view.syntax.call(shuffle.start())[1][place : place + 1]
-            # A width of 32: a wave of 64 has two such groups.
-            if [number_of(view, view.code[slice(*width)]) for width in widths] != [32]:
+            if shuffle and not _is_of_a_group(view, shuffle[0], shuffle.start()):
                 yield rule_match(view, "CU113", match.span(), shift=shift)
 
 
@@ -250,22 +245,43 @@ def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iter
     region = view.region(span[0])
     amds, by_architecture = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
     if value == 32 and not (amds and by_architecture):
-        yield rule_match(view, "CU114", span, excerpt=f"{name} = 32", names={name})
+        # A header's width may be that of exchanges in what includes it.
+        shift = 0 if view.source.path.suffix in HEADERS or _exchanges_over_waves(view) else -1
+        yield rule_match(view, "CU114", span, excerpt=f"{name} = 32", names={name}, shift=shift)
     elif value == 64 and amds and not by_architecture:
         yield rule_match(view, "CU117", span, excerpt=f"{name} = 64", sides=SIDES)
 
 
 def _lane_arithmetic(view: View) -> Iterator[Match]:
+    """Yield arithmetic that makes lanes of 32 from a thread's number.
+
+    It is certain where the file exchanges values over a whole wave. A lane's number that is taken
+    apart at 32 is that of a wave of 64: with 32 lanes nothing would remain.
+    """
     talks = _TALK.search(view.code) is not None
+    shift = 0 if _exchanges_over_waves(view) else -1
     for match in _LANE_ARITHMETIC.finditer(view.code):
         operand = match["left"]
         start = match.start()
         # The variable that the arithmetic is for may be named after lanes or warps.
         variable, _start = view.syntax.taker(match.start("op"), "binary_expression", _OF_NUMBERS)
         lanes = _OF_LANES.search(variable) and not operand.isdigit() and view.in_device_code(start)
-        if lanes or (talks and _THREAD_NAME.fullmatch(operand)):
-            # Right as long as all of the kernel means groups of 32: open, as a constant is.
-            yield rule_match(view, "CU114", match.span())
+        named = lanes or (talks and _THREAD_NAME.fullmatch(operand))
+        if named and "lane" not in operand.lower():
+            yield rule_match(view, "CU114", match.span(), shift=shift)
+
+
+def _exchanges_over_waves(view: View) -> bool:
+    """Return true if a call takes lanes of the whole wave, and not of a group with a width."""
+    exchanges = _EXCHANGE.finditer(view.code)
+    return any(not _is_of_a_group(view, match[0], match.start()) for match in exchanges)
+
+
+def _is_of_a_group(view: View, name: str, start: int) -> bool:
+    """Return true if the call at `start` is a shuffle of 32 lanes: a wave of 64 has two groups."""
+    arguments = view.syntax.call(start)[1]
+    width = arguments[3 if "_sync" in name else 2 :] if "sh" in name.lower() else ()
+    return bool(width) and number_of(view, view.code[slice(*width[0])]) == 32
 
 
 def _after_partial_returns(view: View) -> Iterator[Match]:
@@ -286,6 +302,7 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
             match
             for match in _FULL_SHUFFLE.finditer(view.code, statement.end_byte, function.end_byte)
             if _is_full(view, match["mask"])
+            and not _is_of_a_group(view, match["name"], match.start())
         ]
         for shuffle in shuffles:
             description = f"{shuffle['name']} after `{returned['condition'].strip()}` returned"
