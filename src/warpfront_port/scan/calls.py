@@ -35,7 +35,7 @@ def callers_of(
     callers: dict[str, set[str]] = {}
     for path, tree in modules.items():
         imported = {
-            alias.asname or alias.name: (_last(node.module or ""), alias.name)
+            alias.asname or alias.name: ((node.module or "").rpartition(".")[2], alias.name)
             for node in ast.walk(tree)
             if isinstance(node, ast.ImportFrom)
             for alias in node.names
@@ -65,10 +65,6 @@ def _parsed(text: str) -> ast.Module | None:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return None
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 def _always_called(node: ast.AST) -> Iterator[str]:

@@ -153,6 +153,51 @@ def test_a_setup_that_never_asks_for_rocm_is_told_where_it_asks_for_cuda() -> No
 
 
 @pytest.mark.parametrize(
+    ("arm", "rule", "shifts"),
+    [
+        ("if CUDA_HOME is not None:\n    flags += ['-O3']", "PY047", [-1, -2]),
+        ("if CUDA_HOME is not None:\n    ext = CUDAExtension('k', ['k.cu'])", "PY047", [-1, -2, 0]),
+        (
+            "def f():\n  if CUDA_HOME is None:\n    return []\n  return [CUDAExtension()]",
+            "PY047",
+            [-1, -2, 0],
+        ),
+        ("nvcc = join(CUDA_HOME, 'b') if CUDA_HOME is not None else find()", "PY047", [-1, -2]),
+        ("with_cuda = CUDA_HOME is not None", "PY047", [-1, 0]),
+        ("if CUDA_HOME is None:\n    raise RuntimeError('no toolkit')", "BL216", [1]),
+    ],
+)
+def test_a_condition_about_the_toolkit_is_judged_by_what_its_arm_leaves_out(
+    arm: str, rule: str, shifts: list[int]
+) -> None:
+    text = f"from torch.utils.cpp_extension import CUDA_HOME, load\n{arm}\n"
+    source = SourceText(path=PurePosixPath("build.py"), text=text)
+    found = [one.shift for one in python.rule_matches(source, Context()) if one.rule == rule]
+    assert sorted(found) == sorted(shifts)
+
+
+def test_a_refusal_in_a_function_for_others_is_none_of_a_build() -> None:
+    load = "from torch.utils.cpp_extension import load\nk = load('k', ['k.cu'])\n"
+    function = "def f(x):\n    if k is None:\n        raise OSError('no CUDA module')\n"
+    source = SourceText(path=PurePosixPath("ops.py"), text=load + function)
+    assert "BL216" not in {one.rule for one in python.rule_matches(source, Context())}
+    called = SourceText(path=source.path, text=f"{source.text}f(0)\n")
+    assert "BL216" in {one.rule for one in python.rule_matches(called, Context())}
+
+
+def test_a_sentence_that_names_an_architecture_chooses_none() -> None:
+    option = "from setuptools import setup\nA = {}\n"
+    assert "BL203" in build_rules(option.format("['--offload-arch=gfx90a', 'gfx906;gfx908']"))
+    assert "BL203" not in build_rules(option.format("'architectures, such as gfx906;gfx908'"))
+
+
+def test_an_fp8_type_that_is_only_a_parameters_default_is_a_callers_choice() -> None:
+    text = "def f(x, t=torch.float8_e4m3fn):\n    return x\n"
+    assert seen(text, rule="PY037").shift == -1
+    assert seen("def f(x):\n    return x.to(torch.float8_e4m3fn)\n", rule="PY037").shift == 0
+
+
+@pytest.mark.parametrize(
     ("flag", "rules"),
     [
         ("f'-arch={arch}'", {"BL202"}),

@@ -74,11 +74,12 @@ _DEPTH = 40
 class Conditions:
     """Evaluates tests of one module; definitions inside the module are followed."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, *, asks: bool) -> None:
+        """`asks` is true where the folder of a toolkit tells the vendors apart."""
         self._module = module
         self._values: dict[tuple[ast.AST, Side, bool], object] = {}
         self._depth = 0
-        self._asks = module.knows_hip
+        self._asks = asks
 
     def truths(self, test: ast.expr) -> VendorTruths:
         """Return the truth of `test` on every side."""

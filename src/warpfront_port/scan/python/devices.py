@@ -12,7 +12,6 @@ from warpfront_port.scan.python.nodes import elements, last_name, text_of
 
 # What a compared value is made of, by its dotted names.
 _CAPABILITY = re.compile(r"get_device_capability\(\)|get_device_properties\(\)\.(?:major|minor)\Z")
-_ARCH_LIST = re.compile(r"get_arch_list\(\)")
 _GCN = re.compile(r"\.gcnArchName\w*\Z")
 _OF_STRINGS = frozenset({"split", "replace", "startswith", "rsplit", "partition", "strip"})
 _OF_VERSIONS = frozenset({"Version", "parse", "float", "LooseVersion"})
@@ -58,16 +57,6 @@ def _gives_torch_an_option(module: Module, node: ast.AST) -> bool:
     arguments = [value for call in calls for value in call.args]
     methods = all(isinstance(call.func, ast.Attribute) for call in calls)
     return methods and all(module.dotted(value).startswith("torch.") for value in arguments)
-
-
-@needs("get_arch_list")
-def architectures(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield `torch.cuda.get_arch_list()[0].split("_")`."""
-    owner = node.func.value if isinstance(node.func, ast.Attribute) else node
-    taken_apart = last_name(node.func) in {"split", "partition"} and owner is not node
-    by_line = taken_apart and [text_of(argument) for argument in node.args[:1]] == ["_"]
-    if by_line and _is_made_of(module, [owner], _ARCH_LIST):
-        yield Seen("PY019", node)
 
 
 @needs("version.cuda")
@@ -118,17 +107,13 @@ def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
 
 @needs("_HOME")
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
-    """Yield `if CUDA_HOME is not None:` as the question which build this is."""
+    """Yield `WITH_CUDA = CUDA_HOME is not None`; the arms of a statement tell themselves."""
     last = module.dotted(node).split(".")[-1]
-    if last != "CUDA_HOME" or not isinstance(node.ctx, ast.Load):
-        return
-    test = _enclosing_test(module, node)
+    test = _enclosing_test(module, node) if last == "CUDA_HOME" else None
     text = module.source_of(test) if test is not None else ""
     if test and not re.search(r"hip|rocm", text, re.IGNORECASE):
-        tested = module.parents.get(test)
-        refuses = isinstance(tested, ast.If) and isinstance(tested.body[-1], ast.Raise)
-        rule, worse = ("BL216", 1) if refuses else ("PY047", 0)
-        yield Seen(rule, node, text, shift=worse - int(module.knows_hip))
+        of_arms = isinstance(module.parents.get(test), ast.If | ast.IfExp)
+        yield Seen("PY047", node, text, shift=-2 if of_arms else -int(module.knows_hip))
 
 
 @needs("CUDA_HOME", "get_cuda_path")
@@ -169,8 +154,6 @@ def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
             case ast.If(test=test) | ast.IfExp(test=test) if child is test:
                 of_text = isinstance(parent, ast.IfExp) and text_of(parent.body) is not None
                 return None if of_text else whole
-            case ast.IfExp():
-                continue
             case ast.Assign() if child is whole is not node:
                 return whole
             case _:

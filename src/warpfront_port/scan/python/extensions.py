@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from warpfront_port.scan.package_rules import read_requirement
+from warpfront_port.scan.python.conditions import Conditions
 from warpfront_port.scan.python.module import Module, Seen, needs
 from warpfront_port.scan.python.nodes import Text, keyword, last_name, text_of
 from warpfront_port.scan.python.scopes import HOLE, STARTERS
@@ -20,35 +21,17 @@ _STARTED = re.compile(rf"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:[\s{HOLE}]|\
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
 _NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
-_RUN_TIME_FLAG = re.compile(
-    r"--gpu-architecture(?:=(?:sm|compute)_\d|\Z)|-arch=(?:sm|compute)_(?:\d|\Z)|--use_fast_math\Z"
-    r"|nvrtc(?:CompileProgram|CreateProgram|GetPTX)\w*\Z"
-)
 _NVCC_COMMAND = re.compile(r"(?:\A|[/\\\s])nvcc(?:\.exe)?[\"']?\s+-")
-_COPY = re.compile(r"\b(?:cp|rsync|ln)\s+-\w+\s")
-_SEEKING = frozenset(
-    {"replace", "remove", "removeprefix", "removesuffix", "index", "count", "find"}
-)
 _PATTERN = re.compile(r"\*\.(?:c|cc|cpp|cxx|cu)\b")
 
 
 def strings(module: Module, node: Text) -> Iterator[Seen]:
-    """Yield package indexes, commands of nvcc, texts that tell to copy files over those of an
-    installed package, and flags for a compiler at run time.
-    """
-    text, parent = node.value, module.parents[node]
+    """Yield package indexes, and commands of nvcc."""
+    text = node.value
     if "/whl/cu" in text and CUDA_INDEX.search(text) and not module.is_said(node):
         yield Seen("DP314", node, text[:80])
     if _NVCC_COMMAND.search(text) and not module.is_said(node):
         yield Seen("BL214", node, "nvcc")
-    if "site-packages" in text and _COPY.search(text):
-        yield Seen("PY060", node, "site-packages")
-    # Text that is searched for, or removed, is no flag.
-    sought = isinstance(parent, ast.Compare) or (
-        isinstance(parent, ast.Call) and last_name(parent.func) in _SEEKING
-    )
-    if not module.builds_extensions and _RUN_TIME_FLAG.match(text) and not sought:
-        yield Seen("BL201", node, text[:60])
 
 
 def build_strings(module: Module, node: Text) -> Iterator[Seen]:
@@ -64,7 +47,7 @@ def build_strings(module: Module, node: Text) -> Iterator[Seen]:
         return
     for rule, flag in compiler_flag(text):
         yield Seen(rule, node, flag)
-    if GFX.search(text):
+    if GFX.search(text) and all("gfx" in word or word[0] == "-" for word in text.split()):
         yield Seen("BL203", node, text[:60])
 
 
@@ -83,6 +66,8 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
     message = node.exc if isinstance(node, ast.Raise) else node.msg
     if message is None or not module.builds_extensions or module.knows_hip:
         return
+    if module.path.name != "setup.py" and module.owner(node) not in module.started:
+        return  # a function for others, which do not build
     test = getattr(node if isinstance(node, ast.Assert) else module.parents[node], "test", None)
     truths = module.conditions.truths(test) if test is not None else {}
     is_decided = truths.get("other") is not None
@@ -104,21 +89,19 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     """Yield conditions that refuse the build for AMD, or leave its GPU extension out there."""
     if not module.builds_extensions:
         return
-    truths = module.conditions.truths(node.test)
-    if truths["amd"] is None or truths["nvidia"] is truths["amd"]:
+    truth = Conditions(module, asks=True).truth
+    on_amd = truth(node.test, "amd", unset=True)
+    if on_amd is None or truth(node.test, "nvidia", unset=True) is on_amd:
         return
     body, other = ([arm] if isinstance(arm, ast.expr) else arm for arm in (node.body, node.orelse))
-    if not truths["amd"]:
-        left_out = body
-    elif isinstance(node, ast.If) and isinstance(body[-1], ast.Raise):
-        if module.path.name == "setup.py":
-            yield Seen("BL216", node.test, shift=1)
+    left_out = other if on_amd else body
+    if on_amd and isinstance(node, ast.If) and isinstance(body[-1], ast.Raise):
+        if module.path.name == "setup.py" or "CUDA_HOME" in module.source_of(node.test):
+            yield Seen("BL216", node.test, shift=1 - int(module.knows_hip))
         return
-    else:
-        left_out = other
-        if isinstance(body[-1], ast.Return):
-            block = getattr(module.parents[node], "body", [])
-            left_out = [*other, *block[block.index(node) + 1 :]] if node in block else other
+    if on_amd and isinstance(body[-1], ast.Return):
+        block = getattr(module.parents[node], "body", [])
+        left_out = [*other, *block[block.index(node) + 1 :]] if node in block else other
     inside = {n for start in left_out for n in ast.walk(start) if last_name(n) == "CUDAExtension"}
     mentions = {n for n in module.nodes if last_name(n) == "CUDAExtension"}
     if inside and inside == mentions:

@@ -46,33 +46,14 @@ def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:
 
 @needs("graph")
 def capture_bodies(module: Module, node: ast.With) -> Iterator[Seen]:
-    """Yield operations that are not allowed while a graph is captured."""
+    """Yield operations that are not allowed while a graph is captured, in functions too."""
     calls = (i.context_expr for i in node.items if isinstance(i.context_expr, ast.Call))
-    if any(module.dotted(call.func) in _CAPTURES for call in calls):
-        yield from _captured(module, node.body, node)
-
-
-@needs("capture_begin")
-def capture_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield the same operations between `capture_begin()` and `capture_end()` of one block."""
-    statement = module.parents[node]
-    if last_name(node.func) != "capture_begin" or not isinstance(statement, ast.Expr):
-        return
-    blocks = (value for _, value in ast.iter_fields(module.parents[statement]))
-    block = next(b for b in blocks if isinstance(b, list) and statement in b)
-    for following in block[block.index(statement) + 1 :]:
-        if "capture_end" in module.source_of(following):
-            return
-        yield from _captured(module, [following], node)
-
-
-def _captured(module: Module, body: Iterable[ast.AST], via: ast.AST) -> Iterator[Seen]:
-    """Yield operations in statements, and in functions of the module that they call."""
-    for call in _calls(module, body):
+    captures = any(module.dotted(call.func) in _CAPTURES for call in calls)
+    for call in _calls(module, node.body) if captures else ():
         yield from _in_capture(module, call)
         function = module.functions.get(called_name(call.func))
         for inner in _calls(module, [function] if function else []):
-            yield from (replace(sighting, via=via) for sighting in _in_capture(module, inner))
+            yield from (replace(sighting, via=node) for sighting in _in_capture(module, inner))
 
 
 def _calls(module: Module, body: Iterable[ast.AST]) -> Iterator[ast.Call]:

@@ -102,7 +102,8 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
         one_of_many = isinstance(parent, ast.List | ast.Tuple)
         yield Seen(NAMES[entry], node, dotted, shift=-int(one_of_many))
     elif dotted in _OCP and not (f"{node.attr}uz" in module.text or _is_compared(module, node)):
-        yield Seen("PY037", node, dotted)
+        # Callers may give another dtype than a parameter's default.
+        yield Seen("PY037", node, dotted, shift=-int(isinstance(parent, ast.arguments)))
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:

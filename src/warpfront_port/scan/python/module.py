@@ -213,7 +213,7 @@ class Module:
     @cached_property
     def conditions(self) -> Conditions:
         """Return the values of the module's tests, side by side."""
-        return Conditions(self)
+        return Conditions(self, asks=self.knows_hip)
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
