@@ -97,6 +97,9 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
         lines.append(f"not configured: {scan.unconfigured}")
     if verdict.project.product.basis:
         lines.append(f"reached: {units}, by {verdict.project.product.basis}")
+    if unbuilt := verdict.project.unbuilt:
+        first = ", ".join(unbuilt[:PLACES_SHOWN]) + (", ..." if unbuilt[PLACES_SHOWN:] else "")
+        lines.append(f"not built, so not judged: {plural(len(unbuilt), 'CUDA source')}: {first}")
     lines += [
         f"taken for AMD's: {plural(source.files, 'file')}, because {source.place}: {source.reason}"
         for source in verdict.taken[:few]

@@ -43,7 +43,6 @@ from warpfront_port.scan.findings import (
 )
 from warpfront_port.scan.languages import reason_of_languages
 from warpfront_port.scan.project import Project, read_project
-from warpfront_port.scan.python.gates import is_named_for_nvidia
 from warpfront_port.scan.reach import MANIFESTS, read_commands
 from warpfront_port.scan.severities import Judged
 from warpfront_port.scan.structured import kind_of
@@ -164,7 +163,6 @@ def _required(finding: ScanFinding) -> str:
 def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     """Return what engines may know of the tree."""
     product = project.product
-    named = frozenset(p for p in product.lines if is_named_for_nvidia(PurePosixPath(p)))
     # The packages that the tree installs or runs: folders whose parent is none.
     packages = {
         PurePosixPath(file.path).parent for file in tree.files if file.path.endswith("/__init__.py")
@@ -176,7 +174,6 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         evidence=evidence_of(texts, project),
         started=product.started,
         dispensable=project.dispensable,
-        purpose=named if product.is_most(named) else frozenset(),
     )
     code = {path: text for path, text in texts.items() if cuda.reads(PurePosixPath(path))}
     if not code:

@@ -19,12 +19,26 @@ from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
 from warpfront_port.scan.graph import followed
 from warpfront_port.scan.project import MAPS_CUDA, Project
 from warpfront_port.scan.python.builds import PythonBuild
-from warpfront_port.scan.reach import MANIFESTS, SOURCE, Sources, include_graph, named, sources_of
+from warpfront_port.scan.reach import (
+    MANIFESTS,
+    SOURCE,
+    Sources,
+    import_graph,
+    include_graph,
+    named,
+    sources_of,
+)
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import HIP_ARM, off_by_default, read_cmake
 from warpfront_port.scan.structured.commands import Command
 from warpfront_port.scan.structured.makefile import reached_lines
-from warpfront_port.scan.words import is_automation, is_of_use, line_of, uncommented
+from warpfront_port.scan.words import (
+    is_automation,
+    is_named_for_nvidia,
+    is_of_use,
+    line_of,
+    uncommented,
+)
 
 _OWN_ARM = re.compile(
     r"(?m)^[ \t]*#[ \t]*(?:(?:el)?if(?:n?def)?\b[^\n]*?(?<![A-Za-z])"
@@ -57,6 +71,7 @@ _PART_OF_AMD = re.compile(
 _PART_OF_NVIDIA = re.compile(
     rf"(?:(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia)|(?<=[a-z])Cuda){_LIBRARY}"
 )
+_OTHER_BUILD = re.compile(r"(?i)cmake|skbuild|scikit|\bmake\b")
 _BESIDE = frozenset({"shell", "requirements"})
 _NAMED_FOR_AMD = frozenset({"dockerfile", "yaml"}) | _BESIDE
 _SAYING = frozenset({"message", "return", "option"})
@@ -87,6 +102,7 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
     for path, evidence in (
         *by_option.items(),
         *tree.spared(project),
+        *tree.chosen(project),
         *tree.unused(project),
         *tree.built(),
     ):
@@ -239,21 +255,28 @@ class _Tree:
                 yield path, replace(evidence, kind="amd") if of_cmake else evidence
 
     def aside(self, project: Project) -> Shown:
-        """Yield examples, benchmarks and tests that the root's build neither imports nor adds."""
+        """Yield examples, tests, builds and distributions that what decides does not reach."""
         product = project.product
-        build = next((name for name in (*MANIFESTS, "CMakeLists.txt") if name in self.texts), "")
+        deciding = (unit for unit in project.units if not product.is_aside(unit))
+        roots = (name for name in (*MANIFESTS, "CMakeLists.txt") if name in self.texts)
+        build = next(roots, next(deciding, ""))
         evidence = Evidence(kind="aside", path=build, line=1, reason="it builds none of them")
         reached = {*product.modules, *(product.code or ()), *project.units}
         added = set() if product.installs else {folder for *_, folder in self._added()}
         listed = product.basis.endswith(".py") and bool(project.units)
+        # Python's own build of the sources, which starts no other one.
+        alone = not any(_OTHER_BUILD.search(self.texts.get(m, "")) for m in MANIFESTS)
+        manifests = {f"{folder}/{name}" for folder in product.other_folders for name in MANIFESTS}
+        apart = {manifest.rpartition("/")[0] for manifest in manifests & self.texts.keys()}
         for path in self.texts if build else ():
-            folder = PurePosixPath(path).parent
-            use = f"{folder}/" if self.kinds[path] == "cmake" else path
-            if (
-                (is_of_use(use) or (listed and SOURCE.search(path)))
-                and path not in reached
-                and added.isdisjoint((folder, *folder.parents))
-            ):
+            around = PurePosixPath(path).parents
+            builds = self.kinds[path] in {"cmake", "make"}
+            beside = (
+                is_of_use(f"{around[0]}/" if builds else path)
+                or (listed and (SOURCE.search(path) or (builds and alone)))
+                or not (apart.isdisjoint(map(str, around)) or product.has(path))
+            )
+            if beside and path not in reached and added.isdisjoint(around):
                 yield path, evidence
 
     def spared(self, project: Project) -> Shown:
@@ -278,6 +301,23 @@ class _Tree:
         for path in spared:
             inner = followed({path}, includes) - shared
             yield from ((header, spared[path]) for header in inner if header not in spared)
+
+    def chosen(self, project: Project) -> Shown:
+        """Yield the modules named for NVIDIA that no other one imports without a condition, and
+        those that only they import. Where they are a third of the project, they are its purpose.
+        """
+        named = {p for p in self.texts if p.endswith(".py") and is_named_for_nvidia(p)}
+        graph = import_graph(self.texts, anywhere=False) if named else {}
+        needed = {module for path in graph.keys() - named for module in graph[path]}
+        chosen = named - needed - project.product.modules
+        graph = import_graph(self.texts, anywhere=True) if chosen else {}
+        below = followed(chosen, graph)
+        others = {path: imported for path, imported in graph.items() if path not in chosen}
+        starts = (others.keys() - below | needed | project.product.modules) - chosen
+        theirs = chosen | below - followed(starts, others)
+        for path in () if project.product.is_most(theirs) else theirs:
+            reason = "only what is named for NVIDIA imports it"
+            yield path, self.cite(min(chosen), 0, reason, "left-out")
 
     def unused(self, project: Project) -> Shown:
         """Yield the headers that no source includes, where sources are what is built."""

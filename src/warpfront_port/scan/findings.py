@@ -156,8 +156,6 @@ class Context:
     are the Python packages that the tree itself is the source of. `evidence` shows by path which
     files run on AMD already. `started` are the functions that scripts at the root call.
     `dispensable` are the builds whose extensions all modules that import them can go on without.
-    `purpose` are the modules named for NVIDIA where they are what the project is there for: such a
-    name is no choice among vendors.
     """
 
     unknown: frozenset[str] = frozenset()
@@ -173,7 +171,6 @@ class Context:
     evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)
     started: frozenset[str] = frozenset()
     dispensable: frozenset[str] = frozenset()
-    purpose: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -76,7 +76,7 @@ class Project:
     tree does not define. `product` is what the root's build reaches, `builds` are the Python
     modules that build extensions, `dispensable` those that their users go on without. `builds_hip`
     is true for a build of HIP's own. `hosts` are the other sources that Python builds list,
-    for the host's compiler.
+    for the host's compiler. `unbuilt` are CUDA sources that the build which decides does not list.
     """
 
     units: tuple[str, ...] = ()
@@ -90,6 +90,7 @@ class Project:
     dispensable: frozenset[str] = frozenset()
     builds_hip: bool = False
     hosts: tuple[str, ...] = ()
+    unbuilt: tuple[str, ...] = ()
 
 
 def read_project(
@@ -118,6 +119,7 @@ def read_project(
     }
     return Project(
         units=tuple(sorted(counted)),
+        unbuilt=tuple(p for p in sorted(units) if not (reached.has(p) or reached.is_aside(p))),
         hosts=tuple(sorted(_hosts(texts, builds, reached, counted))),
         hips=frozenset(path for path in counted if _is_hips(path, codes[path])),
         way=_way(texts, counted),

@@ -303,17 +303,8 @@ def _unused(texts: Mapping[str, str]) -> Iterator[str]:
     if any(_COMPUTED_IMPORT.search(texts[path]) for path in paths):
         return
     packages = {path.rpartition("/")[0] for path in paths if path.endswith("/__init__.py")}
-    named: dict[str, set[str]] = {}  # the modules by each ending of their dotted names
-    for path in paths:
-        parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
-        for start in range(len(parts)):
-            named.setdefault(".".join(parts[start:]), set()).add(path)
-    graph: dict[str, set[str]] = {}
-    for path in paths:
-        dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        names = _imports(texts[path], dotted, path, named, anywhere=True)
-        graph[path] = {module for name in names for module in named[name]}
-        graph[path] |= {f"{folder}/__init__.py" for folder in _around(path, "/")} & texts.keys()
+    named = _modules_by_ending(paths)
+    graph = import_graph(texts, anywhere=True)
     inside = {path for path in paths if path.rpartition("/")[0] in packages}
     scripts = {path for path in paths if path not in inside or "__main__" in texts[path]}
     for path, text in texts.items():
@@ -325,6 +316,32 @@ def _unused(texts: Mapping[str, str]) -> Iterator[str]:
     reached = followed(scripts, graph)
     used = {path.partition("/")[0] for path in reached}
     yield from (path for path in inside - reached if path.partition("/")[0] in used)
+
+
+def _modules_by_ending(paths: Iterable[str]) -> Mapping[str, set[str]]:
+    """Return the modules by each ending of their dotted names."""
+    named: dict[str, set[str]] = {}
+    for path in paths:
+        parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
+        for start in range(len(parts)):
+            named.setdefault(".".join(parts[start:]), set()).add(path)
+    return named
+
+
+def import_graph(texts: Mapping[str, str], *, anywhere: bool) -> Mapping[str, set[str]]:
+    """Return for each module those that it may import, with the packages around it.
+
+    Not `anywhere` counts the imports of its own statements that no condition or `try` surrounds.
+    """
+    paths = [path for path in texts if path.endswith(".py")]
+    named = _modules_by_ending(paths)
+    graph: dict[str, set[str]] = {}
+    for path in paths:
+        dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        names = _imports(texts[path], dotted, path, named, anywhere=anywhere)
+        graph[path] = {module for name in names for module in named[name]}
+        graph[path] |= {f"{folder}/__init__.py" for folder in _around(path, "/")} & texts.keys()
+    return graph
 
 
 def _around(name: str, dot: str = ".") -> Iterator[str]:

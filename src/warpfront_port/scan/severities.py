@@ -20,32 +20,24 @@ from warpfront_port.scan.findings import (
     SourceText,
 )
 from warpfront_port.scan.targets import ScanTarget
-from warpfront_port.scan.words import is_automation, is_of_use, line_starts
+from warpfront_port.scan.words import (
+    is_automation,
+    is_named_for_nvidia,
+    is_of_use,
+    line_starts,
+)
 
 _SUPPRESSION = re.compile(
     r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"
     r"(?P<all>warpfront:[^\S\n]*ignore\[(?P<rules>[A-Z0-9, ]{1,200})\])(?P<reason>[^\n]*)"
 )
-_NVIDIAS = re.compile(
-    r"(?i:(?:[/._-]|\A)(?:cuda|cublas|cudnn|nvidia|tensorrt|jetson|cu(?=\d\d))[\d.]*(?:[._/-]|\Z))"
-    r"|(?:CUDA|Cuda)[^/]*\Z"
-)
 _OTHERS = re.compile(
     r"(?i)(?:[/._-]|\A)(?:npu|hpu|ascend|xpu|intel|maca|mlu|musa|tpu|mps|cpu)(?:[._/-]|\Z)"
-)
-_TESTS = re.compile(
-    r"(?i)(?:/|\A)(?:tests?|testing)/(?:[^/]*(?:requirements|constraints)[^/]*|.*\.ya?ml)\Z"
 )
 _DOCUMENTATION = re.compile(r"(?i)(?:/|\A)(?:docs?|documentation)/")
 _EXCERPT = 200
 _WORST_LAST = attrgetter("start", "shift", "excerpt")
-_SOFTENED = {
-    Gate.AVAILABILITY: Severity.WARNING,
-    Gate.OPTION: Severity.WARNING,
-    Gate.WRAPPED: Severity.NOTE,
-    Gate.TEST: Severity.NOTE,
-    Gate.LEFT_OUT: Severity.NOTE,
-}
+_SOFTENING = frozenset({Gate.AVAILABILITY, Gate.WRAPPED, Gate.TEST, Gate.LEFT_OUT, Gate.OPTION})
 _TELLING = re.compile(r"-{1,2}[a-zA-Z][\w-]*(?:=\w+)?|[A-Za-z_][\w.]{2,}(?:::\w+)*")
 _FOLDER = re.compile(r"https?://\S+/")
 _COMMON = frozenset(
@@ -226,9 +218,9 @@ def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
         return Gate.TEST
     if rule.engines == ("cuda",) or path.endswith((".py", ".pyi", ".ipynb")):
         return None
-    if _NVIDIAS.search(path) or (target.is_rocm and _OTHERS.search(path)):
+    if is_named_for_nvidia(path) or (target.is_rocm and _OTHERS.search(path)):
         return Gate.NVIDIAS
-    return Gate.TEST if is_of_use(path) or _TESTS.search(path) else None
+    return Gate.TEST if is_of_use(path) else None
 
 
 def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:
@@ -244,10 +236,11 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
     own_arm = rule_match.sides == {side} and target.is_rocm and not rule.of_amd
     # The author of an arm for AMD wrote it for AMD: code that only may be wrong was a decision.
     decided = own_arm and severity is Severity.WARNING
-    if rule_match.gate in _SOFTENED:
+    if rule_match.gate in _SOFTENING:
         if rule_match.gate is Gate.AVAILABILITY and rule.of_a_package:
             return Severity.NONE, rule_match.gate  # the code goes on without it
-        limit = Severity.NOTE if decided else _SOFTENED[rule_match.gate]
+        opened = rule_match.gate is Gate.OPTION and not decided
+        limit = Severity.WARNING if opened else Severity.NOTE
         return min(severity, limit, key=lambda item: item.level), rule_match.gate
     if own_arm and severity is not Severity.NOTE:
         return Severity.NOTE if decided else severity, Gate.OWN_ARM

@@ -102,7 +102,19 @@ def is_of_use(path: str) -> bool:
 
 _OF_USE = re.compile(
     rf"(?i)(?:/|\A)(?:(?:[^/]*[-_])?(?:{_USES})|recipes|cookbooks?"
-    r"|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
+    r"|testing|testsuite|integration|e2e)/(?!.*(?:CMakeLists\.txt|\.cmake|\.mk|akefile[.\w]*)\Z)"
+)
+
+
+def is_named_for_nvidia(path: str) -> bool:
+    """Return true for `cuda/ops.py` and `ops_cuda.py`: a name for what NVIDIA's devices run."""
+    return _NVIDIAS.search(path) is not None
+
+
+_NVIDIAS = re.compile(
+    r"(?i:(?<![a-z])(?:(?:cuda|nvidia|nvml|nvrtc|nvshmem|nvtx|cupy|cuvs|cublas|cudnn|cutlass|cutile"
+    r"|tensorrt|trtllm|flashinfer|transformer_engine|hopper|blackwell|jetson|(?:cu|sm_?)(?=\d\d))"
+    r"[\d.]*a?(?:[._/-]|\Z)|cute(?:dsl)?/))|(?:CUDA|Cuda)[^/]*\Z"
 )
 
 

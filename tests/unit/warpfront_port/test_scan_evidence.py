@@ -231,6 +231,49 @@ def test_examples_that_a_distribution_does_not_import_stand_beside_it() -> None:
     assert shown({"examples/run.py": "", "bench/a.py": ""}) == {}
 
 
+def test_a_benchmark_beside_what_is_built_decides_nothing_without_a_build_at_the_root() -> None:
+    cuda = "project(b LANGUAGES CUDA)\nadd_executable(b b.cu)\n"
+    files = {"bench/CMakeLists.txt": cuda, "bench/b.cu": KERNEL, "bench/Makefile": "NVCC=nvcc\n"}
+    aside = ("aside", "lib/k.cu:1")
+    assert shown(files | {"lib/k.cu": KERNEL}) == dict.fromkeys(files, aside)
+    assert shown(files) == {}
+
+
+def test_a_distribution_beside_the_roots_decides_nothing() -> None:
+    root = {"pyproject.toml": "[project]", "pkg/__init__.py": "import torch\n"}
+    model = {"models/a/pyproject.toml": "[project]", "models/a/Dockerfile": "FROM nvidia/cuda\n"}
+    found = shown(root | model | {"docker/Dockerfile": "FROM nvidia/cuda\n"})
+    assert found == dict.fromkeys(model, ("aside", "pyproject.toml:1"))
+
+
+def test_a_build_that_pythons_own_does_not_start_decides_nothing() -> None:
+    setup = (
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        "setup(name='k', ext_modules=[CUDAExtension('k', ['k.cu'])])\n"
+    )
+    files = {"setup.py": setup, "k.cu": KERNEL, "CMakeLists.txt": "project(k LANGUAGES CUDA)\n"}
+    assert shown(files) == {"CMakeLists.txt": ("aside", "setup.py:1")}
+    assert shown(files | {"setup.py": f"{setup}run(['cmake', '.'])\n"}) == {}
+
+
+def test_modules_that_only_those_named_for_nvidia_import_are_theirs() -> None:
+    files = {
+        "pyproject.toml": "[project]",
+        "pkg/__init__.py": "import torch\nif found:\n    from pkg.ops import cuda\n"
+        + "x = 1\n" * 9,
+        "pkg/ops/__init__.py": "",
+        "pkg/ops/cuda.py": "from pkg.ops.tiles import t\nfrom pkg.ops.shapes import s\n",
+        "pkg/ops/tiles.py": "t = 1\n",
+        "pkg/ops/shapes.py": "s = 1\n",
+        "pkg/ops/triton.py": "from pkg.ops.shapes import s\n",
+    }
+    chosen = ("left-out", "pkg/ops/cuda.py:1")
+    assert shown(files) == {"pkg/ops/cuda.py": chosen, "pkg/ops/tiles.py": chosen}
+    needed = files | {"pkg/ops/triton.py": "from pkg.ops.cuda import s\n"}
+    assert shown(needed) == {}
+    assert shown({"dtw_cuda.py": "from numba import cuda\n", "run.py": "x = 1\n"}) == {}
+
+
 @pytest.mark.parametrize(
     ("option", "kinds"),
     [

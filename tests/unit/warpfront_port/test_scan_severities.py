@@ -195,9 +195,10 @@ def test_code_that_a_target_does_not_come_to_is_no_finding() -> None:
 @pytest.mark.parametrize(
     ("rule", "gate", "severity"),
     [
-        ("XX001", Gate.AVAILABILITY, "warning"),
-        ("XX002", Gate.AVAILABILITY, "warning"),
+        ("XX001", Gate.AVAILABILITY, "note"),
+        ("XX002", Gate.AVAILABILITY, "note"),
         ("XX003", Gate.AVAILABILITY, "note"),
+        ("XX001", Gate.OPTION, "warning"),
         ("XX001", Gate.WRAPPED, "note"),
         ("XX002", Gate.WRAPPED, "note"),
         ("XX001", Gate.TEST, "note"),

@@ -70,7 +70,7 @@ def test_a_file_that_names_the_target_has_no_finding_of_some_rules() -> None:
 
 def test_an_import_that_may_be_missing_is_no_finding() -> None:
     assert weighed(Gate.AVAILABILITY, of_a_package=True) == ""
-    assert weighed(Gate.AVAILABILITY) == "warning availability"
+    assert weighed(Gate.AVAILABILITY) == "note availability"
 
 
 def test_behind_a_question_for_cuda_s_device_gaudi_s_own_way_is_missing_and_not_wrong() -> None:

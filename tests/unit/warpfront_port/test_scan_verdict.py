@@ -520,6 +520,27 @@ def test_each_row_of_packages_has_its_evidence() -> None:
         assert evidence.startswith(("wheel: ", "source: ") if not repository else "will not build")
 
 
+def test_cuda_sources_that_a_program_does_not_build_are_named(tmp_path: Path) -> None:
+    program = {"main.py": "import torch\n" * 9}
+    named = "not built, so not judged: 1 CUDA source: extra/k.cu"
+    assert named not in verdict_text(*judged(tmp_path, program))
+    verdict, found = judged(tmp_path, {"extra/k.cu": KERNEL})
+    assert verdict.line == "gfx942: runs as it is, nothing to check"
+    assert named in verdict_text(verdict, found)
+
+
+def test_a_module_that_only_an_offer_for_nvidia_imports_decides_nothing(tmp_path: Path) -> None:
+    files = {
+        "run.py": "import models\nif args.trt:\n    import models.clip_tensorrt\n" + "x = 1\n" * 20,
+        "models/__init__.py": "",
+        "models/clip_tensorrt.py": "from models.engine import load\n",
+        "models/engine.py": "import tensorrt\n",
+    }
+    assert judged(tmp_path, files)[0].answer == "runs as it is"
+    required = files["run.py"].replace("if args.trt:\n    ", "")
+    assert judged(tmp_path, {"run.py": required})[0].answer == "will fail at run time"
+
+
 def test_what_nobody_acts_on_is_no_finding(tmp_path: Path) -> None:
     files = {
         "requirements.txt": "torch>=2.2\ntorchvision\ntorchaudio==2.6.0\n",

@@ -98,7 +98,7 @@ def rule_matches(
         return
     if script := script_metadata(source.text):
         yield from toml_rule_matches(script)
-    gates = Gates(module, context.started, context.purpose)
+    gates = Gates(module, context.started)
     for sighting in _of_lines(_seen(module, context)):
         decided = sighting.rule in _DECIDED and gates.standing(sighting.node).sides == {"amd"}
         if not decided:

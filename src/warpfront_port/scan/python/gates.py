@@ -28,14 +28,6 @@ _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
 _FLOW_DEPTH = 3
 _MAX_CALLERS = 8
-_NVIDIA_FOLDERS = frozenset(
-    {"cuda", "nvidia", "tensorrt", "cutedsl", "cute", "hopper", "blackwell", "cutile", "cutlass"}
-    | {"transformer_engine", "flashinfer"}
-)
-_NVIDIA_STEM = re.compile(
-    r"(?:^|_)(?:cuda|nvidia|nvml|nvrtc|nvshmem|nvtx|cupy|cuvs|cutlass|tensorrt|trtllm|flashinfer"
-    r"|transformer_engine|sm\d{2,3}a?|hopper|blackwell)(?:_|\Z)"
-)
 _OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "metal", "tpu", "musa", "sdaa"})
 _AMDS = frozenset({"amd", "hip", "rocm"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -64,20 +56,11 @@ class Standing:
 class Gates:
     """The sides that reach the nodes of one module, with their gates."""
 
-    def __init__(
-        self,
-        module: Module,
-        started: frozenset[str] = frozenset(),
-        purpose: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, module: Module, started: frozenset[str] = frozenset()) -> None:
         self._module = module
         self._started = started
         self._conditions = module.conditions
-        self._file_gate = Gate.OPEN
-        if is_test(module.path):
-            self._file_gate = Gate.TEST
-        elif is_named_for_nvidia(module.path) and str(module.path) not in purpose:
-            self._file_gate = Gate.AVAILABILITY
+        self._file_gate = Gate.TEST if is_test(module.path) else Gate.OPEN
 
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
         """Return the sides that reach `node`, with the gate in front of it."""
@@ -246,12 +229,6 @@ class Gates:
 
 def _is_body(parent: ast.If | ast.While | ast.IfExp, child: ast.AST) -> bool:
     return child in parent.body if isinstance(parent.body, list) else child is parent.body
-
-
-def is_named_for_nvidia(path: PurePosixPath) -> bool:
-    """Return true for `cuda/ops.py` and `ops_cuda.py`: a name for what NVIDIA's devices run."""
-    folders = {part.lower() for part in path.parts[:-1]}
-    return bool(folders & _NVIDIA_FOLDERS or _NVIDIA_STEM.search(path.stem))
 
 
 def is_test(path: PurePosixPath) -> bool:
