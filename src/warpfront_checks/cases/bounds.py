@@ -52,8 +52,8 @@ class Bound:
 class Verdict:
     """The outcome for one tensor of any session. `name` is the tensor's, `layer` and `kind` its
     layer's in a model. `share` is the largest error as a share of its bound, and `rms` the root
-    mean square error as a share of its own. Both are at most 1 where `fault` is empty. `index` to
-    `wrong` describe the worst element of a fault. `profiles` has the verdict of each profile of
+    mean square error as a share of its own. Both are at most 1 where `fault` is empty. `index` is
+    that of the worst element of a fault. `profiles` has the verdict of each profile of
     tolerances: nothing without numbers to compare.
     """
 
@@ -64,9 +64,6 @@ class Verdict:
     share: float = 0.0
     rms: float = 0.0
     index: tuple[int, ...] = ()
-    found: object = None
-    expected: object = None
-    wrong: int = 0
     profiles: Mapping[str, bool | None] = field(default_factory=dict)
 
     @classmethod
@@ -114,6 +111,14 @@ def spacing(values: Tensor, dtype: torch.dtype) -> Tensor:
     sizes = values.abs().clamp_(info.smallest_normal, info.max)
     sizes.view(torch.int64).bitwise_and_(POWERS_OF_TWO)
     return sizes.nan_to_num_(1.0, 1.0).mul_(info.eps)
+
+
+def numbers_of(x: Tensor) -> Tensor:
+    """Return float64 numbers on the CPU, detached; complex ones as pairs."""
+    x = x.detach().cpu().resolve_neg()
+    return (
+        torch.view_as_real(x.resolve_conj().to(torch.complex128)) if x.is_complex() else x.double()
+    )
 
 
 def _real(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
@@ -207,9 +212,6 @@ def _worst(
         f" ({count} of {actual.numel()} are wrong)",
         share=OVER if share is None else min(float(weight.flatten()[place]), OVER),
         index=index,
-        found=gave,
-        expected=expected,
-        wrong=count,
     )
 
 

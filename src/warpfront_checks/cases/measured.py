@@ -10,16 +10,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from warpfront_checks.cases.bounds import Bound, Verdict, agrees, floor_of, judge, rounding_unit
-from warpfront_checks.cases.case import COMPLEX, Case
+from warpfront_checks.cases.bounds import (
+    Bound,
+    Verdict,
+    agrees,
+    floor_of,
+    judge,
+    numbers_of,
+    rounding_unit,
+)
+from warpfront_checks.cases.case import COMPLEX
 from warpfront_checks.cases.rounding import (
     RoundedSteps,
     dense_in,
@@ -88,7 +95,7 @@ class Measured(Bounds):
         elif not agrees(actual, expected):
             verdict = self._explained(place, actual, expected)
         if actual.dtype == self.kind:
-            values, reference = _real(actual), _real(expected)
+            values, reference = numbers_of(actual), numbers_of(expected)
             # A rounded reference is right by all of them.
             reference = reference if verdict.used else values
             strict = not verdict.fault
@@ -126,12 +133,13 @@ class Measured(Bounds):
     def peers(self) -> Tensors:
         """Return the CPU's own results in the dtype, by the reference's call: it names the CPU."""
         case = replace(self.case, device="cpu", code=self.case.definition)
-        return self._attempt(case, narrow=True) or []
+        names = results_again(case, self.reference, [*case.sent(), *case.call()])
+        return [*listed(names["found"]), *names.get("gradients", ())] if names else []
 
     @cached_property
     def plain(self) -> Tensors:
         """Return the exact results by the same kernels that the moved ones are of."""
-        return self._attempt(self.case) or [*self.reference.expected, *self.reference.rights]
+        return self.again() or [*self.reference.expected, *self.reference.rights]
 
     @cached_property
     def _moved(self) -> list[Tensors]:
@@ -139,45 +147,27 @@ class Measured(Bounds):
         forward, as kernels for 16 bits compute in it.
         """
         inside = self.kind if self.case.leaves else torch.float32
-        tries = (self._attempt(self.case, move=self._mover(inside, draw)) for draw in range(DRAWS))
-        return [results for results in tries if results is not None]
+        tries = (self.again(move=self._mover(inside, draw)) for draw in range(DRAWS))
+        return [results for results in tries if results]
 
     @cached_property
     def _rounded(self) -> list[Tensors]:
         """Return the exact results by steps that are off by a rounding, with gradients."""
         tries = (
-            self._attempt(self.case, mode=RoundedSteps(self.kind, self.case.seed + draw))
+            self.again(RoundedSteps(self.kind, self.case.seed + draw))
             for draw in range(DRAWS if self.case.leaves else 0)
         )
-        return [results for results in tries if results is not None]
+        return [results for results in tries if results]
 
     @cached_property
     def saturated(self) -> Tensors:
         mode = saturating(float(torch.finfo(self.kind).max))
-        return self._attempt(self.case, mode=mode) or [None] * len(self.plain)
+        return self.again(mode) or [None] * len(self.plain)
 
     def _mover(self, dtype: torch.dtype, draw: int) -> Callable[[Tensor], Tensor]:
         generator = torch.Generator().manual_seed(self.case.seed + draw + 2)
-
-        def move(x: Tensor) -> Tensor:
-            return disturbed(x, dtype, generator, by_matrix=self.case.by_matrix)
-
-        return move
-
-    def _attempt(
-        self,
-        case: Case,
-        *,
-        narrow: bool = False,
-        move: Callable[[Tensor], Tensor] = lambda x: x,
-        mode: AbstractContextManager[object] | None = None,
-    ) -> Tensors | None:
-        """Return results and gradients of the reference or the call, run again; None if refused."""
-        results, slopes = ("found", "gradients") if narrow else ("right", "rights")
-        lines = [*case.sent(), *case.call()] if narrow else case.again()
-        modes = () if mode is None else (mode,)
-        names = results_again(case, self.reference, lines, *modes, move=move)
-        return [*listed(names[results]), *names.get(slopes, ())] if names else None
+        by_matrix = self.case.by_matrix
+        return partial(disturbed, dtype=dtype, generator=generator, by_matrix=by_matrix)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,13 +183,13 @@ class Limits:
     def of(
         cls, actual: Tensor, reference: Tensor, peer: Tensor | None, kind: torch.dtype
     ) -> Limits:
-        narrow, exact = _narrow(actual), _real(reference)
+        narrow, exact = _narrow(actual), numbers_of(reference)
         coarser = max(narrow, kind, key=rounding_unit)
         unit = rounding_unit(coarser)
         exact = torch.where(exact.to(narrow).isfinite(), exact, 0.0)
         base = unit * rms_of(exact) + floor_of(narrow)
         if peer is not None and peer.shape == reference.shape:
-            off = _real(peer) - exact
+            off = numbers_of(peer) - exact
             base = max(base, rms_of(torch.where(off.isfinite(), off, 0.0)))
         return cls(
             base=base,
@@ -233,7 +223,8 @@ class Limits:
         base = max(limits.base, floor, min(rms_of(off), most * unit * max(size, added)))
         scale = limits.scale + base
         # The CPU's worst element may be further off than its root mean square tells.
-        scale = (scale * min(max(1.0, _peak(off / scale)), most)).clamp(min=unit * stored)
+        peak = float((off / scale).max()) if off.numel() else 0.0
+        scale = (scale * min(max(1.0, peak), most)).clamp(min=unit * stored)
         # One element alone may be that far off.
         base = max(base, unit * stored * limits.element / limits.rms / max(1, exact.numel()) ** 0.5)
         return replace(limits, base=base, scale=scale)
@@ -248,7 +239,7 @@ class Limits:
         """
         if saturated is None or saturated.shape != reference.shape:
             return reference
-        values, exact, reached = _real(actual), _real(reference), _real(saturated)
+        values, exact, reached = numbers_of(actual), numbers_of(reference), numbers_of(saturated)
         if values.shape != exact.shape:
             return reference
         # Further than by a rounding: that, another way to compute it gives, too.
@@ -261,10 +252,10 @@ class Limits:
         """Return limits that allow `most` times the largest effect of one rounding in any draw."""
         if reference is None:
             return self
-        change = torch.zeros_like(_real(reference))
+        change = torch.zeros_like(numbers_of(reference))
         for shifted in moved:
             if shifted is not None and shifted.shape == reference.shape:
-                apart = (_real(shifted) - _real(reference)).abs()
+                apart = (numbers_of(shifted) - numbers_of(reference)).abs()
                 change = torch.where(apart.isfinite(), torch.maximum(change, apart), change)
         size = rms_of(change)
         rms, element = (min(1.0, most / x) for x in (self.rms, self.element))
@@ -296,18 +287,6 @@ def _judge_integers(actual: Tensor, reference: Tensor) -> Verdict:
     return judge(actual, expected, Bound())
 
 
-def _real(x: Tensor) -> Tensor:
-    """Return float64 values on the CPU; complex numbers as pairs."""
-    x = x.detach().cpu()
-    if x.is_complex():
-        return torch.view_as_real(x.resolve_conj().to(torch.complex128))
-    return x.double()
-
-
 def _narrow(x: Tensor) -> torch.dtype:
     """Return the dtype of a tensor's real numbers."""
     return getattr(torch, COMPLEX.get(str(x.dtype).removeprefix("torch."), ""), x.dtype)
-
-
-def _peak(x: Tensor) -> float:
-    return float(x.abs().max()) if x.numel() else 0.0

@@ -27,10 +27,6 @@ KINDS = {
 }
 
 
-def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    return lambda x: np.vectorize(function, otypes=[np.float64])(x) if x.size else x * 1.0
-
-
 def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Any, y: Any, alpha: Any = 1) -> Any:
         if isinstance(y, np.ndarray) and y.dtype.kind in "iu":
@@ -61,10 +57,9 @@ def _is_float(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind == "f"
 
 
-def _axes(x: Array, dim: Any) -> Any:
-    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
-        return None
-    return tuple(dim) if isinstance(dim, (list, tuple)) else (dim,)
+def _axes(dim: Any) -> Any:
+    several = isinstance(dim, (list, tuple))
+    return None if dim is None or (several and not dim) else tuple(dim) if several else (dim,)
 
 
 def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,13 +68,13 @@ def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
             x = x.astype(KINDS[dtype])
         elif x.dtype.kind in "bu" and function in {np.sum, np.prod}:
             x = x.astype(np.int64)
-        return function(x, axis=_axes(x, dim) if x.ndim else None, keepdims=keepdim)
+        return function(x, axis=_axes(dim) if x.ndim else None, keepdims=keepdim)
 
     return call
 
 
 def _var(x: Array, dim: Any = None, correction: Any = 1, keepdim: bool = False) -> Any:
-    axes = _axes(x, dim)
+    axes = _axes(dim)
     count = x.size if axes is None else math.prod(x.shape[a] for a in axes)
     mean = x.mean(axis=axes, keepdims=True)
     total = (np.abs(x - mean) ** 2).sum(axis=axes, keepdims=keepdim)
@@ -111,15 +106,11 @@ def _with_place(function: Callable[..., Any], place: Callable[..., Any]) -> Call
     return call
 
 
-def _sorted(x: Array, *rest: Any, **kwargs: Any) -> Any:
-    named = dict(zip(("dim", "descending"), rest, strict=False)) | kwargs
-    stable = rest[0] if rest and (rest[0] is None or isinstance(rest[0], bool)) else None
-    if stable is not None or (rest and rest[0] is None):
-        return NotImplemented
+def _sorted(x: Array, dim: int = -1, descending: bool = False, *, stable: Any = True) -> Any:
+    del stable  # it always is
     if not x.ndim:
         return x, np.asarray(0, dtype=np.int64)
-    dim, down = named.get("dim", -1), named.get("descending", False)
-    if down:
+    if descending:
         index = x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), dim, kind="stable"), dim)
     else:
         index = np.argsort(x, dim, kind="stable")
@@ -165,17 +156,9 @@ def _subscript(indices: Sequence[Any]) -> Any:
     return tuple(slice(None) if i is None else i for i in indices)
 
 
-def _index(x: Array, indices: Sequence[Any]) -> Any:
-    if any(i is not None and i.dtype.kind == "b" for i in indices):
-        return NotImplemented
-    return x[_subscript(indices)]
-
-
 def _index_put(
     x: Array, indices: Sequence[Any], values: Any, accumulate: bool = False, *_: Any
 ) -> Any:
-    if any(i is not None and i.dtype.kind == "b" for i in indices):
-        return NotImplemented
     result, index = x.copy(), _subscript(indices)
     if accumulate:
         np.add.at(result, index, values)
@@ -377,11 +360,6 @@ def _pad(x: Array, pads: Sequence[int], value: Any = 0) -> Any:
     return np.pad(x[cut], more, constant_values=0 if value is None else value)
 
 
-def _clamp(x: Array, low: Any = None, high: Any = None) -> Any:
-    result = x if low is None else np.maximum(*_together(x, low))
-    return result if high is None else np.minimum(*_together(result, high))
-
-
 def _div(x: Any, y: Any, *, rounding_mode: Any = None) -> Any:
     x, y = (np.asarray(array) for array in _together(x, y))
     if rounding_mode is None:
@@ -470,7 +448,8 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "_fft_c2r": _c2r,
     **{name: getattr(np, name) for name in SAME.split()},
     **{name: getattr(np, f"arc{name[1:]}") for name in ARCS.split()},
-    **{name: _each(getattr(math, name)) for name in ("erf", "erfc")},
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
+    "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
     "neg": np.negative,
     # NaN has no sign for torch, and lies on no side of 0.
     "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)).astype(x.dtype),
@@ -485,7 +464,6 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     **{name: _binary(getattr(np, name)) for name in SAME_OF_TWO.split()},
     **{name: _binary(getattr(np, twin)) for name, twin in TWINS.items()},
     "where": lambda c, x, y: np.where(c, *_together(x, y)),
-    "clamp": _clamp,
     **{name: _reduced(getattr(np, name)) for name in REDUCED.split()},
     "var": _var,
     "argmax": _place(np.argmax),
@@ -504,7 +482,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "vdot": np.vdot,
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
-    "index": _index,
+    "index": lambda x, indices: x[_subscript(indices)],
     "index_put": _index_put,
     "gather": _gather,
     "scatter": _put(_along),
@@ -523,6 +501,5 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "full_like": _full_like,
     "nonzero": lambda x: np.stack(np.nonzero(x), -1) if x.ndim else NotImplemented,
     "searchsorted": _searched,
-    "bucketize": lambda x, edges, **kwargs: _searched(edges, x, **kwargs),
     "bincount": lambda x, weights=None, minlength=0: np.bincount(x, weights, minlength),
 }

@@ -16,7 +16,7 @@ from warpfront_checks.cases.run import execute, names_of
 from warpfront_checks.executing import Watched
 from warpfront_checks.precision import precision_settings
 
-Fails = Callable[[Case], bool]
+Fails = Callable[[Case], object]
 SHOWN_OVERLOADS = 6
 
 

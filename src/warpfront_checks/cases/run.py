@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from warpfront_checks.cases.bounds import Bound, Verdict, judge
+from warpfront_checks.cases.bounds import Bound, Verdict, judge, numbers_of
 from warpfront_checks.cases.case import COMPLEX, Case
 from warpfront_checks.cases.oracle import oracle_for
 from warpfront_checks.cases.rounding import RoundedSteps, differentiable, disturbed, rms_of
@@ -153,7 +153,7 @@ class Bounds:
         verdict = judge(actual, expected, bound)
         if not (verdict.fault and case.summed and differentiable(actual)) or case.relative:
             return verdict
-        exact, change = _parts(expected), torch.zeros(())
+        exact, change = numbers_of(expected), torch.zeros(())
         for draw in range(DRAWS if actual.shape == expected.shape else 0):
             change = change.maximum(self._effect(draw, place, exact))
             slack = (case.roundings * (rms_of(change) + change)).maximum(bound.allowed(exact))
@@ -167,7 +167,7 @@ class Bounds:
         while len(self._drawn) <= draw:
             self._drawn.append(self._rounded_again(len(self._drawn)))
         moved = self._drawn[draw][place] if self._drawn[draw] else None
-        apart = torch.zeros_like(exact) if moved is None else (_parts(moved) - exact).abs()
+        apart = torch.zeros_like(exact) if moved is None else (numbers_of(moved) - exact).abs()
         kind = getattr(torch, COMPLEX.get(self.case.dtype, self.case.dtype))
         unit = min(1.0, torch.finfo(kind).eps / torch.finfo(DRAWN).eps)
         most = float(exact.abs().max()) if exact.numel() else 0.0
@@ -177,14 +177,13 @@ class Bounds:
     def _rounded_again(self, draw: int) -> Sequence[Any]:
         """Return results and gradients of operands and steps that are off by a rounding."""
         seed = self.case.seed + draw
-        move = partial(
-            disturbed,
-            dtype=DRAWN,
-            generator=torch.Generator().manual_seed(seed),
-            integers=True,
-            share=SHARE,
-        )
+        generator = torch.Generator().manual_seed(seed)
+        move = partial(disturbed, dtype=DRAWN, generator=generator, integers=True, share=SHARE)
         modes = oracle_for(self.case.device), RoundedSteps(DRAWN, seed, SHARE)
+        return self.again(*modes, move=move)
+
+    def again(self, *modes: Oracle, move: Callable[[Tensor], Tensor] = lambda x: x) -> list[Any]:
+        """Return the reference's results and gradients, run again; nothing where it refuses."""
         names = results_again(self.case, self.reference, self.case.again(), *modes, move=move)
         return [*listed(names["right"]), *names.get("rights", ())] if names else []
 
@@ -213,7 +212,7 @@ def run_case(
     reference = reference or reference_of(case, oracle)
     results, limits = results_of(case, reference, function), bounds(case, reference)
     yield from compared(results, limits)
-    changed = {"a"} if case.destination == "in place" or case.changes else set()
+    changed = {"a"} if case.destination == "in place" else set()
     for name, x in results.after.items():
         if name not in {*changed, *reference.changed}:
             after = judge(x, reference.drawn[name], limits.of_arguments)
@@ -364,12 +363,6 @@ def bound_of(case: Case) -> Bound:
         slack = case.roundings * case.least * torch.finfo(unit).eps
         return Bound(ulps=case.ulps, slack=slack)
     return Bound(ulps=case.ulps, roundings=case.roundings, least=case.least, unit=unit)
-
-
-def _parts(x: Tensor) -> Tensor:
-    """Return float64 numbers, detached; complex ones as pairs."""
-    x = x.detach()
-    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x.double()
 
 
 def listed(actual: Any) -> list[Tensor]:

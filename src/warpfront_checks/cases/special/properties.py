@@ -71,7 +71,6 @@ class PropertyReport:
     tried: int = 0
     exempt: list[str] = field(default_factory=list)
     defects: list[str] = field(default_factory=list)
-    spread: float = 0.0
     grown_bytes: int = 0
 
     def enter(self, operation: Operation, fault: str, device: str) -> None:
@@ -85,7 +84,6 @@ class PropertyReport:
             "tried": self.tried,
             "no deterministic algorithm": self.exempt,
             "known defects of torch": self.defects,
-            "spread": self.spread,
             "grown_bytes": self.grown_bytes,
             **({"faults": self.faults} if self.faults else {}),
         }
@@ -119,16 +117,10 @@ def prepared(case: Case) -> dict[str, Any]:
     return names
 
 
-def runs_of(case: Case) -> Run:
-    """Return a function that makes the call, and returns its results and gradients."""
-    names = prepared(case)
-
-    def run() -> Results:
-        execute(case.call(), names)
-        gradients = names.get("gradients", ()) if case.leaves else ()
-        return [*listed(names["found"]), *gradients]
-
-    return run
+def _run(case: Case, names: dict[str, Any]) -> Results:
+    """Make the call of a prepared case, and return its results and gradients."""
+    execute(case.call(), names)
+    return [*listed(names["found"]), *(names.get("gradients", ()) if case.leaves else ())]
 
 
 def _as_it_is(function: Any) -> Any:
@@ -142,7 +134,7 @@ def check_gradients(
     report = PropertyReport()
     for operation in chosen:
         double = axes_of(operation, ("float64",))["dtype"][:1] == ["float64"]
-        if not operation.backward or operation.changes or not double:
+        if not operation.backward or not double:
             continue
         # What detaches a number has another gradient than its values' slope.
         if ".detach()" in operation.code + operation.definition:
@@ -188,7 +180,7 @@ def check_repeats(
     """Check that three runs agree bit for bit under torch's deterministic algorithms, with a size
     of each operation longer than many blocks.
 
-    Where torch has none for an operation it raises. The spread of plain runs is then reported.
+    Where torch has none for an operation it raises, and is exempt.
     """
     report = PropertyReport()
     for name, run in _runs(chosen, device, alter, long=True):
@@ -206,10 +198,6 @@ def check_repeats(
         if runs and not all(_same(runs[0], other) for other in runs[1:]):
             fault = f"{REPEATS} runs on the same inputs differ"
             report.enter(CATALOGUE[name], fault, device)
-        if not runs:
-            plain = [_seeded(run) for _ in range(REPEATS)]
-            spreads = (_spread(plain[0], other) for other in plain[1:])
-            report.spread = max(report.spread, *spreads)
     return report
 
 
@@ -222,15 +210,21 @@ def _seeded(run: Run) -> Results:
 def _runs(
     chosen: Sequence[Operation], device: str, alter: Callable[[Run], Run], *, long: bool = False
 ) -> Iterator[tuple[str, Run]]:
-    """Yield runs of operations that the device has in float32: of usual sizes, or a `long` one."""
-    for operation, changes in _sized(chosen, long=long):
+    """Yield runs of operations that the device has in float32: of usual sizes, or a `long` one,
+    drawn by the operations that were chosen.
+    """
+    draw = random.Random(" ".join(operation.name for operation in chosen))
+    for operation in chosen:
+        axes = axes_of(operation, ("float32",)) if long else {}
+        sizes = [axis for axis in axes if axis.startswith("size ") and LONG in axes[axis]]
+        changes = {draw.choice(sizes): LONG} if sizes else {}
         # A record of one kind of values has no right result for others.
         values = operation.values[0] if len(operation.values) == 1 else "normal"
         case = plain_case(operation, "float32", device, values=values, **changes)
         if preventing_thread(operation.defects, device, case.axes):
             continue
         try:
-            run = runs_of(replace(case, destination=""))
+            run = partial(_run, case := replace(case, destination=""), prepared(case))
             run()
         except REFUSALS as error:
             # No call has every size without others that fit it.
@@ -238,19 +232,6 @@ def _runs(
                 raise
             continue
         yield operation.name, alter(run)
-
-
-def _sized(
-    chosen: Sequence[Operation], *, long: bool
-) -> Iterator[tuple[Operation, dict[str, str]]]:
-    """Yield each operation with nothing changed, or with one of its sizes long, drawn by the
-    operations that were chosen.
-    """
-    draw = random.Random(" ".join(operation.name for operation in chosen))
-    for operation in chosen:
-        axes = axes_of(operation, ("float32",)) if long else {}
-        sizes = [axis for axis in axes if axis.startswith("size ") and LONG in axes[axis]]
-        yield operation, {draw.choice(sizes): LONG} if sizes else {}
 
 
 def check_memory(
@@ -359,16 +340,6 @@ def _malloc_bytes() -> int:
 def _same(results: Results, other: Results) -> bool:
     pairs = zip(results, other, strict=True)
     return all(a is None or b is None or equal_numbers(a, b) for a, b in pairs)
-
-
-def _spread(results: Results, other: Results) -> float:
-    """Return the largest difference of two runs, relative to the root mean square."""
-    worst = 0.0
-    for a, b in zip(results, other, strict=True):
-        if a is not None and b is not None and a.numel():
-            size = float(a.double().square().mean().sqrt()) or 1.0
-            worst = max(worst, float((a.double() - b.double()).abs().max()) / size)
-    return worst
 
 
 def check_autocast(

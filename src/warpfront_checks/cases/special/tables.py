@@ -54,7 +54,14 @@ def finding_of(tally: Tally) -> CheckFinding:
 
 def table_obstacles(device: str) -> dict[str, str]:
     """Return for each table why no row of it can run on the device, or an empty string."""
-    return {name: _obstacle(rows_for(table, device), device) for name, table in TABLES.items()}
+    obstacles = {}
+    for name, table in TABLES.items():
+        needed = [row.needed_bytes for row in rows_for(table, device)]
+        least, free = min(needed, default=0), free_bytes(device)
+        short = f"needs {least / 2**30:.0f} GiB of the device's memory, {free / 2**30:.0f} are free"
+        obstacles[name] = "" if needed else f"says nothing about {device}"
+        obstacles[name] = short if least > free else obstacles[name]
+    return obstacles
 
 
 def find_table(name: str, device: str, effort: CheckOptions) -> CheckFinding:
@@ -64,15 +71,6 @@ def find_table(name: str, device: str, effort: CheckOptions) -> CheckFinding:
 
 def rows_for(table: Table, device: str) -> list[Row]:
     return [row for row in table if not row.devices or kind_of(device) in row.devices]
-
-
-def _obstacle(rows: Sequence[Row], device: str) -> str:
-    if not rows:
-        return f"says nothing about {device}"
-    least, free = min(row.needed_bytes for row in rows), free_bytes(device)
-    if least and least > free:
-        return f"needs {least / 2**30:.0f} GiB of the device's memory, {free / 2**30:.0f} are free"
-    return ""
 
 
 def free_bytes(device: str) -> int:
