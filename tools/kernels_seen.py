@@ -27,8 +27,8 @@ from typing import Any
 import torch
 from kernels import KERNELS
 from kernels.kernel import KEYS, WrongKernel, dispatched_kernel, operators_of, seeded
+from kernels.seeding.dispatched import cases_of
 
-from warpfront_checks.cases.axes import cases_of
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
 from warpfront_checks.cases.known_defects import preventing_thread
 from warpfront_checks.cases.run import ContextEndedError, execute, has_context, names_of

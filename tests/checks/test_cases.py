@@ -20,6 +20,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from kernels.kernel import WrongKernel, seeded  # noqa: E402
+from kernels.seeding.dispatched import cases_of, operation_faults  # noqa: E402
 
 from warpfront_checks.cases import session  # noqa: E402
 from warpfront_checks.cases.axes import (  # noqa: E402
@@ -28,15 +29,15 @@ from warpfront_checks.cases.axes import (  # noqa: E402
     assignments_of,
     axes_of,
     build,
-    cases_of,
     in_domain,
+    is_empty_or_long_half,
     laid_out,
 )
 from warpfront_checks.cases.bounds import Bound, Verdict, judge  # noqa: E402
 from warpfront_checks.cases.case import Argument, Case, fed_as  # noqa: E402
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS  # noqa: E402
 from warpfront_checks.cases.known_defects import KnownDefect, defects_of, thread_of  # noqa: E402
-from warpfront_checks.cases.operation import Operation  # noqa: E402
+from warpfront_checks.cases.operation import HALF_SIZE, Operation  # noqa: E402
 from warpfront_checks.cases.oracle import Independent, oracle_for  # noqa: E402
 from warpfront_checks.cases.run import (  # noqa: E402
     LackingError,
@@ -383,10 +384,10 @@ def test_a_seed_covers_pairs_of_each_two_kinds_of_axes(
 @pytest.mark.parametrize("name", ["cumsum", "layer_norm", "add", "sort's values"])
 def test_two_calls_of_one_oracle_are_judged_as_those_of_their_own(name: str) -> None:
     ones = list(assignments_of(CATALOGUE[name], DTYPES, 0))
-    recent = session.Recent()
+    last: list[Any] = []
     for one in ones[:12]:
         case = build(CATALOGUE[name], one, "cpu")
-        own, found = reference_of(case), recent.reference_of(case)
+        own, found = reference_of(case), session._reference_of(case, last)
         assert all(map(same, own.expected, found.expected))
         assert len(own.rights) == len(found.rights)
         assert all(map(same, own.rights, found.rights))
@@ -425,7 +426,12 @@ def test_every_size_class_and_option_is_crossed_within_the_budget() -> None:
     assert {(one["option beta"], one["destination"]) for one in more} == {
         (beta, put) for beta in (1, 0, 2) for put in ("", "in place", "out")
     }
-    assert {one["gradient"] for one in ones if not one["destination"]} >= {"all", "a", "b", "c"}
+    assert {one["gradient"] for one in ones if not one["destination"]} >= {
+        "all",
+        "a",
+        "b",
+        "c",
+    }
 
 
 def test_16_bits_are_drawn_on_the_kind_of_device_that_a_record_names() -> None:
@@ -618,12 +624,12 @@ def test_a_block_of_a_case_is_executed_as_one_text() -> None:
     assert names["y"] == 3
 
 
-def test_what_changes_its_argument_is_given_no_expanded_one() -> None:
-    changing = [operation for operation in CATALOGUE.values() if operation.changes]
-    assert changing
-    for operation in changing:
-        for one in (one for seed in range(20) for one in assignments_of(operation, DTYPES, seed)):
-            assert one["memory a"] != "expanded", operation.name
+def test_what_is_changed_in_place_is_not_expanded() -> None:
+    for name in ("add", "cumsum", "addmm"):
+        drawn = (o for seed in range(8) for o in assignments_of(CATALOGUE[name], DTYPES, seed))
+        changed = [one for one in drawn if one["destination"] == "in place"]
+        assert changed
+        assert all(one["memory a"] != "expanded" for one in changed), name
 
 
 def test_a_case_without_a_kernel_is_replaced_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -744,13 +750,21 @@ def test_an_expanded_operand_is_repeated_along_one_axis_or_all_but_one(
 
 @pytest.mark.parametrize(
     ("layout", "shape", "strides"),
-    [("last", (2, 3, 4), (12, 1, 3)), ("last", (4,), (1,)), ("expanded", (2, 1, 4), (4, 0, 1))],
+    [
+        ("last", (2, 3, 4), (12, 1, 3)),
+        ("last", (4,), (1,)),
+        ("expanded", (2, 1, 4), (4, 0, 1)),
+        ("window", (2, 3, 4), (35, 7, 1)),
+        ("window", (), ()),
+    ],
 )
 def test_the_gradient_of_a_result_has_forms_of_memory(
     layout: str, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> None:
-    fed, found = torch.rand(shape), torch.zeros(2, 3, 4) if len(shape) > 1 else torch.zeros(4)
-    laid = eval(fed_as(layout, "fed", "found"), {"fed": fed, "found": found})
+    fed = torch.rand(shape)
+    found = torch.zeros(2, 3, 4) if len(shape) > 1 else torch.zeros(shape)
+    names = {"fed": fed, "found": found, "F": torch.nn.functional, "torch": torch}
+    laid = eval(fed_as(layout, "fed", "found"), names)
     assert laid.stride() == strides
     assert torch.equal(laid, fed.expand_as(found))
 
@@ -798,6 +812,72 @@ def test_a_long_sum_in_16_bits_leaves_what_they_count() -> None:
         drawn = assignments_of(CATALOGUE["mm"], DTYPES, seed)
         long = [one for one in drawn if one["lengths"]["k"] > 1024 and "16" in one["dtype"]]
         assert any(one["values"] == "ones" for one in long), seed
+
+
+def test_a_rounded_sum_in_16_bits_is_long_where_that_was_seen_to_be_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    operation, size = CATALOGUE["nll_loss of rows"], HALF_SIZE
+    ones = [o for o in assignments_of(operation, DTYPES, 0) if "16" in o["dtype"]]
+    long = [one for one in ones if max(one["lengths"].values()) > size]
+    assert len(long) >= 2
+    assert all(is_empty_or_long_half(operation, one) for one in long)
+    judged: list[Case] = []
+
+    def counting(case: Case, *_: Any) -> list[Any]:
+        judged.append(case)
+        return [Verdict()]
+
+    monkeypatch.setattr(session, "verdicts_of", counting)
+    monkeypatch.setattr(session, "EMPTY_ON", ())
+    judge_operation(operation, "cpu", WHOLE)
+    halves = [case for case in judged if "16" in case.dtype]
+    assert all(max(case.lengths.values()) <= size for case in halves)
+
+
+def test_a_long_sum_in_16_bits_has_a_dtype_that_the_call_names() -> None:
+    drawn = [o for seed in range(6) for o in assignments_of(CATALOGUE["sum"], DTYPES, seed)]
+    long = [one for one in drawn if "16" in one["dtype"] and max(one["lengths"].values()) > 1024]
+    assert {one["mixed"] for one in long if one["values"] == "ones"} == {"", "dtype"}
+
+
+def test_all_operands_of_some_calls_have_channels_last() -> None:
+    drawn = [o for seed in range(4) for o in assignments_of(CATALOGUE["conv2d"], DTYPES, seed)]
+    formatted = [
+        one for one in drawn if one["memory a"] == one["memory b"] == one["layout"] == "last"
+    ]
+    assert len(formatted) > len(drawn) / 12
+
+
+def test_weights_learn_without_the_input() -> None:
+    def first_layer(right: Any, grad: Any, x: Any, *rest: Any) -> Any:
+        results = right(grad, x, *rest)
+        alone = list(rest[-1]) == [False, True, True] and x.dtype != torch.float64
+        return (results[0], results[1], results[2] * 2) if alone else results
+
+    fault = WrongKernel("first_layer", ("convolution_backward",), first_layer)
+    faults = [list(operation_faults(fault, "cpu", "conv2d", str(seed))) for seed in range(3)]
+    assert any(faults)
+
+
+def test_equal_terms_of_a_gradient_may_round_to_one_side() -> None:
+    operation, count = CATALOGUE["grid_sample, bicubic"], 65_901
+    one = next(assignments_of(operation, ("float32",), 0)) | {"gradient": "a", "rank": 0}
+    one["lengths"] = {"b": 1, "c": 1, "y": 2, "x": 1, "p": 1, "q": count}
+    one |= dict.fromkeys(("memory a", "memory b"), "contiguous")
+    apart, alike = (
+        build(operation, {**one, "layout": layout}, "cpu").roundings
+        for layout in ("contiguous", "expanded")
+    )
+    assert apart < count / 4 < alike
+
+
+def test_no_place_in_16_bits_is_rounded_into_another_pixel() -> None:
+    for name in ("grid_sample, bilinear", "grid_sample of volumes, bilinear"):
+        drawn = (o for s in range(3) for o in assignments_of(CATALOGUE[name], DTYPES, s))
+        halves = [one for one in drawn if "16" in one["dtype"]]
+        assert halves
+        assert all(one["lengths"].get(axis, 0) <= 31 for one in halves for axis in "xyz"), name
 
 
 def test_most_calls_share_the_oracle_of_the_call_before() -> None:

@@ -41,6 +41,7 @@ SIZES: Mapping[str, tuple[int, int]] = {
     "past many grids": (524_289, 525_287),
 }
 TILES = (64, 128, 256)
+WAVE = 64
 # The rest past a boundary that half of such sizes have.
 REST = 63
 # Forms of memory, by the number of axes that each needs.
@@ -77,6 +78,10 @@ LONGEST, MOST_NUMBERS, LONGEST_SHARE = "past many grids", 1_200_000, 0.125
 ALONG = 0.7
 # Classes of one size of every second case among those of few numbers.
 MIDDLING = ("tile", "past a wave", "past a small block", "past a block")
+# Lines in 16 bits of more terms than these count, and the numbers of such a case.
+LONG_HALVES, LONG_NUMBERS = (*MIDDLING[-2:], "past many blocks"), 60_000
+# Memory that libraries have kernels of their own for, and the share of calls that has no other.
+FORMAT, FORMAT_SHARE = "last", 0.2
 # Sizes of the axes while another one is tried.
 SHORT = ("usual", "one", "below a wave")
 QUICK_CASES = 3
@@ -125,15 +130,6 @@ class Crossings:
             self._met[value] |= together
 
 
-def cases_of(
-    operation: Operation, dtypes: tuple[str, ...], device: str, seed: int, *, quick: bool = False
-) -> Iterator[Case]:
-    """Yield the cases of an operation for one seed."""
-    claimed = operation.dtypes_on(device, dtypes)
-    for assignment in assignments_of(operation, claimed, seed, quick=quick):
-        yield build(operation, assignment, device)
-
-
 def assignments_of(
     operation: Operation,
     dtypes: tuple[str, ...],
@@ -168,9 +164,6 @@ class Drawing:
         first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
         first_choices = {axis: self.axes[axis][0] for axis in first_axes}
         size_cases = count * 5 // 18
-        middling = {
-            a: [c for c in v if c in MIDDLING] for a, v in self.axes.items() if a[:5] == "size "
-        }
         remaining = count + operation.cases * spare
         for number in itertools.count():
             fixed, numbers = {}, operation.numbers
@@ -185,12 +178,10 @@ class Drawing:
                 fixed = self._without_rows()
             elif number % LONG_STEP:
                 numbers = min(numbers, FEW_NUMBERS)
-                longer = {
-                    size: self.draw.choice(classes) for size, classes in middling.items() if classes
-                }
-                fixed = self._of_one(longer) if number % 2 else {}
-                if number % LONG_STEP == 1 and "values" in first_choices:
-                    fixed = self._of_one_sign() or fixed
+                fixed = self._of_middling() if number % 2 else {}
+                if number % LONG_STEP == 1 and not (quick and "values" not in first_axes):
+                    long = self._of_long_halves()
+                    fixed, numbers = (long, LONG_NUMBERS) if long else (fixed, numbers)
             chosen = self._chosen(fixed, numbers)
             chosen |= {"seed": self.draw.randrange(2**31), "wide": number}
             self.met.add(chosen)
@@ -208,20 +199,33 @@ class Drawing:
         named = first and not first[0].isdigit() and self.operation.least_size == 1
         return {"rank": 0, f"size {first[0]}": NONE} if named else {}
 
-    def _of_one(self, sized: Assignment) -> Assignment:
-        """Return one of several sizes to try, if there are any."""
-        size = self.draw.choice(list(sized)) if sized else ""
-        return self._of_long_lines({size: sized[size]}) if sized else {}
+    def _of_middling(self) -> Assignment:
+        """Return a size of a middling class to try, if there is any."""
+        sizes = [
+            (a, c) for a, v in self.axes.items() if a[:5] == "size " for c in v if c in MIDDLING
+        ]
+        return self._of_long_lines(dict([self.draw.choice(sizes)])) if sizes else {}
 
-    def _of_one_sign(self) -> Assignment:
-        """Return a long sum of ones in 16 bits, which leaves the range they count in, if any."""
+    def _of_long_halves(self) -> Assignment:
+        """Return a long sum in 16 bits, if any: of ones where it is exact. What is counted or
+        stored in them leaves their range. The result may have another dtype, which the call names.
+        """
+        operation, ones = self.operation, "ones" in self.axes["values"]
         short = [name for name in HALVES if name in self.axes["dtype"]]
-        shared = [f"size {name}" for name in sorted(_shared(self.operation, 0))]
-        sizes = [axis for axis in shared if MIDDLING[-1] in self.axes.get(axis, ())]
-        if not (short and sizes and "ones" in self.axes["values"]):
+        names = sorted(_shared(operation, 0)) or operation.sizes(0)
+        longest = LONG_HALVES[1 if ones else 0 :]
+        sizes = [
+            {axis: size}
+            for axis in (f"size {name}" for name in names)
+            for size in longest
+            if size in self.axes.get(axis, ())
+        ]
+        if not (short and sizes and (ones or (operation.walk and not operation.exact))):
             return {}
-        long = self._of_long_lines({self.draw.choice(sizes): MIDDLING[-1]})
-        return {**long, "dtype": self.draw.choice(short), "values": "ones"}
+        long = self._of_long_lines(self.draw.choice(sizes))
+        long |= {"dtype": self.draw.choice(short), **({"values": "ones"} if ones else {})}
+        named = NAMED in self.axes["mixed"] and self.draw.random() < USUAL
+        return {**long, "mixed": NAMED} if named else long
 
     def _of_long_lines(self, sized: Assignment) -> Assignment:
         """Return sizes to try with a rank that has them, and mostly an axis that they lie along."""
@@ -326,6 +330,7 @@ class Drawing:
         them the rank, which decides what forms of memory there are.
         """
         chosen, crossed, deciding = dict(fixed), 0, list[Value]()
+        formatted = self.draw.random() < FORMAT_SHARE
 
         def place(axis: str) -> tuple[bool, bool, float]:
             return axis not in fixed, axis != "rank", len(axes[axis]) * self.draw.uniform(1, 2)
@@ -338,7 +343,7 @@ class Drawing:
             )
         for axis in sorted((axis for axis in axes if not axis.startswith("size ")), key=place):
             if axis not in fixed:
-                values = self._offered(axis, axes[axis], chosen)
+                values = self._offered(axis, axes[axis], chosen, formatted=formatted)
                 unmet = [self.met.unmet((axis, str(value)), crossed) for value in values]
                 most = min(unmet) if self.draw.random() < chance else max(unmet)
                 best = [v for v, count in zip(values, unmet, strict=True) if count >= most]
@@ -351,14 +356,18 @@ class Drawing:
                 deciding.append(pair)
         return {axis: chosen[axis] for axis in axes if axis in chosen} | chosen
 
-    def _offered(self, axis: str, values: list[Any], chosen: Assignment) -> list[Any]:
-        """Return the values of an axis to choose from: forms of memory that the chosen rank has,
-        mostly none of the rare values, and in half of the draws float32.
+    def _offered(
+        self, axis: str, values: list[Any], chosen: Assignment, *, formatted: bool
+    ) -> list[Any]:
+        """Return values of an axis to choose from: forms of memory that the rank has, one format
+        if it is `formatted`, mostly no rare values, and float32 in half of the draws.
         """
+        dims = [len(words) for _, words in self.operation.arguments(chosen.get("rank", 0))]
         if axis.startswith("memory "):
-            place = NAMES.index(axis.removeprefix("memory "))
-            forms = _forms(len(self.operation.arguments(chosen.get("rank", 0))[place][1]))
+            forms = _forms(dims[NAMES.index(axis.removeprefix("memory "))])
             values = [value for value in values if value in forms]
+        if formatted and FORMAT in values and FORMAT in _forms(max(dims)):
+            return [FORMAT]
         common = [value for value in values if value not in RARE]
         if axis in RARE_AXES or (PLAIN in values and self.draw.random() < PLAIN_SHARE):
             common = values[:1]
@@ -383,20 +392,21 @@ class Drawing:
         """Return an assignment that can be computed and has an oracle that bounds it, with at most
         so many `numbers`. Sizes that are `fixed` become smaller last.
         """
-        half = assignment["dtype"] in HALVES
+        # A long sum in 16 bits is tried.
+        tried = {"dtype", "rank"} <= {*(fixed or ())}
+        half = assignment["dtype"] in HALVES and not tried
         assignment = self._reconciled(assignment)
         rank = assignment.setdefault("rank", 0)
         names = self.operation.sizes(rank)
         for name in set(self.operation.sizes()) - set(names):
             assignment.pop(f"size {name}", None)
         lengths = {name: self._length(name, assignment[f"size {name}"]) for name in names}
+        longest = self.operation.half_size
         if half and not self.operation.exact:
-            for name in (name for name, size in lengths.items() if size > self.operation.half_size):
-                assignment[f"size {name}"], lengths[name] = (
-                    "past a wave",
-                    self.draw.randrange(65, HALF_SIZE, 2),
-                )
-        short = half and not self.operation.exact and self.operation.half_size == HALF_SIZE
+            for name in (name for name, size in lengths.items() if size > longest):
+                assignment[f"size {name}"] = "past a wave" if longest > WAVE else "below a wave"
+                lengths[name] = self.draw.randrange(longest // 2 + 1 | 1, longest, 2)
+        short = half and not self.operation.exact and longest <= HALF_SIZE
         most = HALF_NUMBERS if short else numbers or self.operation.numbers
         while not self._bearable(rank, lengths, most):
             name, size = self._smaller(lengths, fixed or {})
@@ -413,10 +423,11 @@ class Drawing:
         slopes = self.operation.half_backward or assignment["dtype"] not in HALVES
         if assignment["destination"] or not slopes:
             assignment["gradient"] = "none"
-        if assignment["gradient"] in assignment["absent"].split():
-            assignment["gradient"] = "all"
-        changed = self.operation.changes or assignment["destination"] == "in place"
-        if changed and assignment["memory a"] == "expanded":
+        absent = assignment["absent"].split()
+        learning = " ".join(n for n in assignment["gradient"].split() if n not in absent)
+        is_axis = learning in (*self.axes["gradient"], "none")
+        assignment["gradient"] = learning if is_axis else "all"
+        if assignment["destination"] == "in place" and assignment["memory a"] == "expanded":
             assignment["memory a"] = "contiguous"
         if assignment["dtype"] in (*INTEGERS, "bool"):
             assignment |= {"gradient": "none", "values": self._integers(assignment)}
@@ -539,6 +550,13 @@ def in_domain(operation: Operation, assignment: Assignment) -> bool:
     return not operation.domain or bool(eval(operation.domain, names))  # noqa: S307
 
 
+def is_empty_or_long_half(operation: Operation, assignment: Assignment) -> bool:
+    """Return whether a case has no elements, or a long sum that is rounded in 16 bits."""
+    longest = max(assignment["lengths"].values(), default=0)
+    rounded = assignment["dtype"] in HALVES and not operation.exact
+    return NONE in assignment.values() or (rounded and longest > operation.half_size)
+
+
 def _shared(operation: Operation, rank: int) -> set[str]:
     """Return the axes that more than one operand has."""
     words = Counter(word for _, axes in operation.arguments(rank) for word in {*axes})
@@ -576,8 +594,10 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
     axes["destination"] = list(operation.destinations)
     axes["layout"] = list(LAYOUTS) if operation.strided else ["contiguous"]
     floats = [n for n, (m, _) in zip(NAMES, ranks[0], strict=False) if not m]
-    alone = floats if len(floats) > 1 else []
-    axes["gradient"] = ["all", *alone] if operation.backward else ["none"]
+    # Each alone, and all but the first: the input of a network's first layer has none.
+    some = floats if len(floats) > 1 else []
+    some = [*some, " ".join(floats[1:])] if len(floats) > 2 else some
+    axes["gradient"] = ["all", *some] if operation.backward else ["none"]
     # A result of another dtype than the operands': that of one of them, or one that the call names.
     named = [NAMED] if operation.takes_dtype and operation.halves else []
     axes["mixed"] = ["", *floats[:2], *named] if operation.promotes else ["", *named]
@@ -601,21 +621,18 @@ def _shape(words: list[str], lengths: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(int(word) if word.isdigit() else lengths[word] for word in words)
 
 
-def _marked(mark: str, assignment: Assignment) -> str:
-    """Return the values of an operand that a mark declares: indices, truth or a permutation."""
+def _values(name: str, mark: str, assignment: Assignment, wide: str) -> str:
+    """Return the values of an operand: those that its mark declares (indices, truth, a permutation)
+    or the drawn ones. `wide` names the only one of several with long numbers.
+    """
     if mark[:1] in {"@", "&"}:
         below = int(mark[1:]) if mark[1:].isdigit() else assignment["lengths"][mark[1:]]
         narrow = ".int()" if assignment.get("index") == "int32" else ""
         return INDEX.format(below=below, shape="{shape}") + narrow
-    return {"?": "truth", "%": "permutation"}.get(mark[:1], "")
-
-
-def _values(name: str, mark: str, assignment: Assignment, wide: str) -> str:
-    """Return the values of an operand. `wide` names the only one of several with long numbers."""
     values = str(assignment["values"])
-    if values == "wide" and wide:
-        values = "wide" if name == wide else "few"
-    values = _marked(mark, assignment) or values
+    if values == "wide" and wide not in {"", name}:
+        values = "few"
+    values = {"?": "truth", "%": "permutation"}.get(mark[:1], values)
     # Equal numbers all round alike; sums of these do not round.
     return SHORTER.get(values, values) if assignment[f"memory {name}"] == "expanded" else values
 
@@ -651,7 +668,7 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
                     like="a" if partly_equal and name in alike[1:] else "",
                     fit=operation.fit,
                     floating=mark in {"", "!"},
-                    leaf=not mark and assignment["gradient"] in {"all", name},
+                    leaf=not mark and bool({"all", name} & {*assignment["gradient"].split()}),
                     dtype=dtypes.get(name, ""),
                 ),
                 assignment[f"memory {name}"],
@@ -670,7 +687,6 @@ def build(operation: Operation, assignment: Assignment, device: str) -> Case:
         interleaved=alike if assignment.get("operands") == "interleaved" else (),
         layout=_layout(assignment),
         fed=_fed(operation, assignment),
-        changes=operation.changes,
         ulps=operation.ulps,
         roundings=_roundings(operation, assignment, arguments),
         least=operation.least,
@@ -715,7 +731,10 @@ def _roundings(operation: Operation, assignment: Assignment, arguments: list[Arg
     named = assignment.get("mixed") == NAMED
     if assignment["dtype"] in HALVES and operation.half_roundings and not named:
         return operation.half_roundings
-    return operation.roundings + operation.walk * _terms(operation, assignment, arguments)
+    # Of equal terms each rounds to the same side: n/4 roundings of n.
+    alike = _layout(assignment) == "expanded" and assignment["gradient"] != "none"
+    walk = max(operation.walk, 0.25) if alike and operation.walk else operation.walk
+    return operation.roundings + walk * _terms(operation, assignment, arguments)
 
 
 def _wide_operand(operands: tuple[tuple[str, list[str]], ...], assignment: Assignment) -> str:

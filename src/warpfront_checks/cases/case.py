@@ -144,7 +144,9 @@ class Argument:
         if self.strides is None and self.drawn == self.shape:
             text = f"{x}.to({device!r}{kind}, copy=True{later})"
         else:
-            part = x if self.drawn == self.shape else f"{x}[{_first(self)}]"
+            pairs = zip(self.drawn, self.shape, strict=True)
+            first = ", ".join(":1" if one != whole else ":" for one, whole in pairs)
+            part = x if self.drawn == self.shape else f"{x}[{first}]"
             text = f"{part}.to({device!r}{kind}, copy=True{later})"
             if self.strides is not None:
                 roomy = f"torch.full(({self.length},), 9{kind}, device={device!r})"
@@ -164,12 +166,6 @@ def unawaited(device: str) -> str:
     GPU, and each wait is a turn.
     """
     return "" if device == "cpu" else ", non_blocking=True"
-
-
-def _first(argument: Argument) -> str:
-    """Return the index that undoes an expansion."""
-    pairs = zip(argument.drawn, argument.shape, strict=True)
-    return ", ".join(":1" if part != whole else ":" for part, whole in pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +190,6 @@ class Case:
     interleaved: tuple[str, ...] = ()
     layout: str = "contiguous"
     fed: str = "few"
-    changes: bool = False
     ulps: float = 0.0
     roundings: float = 0.0
     least: float = 0.0
@@ -274,24 +269,16 @@ class Case:
         return {"float64": real, "complex128": COMPLEX_OF.get(real, "complex128")}
 
     def _outs(self) -> str:
-        """Return the memory that results are put into; it is laid out like an argument."""
-        lay = {
-            "empty": "torch.empty(0, dtype={kind}, device={device!r})",
-            "gaps": "torch.ones(({x}.numel() * 2,), dtype={kind}, device={device!r})"
-            ".view(*{x}.shape, 2)[..., 0]",
-            "offset": "torch.ones(({x}.numel() + 3,), dtype={kind}, device={device!r})[3:]"
-            ".view({x}.shape)",
-            "transposed": "torch.ones(({x}.numel(),), dtype={kind}, device={device!r})"
-            ".view({x}.shape[::-1]).permute(tuple(range({x}.dim()))[::-1])",
-            "last": "torch.ones_like(({x}).movedim({second}, -1), dtype={kind}, device={device!r},"
-            " memory_format=torch.contiguous_format).movedim(-1, {second})",
-        }.get(self.layout, "torch.ones_like({x}, dtype={kind}, device={device!r})")
+        """Return the memory that results are put into; it is laid out like a gradient."""
         # A dtype that the code names is the result's.
         narrowed = {a: b for a, b in self.narrowed.items() if f"torch.{a}" not in self.code}
         kind = f"{{{', '.join(f'torch.{a}: torch.{b}' for a, b in narrowed.items())}}}"
         kind = f"{kind}.get(x.dtype, x.dtype)"
-        second = SECOND.format(x="x")
-        expression = lay.format(x="x", kind=kind, device=self.device, second=second)
+        layout = "contiguous" if self.layout == "expanded" else self.layout
+        memory = f"torch.ones_like(x, dtype={kind}, device={self.device!r})"
+        expression = fed_as(layout, memory, like="x")
+        if layout == "empty":
+            expression = memory.replace("ones_like(x", "empty(0")
         several = "[right] if isinstance(right, torch.Tensor) else right"
         return f"[{expression} for x in ({several})]; out = out[0] if len(out) == 1 else tuple(out)"
 
@@ -330,25 +317,27 @@ class Case:
         )
 
 
-# The output's gradient `fed`, in other memory.
+# Numbers of the shape of a tensor `like`, in other memory.
 _FED = {
     "contiguous": "{x}",
     "empty": "{x}",
     "gaps": "torch.stack([{x}, {x}], -1)[..., 0]",
-    "offset": "torch.cat([{x}.new_zeros(3), {x}.flatten()])[3:].view(fed.shape)",
-    "transposed": "{x}.permute(tuple(range(fed.dim()))[::-1]).contiguous()"
-    ".permute(tuple(range(fed.dim()))[::-1])",
-    "last": "{x}.movedim({second}, -1).contiguous().movedim(-1, {second})",
+    "offset": "torch.cat([{x}.new_zeros(3), {x}.flatten()])[3:].view({like}.shape)",
+    # As a part of what was joined.
+    "window": "F.pad({x}, (0, 3, 0, 2)[: 2 * {like}.dim()])[tuple(map(slice, {like}.shape))]",
+    "transposed": "{x}.permute(tuple(range({like}.dim()))[::-1]).contiguous()"
+    ".permute(tuple(range({like}.dim()))[::-1])",
+    # The second axis, or the only one, lies last.
+    "last": "{x}.movedim(min(1, {like}.dim() - 1), -1).contiguous()"
+    ".movedim(-1, min(1, {like}.dim() - 1))",
     "expanded": "{x}.expand_as({result})",
 }
 LAYOUTS = tuple(_FED)
-# The second axis, or the only one.
-SECOND = "min(1, {x}.dim() - 1)"
 
 
-def fed_as(layout: str, sent: str, result: str = "") -> str:
+def fed_as(layout: str, sent: str, result: str = "", like: str = "fed") -> str:
     """Return the expression of a result's gradient in a layout; `sent` is that on the device."""
-    return _FED[layout].format(x=sent, second=SECOND.format(x="fed"), result=result)
+    return _FED[layout].format(x=sent, like=like, result=result)
 
 
 _SHOWN = (

@@ -44,14 +44,13 @@ class Operation:
     `usual` and `most` are sizes: an axis's size while another varies, and its largest. Results are
     exact, or off by `roundings` of the largest number and of `least` (`half_roundings` in 16 bits,
     whose sums are float32's). `fit` maps drawn numbers into the domain of the call. `kinds` are
-    dtypes besides the floating ones, or instead of them where `floats` is False. `changes` means
-    that the call may change `a`. `halves` is False where rounding in 16 bits decides a result, or
-    the only kind of device on which 16 bits are claimed; there `half_size` is the largest size, and
-    no gradient is judged where `half_backward` is False. `doubles` is False where torch computes
-    float64 with constants of float32. Operands of an operation that `promotes` may differ in dtype;
-    those in `absent` may be None, alone or together. `unseen` are kinds of device on which right
-    kernels have not passed its cases since its numbers or bound changed: it is not claimed there,
-    though its topic is.
+    dtypes besides the floating ones, or instead of them where `floats` is False. `halves` is False
+    where rounding in 16 bits decides a result, or the only kind of device on which 16 bits are
+    claimed; there `half_size` is the largest size, and no gradient is judged where `half_backward`
+    is False. `doubles` is False where torch computes float64 with constants of float32. Operands of
+    an operation that `promotes` may differ in dtype; those in `absent` may be None, alone or
+    together. `unseen` are kinds of device on which right kernels have not passed its cases since
+    its numbers or bound changed: it is not claimed there, though its topic is.
     """
 
     name: str
@@ -80,7 +79,6 @@ class Operation:
     kinds: Sequence[str] = ()
     doubles: bool = True
     strided: bool = True
-    changes: bool = False
     absent: Sequence[str] = ()
     promotes: bool = False
     work: int = WORK

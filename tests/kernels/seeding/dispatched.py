@@ -8,10 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from warpfront_checks.cases.axes import cases_of
+from warpfront_checks.cases.axes import assignments_of, build
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.known_defects import preventing_thread
+from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import LackingError, NoOracleError, run_case
 from warpfront_checks.cases.special.tables import TABLES, free_bytes, judge_rows
 from warpfront_checks.check_options import CheckOptions
@@ -46,6 +47,14 @@ def checks_of(fault: WrongKernel, device: str) -> list[list[str]]:
 def seeing(fault: WrongKernel, device: str, check: list[str]) -> Iterator[str]:
     """Yield the faults that a check finds because of the kernel."""
     yield from _TRIED[check[0]](fault, device, *check[1:])
+
+
+def cases_of(
+    operation: Operation, dtypes: tuple[str, ...], device: str, seed: int
+) -> Iterator[Case]:
+    """Yield the cases of an operation for one seed."""
+    for assignment in assignments_of(operation, operation.dtypes_on(device, dtypes), seed):
+        yield build(operation, assignment, device)
 
 
 def operation_faults(fault: WrongKernel, device: str, name: str, seed: str = "0") -> Iterator[str]:

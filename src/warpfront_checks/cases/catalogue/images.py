@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from warpfront_checks.cases.catalogue.record import Fields, Make, each, exact, moved, rounded, steps
+from warpfront_checks.cases.catalogue.record import Fields, Make, each, moved, rounded, steps
 from warpfront_checks.cases.operation import Operation
 
 CASES = 44
@@ -217,6 +217,8 @@ _looked = partial(
     # The gradient of a pixel adds up what all places give it.
     walk=1 / 64,
     halves="cpu",
+    # Rounded to bfloat16 a place is off by 3 / 1024 of the pixels: it stays between the same two.
+    half_size=31,
     b=2,
     c=3,
     y=(6, 259),
@@ -260,9 +262,4 @@ SAMPLED = (
         domain="n * tall * wide < 400_000",
     ),
 )
-SUMS = (
-    exact("a.sum((2, 3))", SHAPE[2], name="mean of places", **SIZED),
-    exact("a.sum(1)", SHAPE[2], name="sum of channels", **SIZED),
-    exact("a + b", "b c y x, c 1 1", name="added to channels", values=("small", "few"), **SIZED),
-)
-IMAGES: tuple[Operation, ...] = (*POOLS, *RESIZED, *PADDED, *SAMPLED, *SUMS)
+IMAGES: tuple[Operation, ...] = (*POOLS, *RESIZED, *PADDED, *SAMPLED)
