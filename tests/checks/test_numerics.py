@@ -121,7 +121,7 @@ def test_a_device_that_computes_wrong_fails_and_one_that_breaks_down_is_an_error
     """The rest goes on."""
 
     def tamper(model: Any) -> None:
-        if not hasattr(model.body, "__getitem__"):
+        if len(model.body) == 2:
             return
         if len(model.body) == 4:
             raise RuntimeError("device lost")

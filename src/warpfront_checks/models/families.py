@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,19 +35,15 @@ class Family:
     inputs: MakeInputs
 
 
-# Layers that PyTorch has as functions only, as modules: so that each can be watched by itself.
-class Add(nn.Module):
-    """A residual connection."""
+class Function(nn.Module):
+    """A function that PyTorch has no module for, as a layer: each can be watched by itself."""
 
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return x + y
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        super().__init__()
+        self.function, self.arguments = function, arguments
 
-
-class Multiply(nn.Module):
-    """A gate."""
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return x * y
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.function(*inputs, *self.arguments)
 
 
 class Attend(nn.Module):
@@ -89,23 +86,17 @@ class RootMeanSquareNorm(nn.Module):
         return self.weight * normal.to(x.dtype)
 
 
-class Rotate(nn.Module):
+def rotate(x: Tensor, heads: int) -> Tensor:
     """Rotary positions: pairs of each head's halves turned by an angle that grows with position."""
-
-    def __init__(self, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-
-    def forward(self, x: Tensor) -> Tensor:
-        split = x.unflatten(-1, (self.heads, -1))
-        half = split.shape[-1] // 2
-        # In float64, which every CPU has, and then moved: devices differ in how they get angles.
-        speeds = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
-        angles = torch.arange(x.shape[1], dtype=torch.float64)[:, None, None] * speeds
-        cosine, sine = (f(angles).to(x.device, x.dtype) for f in (torch.cos, torch.sin))
-        lower, upper = split[..., :half], split[..., half:]
-        turned = torch.cat([lower * cosine - upper * sine, upper * cosine + lower * sine], -1)
-        return turned.flatten(-2)
+    split = x.unflatten(-1, (heads, -1))
+    half = split.shape[-1] // 2
+    # In float64, which every CPU has, and then moved: devices differ in how they get angles.
+    speeds = 10000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
+    angles = torch.arange(x.shape[1], dtype=torch.float64)[:, None, None] * speeds
+    cosine, sine = (f(angles).to(x.device, x.dtype) for f in (torch.cos, torch.sin))
+    lower, upper = split[..., :half], split[..., half:]
+    turned = torch.cat([lower * cosine - upper * sine, upper * cosine + lower * sine], -1)
+    return turned.flatten(-2)
 
 
 class Positions(nn.Module):
@@ -119,22 +110,9 @@ class Positions(nn.Module):
         return x + self.weight[: x.shape[1]]
 
 
-class Sequence(nn.Module):
+def as_sequence(x: Tensor) -> Tensor:
     """(batch, channels, ...) to (batch, length, channels)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.flatten(2).transpose(1, 2)
-
-
-class Mean(nn.Module):
-    """The mean over a sequence, or over an image's places."""
-
-    def __init__(self, *axes: int) -> None:
-        super().__init__()
-        self.axes = axes
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean(self.axes)
+    return x.flatten(2).transpose(1, 2)
 
 
 class Pick(nn.Module):
@@ -154,60 +132,41 @@ class Pick(nn.Module):
         return chosen.sort(dim=-1).values
 
 
-class Gather(nn.Module):
-    """The rows that one expert takes."""
-
-    def __init__(self, expert: int) -> None:
-        super().__init__()
-        self.expert = expert
-
-    def forward(self, x: Tensor, chosen: Tensor) -> Tensor:
-        return x.index_select(0, chosen[self.expert])
+def gather(x: Tensor, chosen: Tensor, expert: int) -> Tensor:
+    """Return the rows that one expert takes."""
+    return x.index_select(0, chosen[expert])
 
 
-class Return(nn.Module):
-    """Rows of one expert, weighted by its sigmoid score, added back to their places."""
-
-    def __init__(self, expert: int) -> None:
-        super().__init__()
-        self.expert = expert
-
-    def forward(self, y: Tensor, rows: Tensor, scores: Tensor, chosen: Tensor) -> Tensor:
-        places = chosen[self.expert]
-        weights = torch.sigmoid(scores[:, self.expert].index_select(0, places))
-        return y.index_add(0, places, (weights[:, None] * rows).to(y.dtype))
+def give_back(y: Tensor, rows: Tensor, scores: Tensor, chosen: Tensor, expert: int) -> Tensor:
+    """Add rows of one expert, weighted by its sigmoid score, to their places."""
+    places = chosen[expert]
+    weights = torch.sigmoid(scores[:, expert].index_select(0, places))
+    return y.index_add(0, places, (weights[:, None] * rows).to(y.dtype))
 
 
-class Loss(nn.Module):
+def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     """Mean cross entropy of (..., classes) against class numbers, in float32 at least."""
-
-    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        wide = logits if logits.dtype == torch.float64 else logits.float()
-        return functional.cross_entropy(wide.flatten(0, -2), target.flatten())
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    return functional.cross_entropy(wide.flatten(0, -2), target.flatten())
 
 
-class Weighted(nn.Module):
+def weighted(logits: Tensor, numbers: Tensor) -> Tensor:
     """The mean of products with fixed numbers plus one; the numbers return as the gradient.
     Near one, so that nothing of it cancels. In float32 at least.
     """
-
-    def forward(self, logits: Tensor, numbers: Tensor) -> Tensor:
-        wide = logits if logits.dtype == torch.float64 else logits.float()
-        return 1 + (wide * numbers.to(wide.dtype)).mean()
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    return 1 + (wide * numbers.to(wide.dtype)).mean()
 
 
 class Model(nn.Module):
     """Logits and loss; the last input is the target."""
 
-    def __init__(self, body: nn.Module, loss: nn.Module | None = None) -> None:
+    def __init__(self, body: nn.Module, loss: Callable[..., Tensor] = cross_entropy) -> None:
         super().__init__()
-        self.body, self.loss = body, loss or Loss()
-
-    def predict(self, *inputs: Tensor) -> Tensor:
-        return self.body(*inputs)
+        self.body, self.loss = body, Function(loss)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.predict(*inputs[:-1])
+        logits = self.body(*inputs[:-1])
         return logits, self.loss(logits, inputs[-1])
 
 
@@ -219,7 +178,7 @@ class ConvolutionBlock(nn.Module):
         self.conv1 = nn.Conv2d(entering, leaving, 3, stride, 1, bias=False)
         self.norm1, self.active = nn.BatchNorm2d(leaving), nn.SiLU()
         self.conv2 = nn.Conv2d(leaving, leaving, 3, 1, 1, bias=False)
-        self.norm2, self.add, self.last = nn.BatchNorm2d(leaving), Add(), nn.SiLU()
+        self.norm2, self.add, self.last = nn.BatchNorm2d(leaving), Function(torch.add), nn.SiLU()
         self.short = nn.Conv2d(entering, leaving, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -228,7 +187,9 @@ class ConvolutionBlock(nn.Module):
 
 
 class ProjectedAttention(nn.Module):
-    """Projections around `Attend`. Keys have no bias: its gradient is zero but for rounding."""
+    """Projections around `Attend`, of a sequence to itself or to a context. Keys have no bias: its
+    gradient is zero but for rounding.
+    """
 
     def __init__(
         self,
@@ -243,12 +204,13 @@ class ProjectedAttention(nn.Module):
         self.q = nn.Linear(width, width, bias=bias)
         self.k = nn.Linear(width, width, bias=False)
         self.v = nn.Linear(width, width, bias=bias)
-        self.rotate_q = Rotate(HEADS) if rotary else nn.Identity()
-        self.rotate_k = Rotate(HEADS) if rotary else nn.Identity()
+        self.rotate_q = Function(rotate, HEADS) if rotary else nn.Identity()
+        self.rotate_k = Function(rotate, HEADS) if rotary else nn.Identity()
         self.attend = Attend(HEADS, causal=causal, distances=distances)
         self.out = nn.Linear(width, width, bias=bias)
 
-    def forward(self, x: Tensor, context: Tensor) -> Tensor:
+    def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
+        context = x if context is None else context
         q, k = self.rotate_q(self.q(x)), self.rotate_k(self.k(context))
         return self.out(self.attend(q, k, self.v(context)))
 
@@ -260,7 +222,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.up, self.active = nn.Linear(WIDTH, 2 * WIDTH, bias=bias), activation
         self.gate = nn.Linear(WIDTH, 2 * WIDTH, bias=bias) if gated else None
-        self.multiply = Multiply() if gated else None
+        self.multiply = Function(torch.mul) if gated else None
         self.down = nn.Linear(2 * WIDTH, WIDTH, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -284,14 +246,13 @@ class TransformerBlock(nn.Module):
         crossed: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.norm1, self.attention, self.add1 = norm(WIDTH), attention, Add()
+        self.norm1, self.attention, self.add1 = norm(WIDTH), attention, Function(torch.add)
         self.norm3 = norm(WIDTH) if crossed is not None else None
-        self.crossed, self.add3 = crossed, Add() if crossed is not None else None
-        self.norm2, self.feed, self.add2 = norm(WIDTH), feed, Add()
+        self.crossed, self.add3 = crossed, Function(torch.add) if crossed is not None else None
+        self.norm2, self.feed, self.add2 = norm(WIDTH), feed, Function(torch.add)
 
     def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
-        normal = self.norm1(x)
-        x = self.add1(x, self.attention(normal, normal))
+        x = self.add1(x, self.attention(self.norm1(x)))
         if self.crossed is not None and self.norm3 is not None and self.add3 is not None:
             x = self.add3(x, self.crossed(self.norm3(x), context))
         return self.add2(x, self.feed(self.norm2(x)))
@@ -324,11 +285,11 @@ class Experts(nn.Module):
         super().__init__()
         self.router = nn.Linear(WIDTH, EXPERTS, bias=False)
         self.pick = Pick(BATCH * EXPERTS_LENGTH // EXPERTS)
-        self.gathers = nn.ModuleList(Gather(expert) for expert in range(EXPERTS))
+        self.gathers = nn.ModuleList(Function(gather, expert) for expert in range(EXPERTS))
         self.experts = nn.ModuleList(
             FeedForward(nn.SiLU(), gated=True, bias=False) for _ in range(EXPERTS)
         )
-        self.returns = nn.ModuleList(Return(expert) for expert in range(EXPERTS))
+        self.returns = nn.ModuleList(Function(give_back, expert) for expert in range(EXPERTS))
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.flatten(0, 1)
@@ -359,7 +320,7 @@ def _resnet() -> nn.Module:
         stem=nn.Conv2d(3, 16, 3, 1, 1, bias=False),
         block1=ConvolutionBlock(16, 16, 1),
         block2=ConvolutionBlock(16, 32, 2),
-        pool=Mean(2, 3),
+        pool=Function(torch.mean, (2, 3)),
         head=nn.Linear(32, CLASSES),
     )
     return Model(layers)
@@ -368,11 +329,11 @@ def _resnet() -> nn.Module:
 def _vit() -> nn.Module:
     layers = _stacked(
         patches=nn.Conv2d(3, WIDTH, 5, 5),
-        sequence=Sequence(),
+        sequence=Function(as_sequence),
         positions=Positions(25, WIDTH),
         blocks=nn.Sequential(*_twice(ProjectedAttention, lambda: FeedForward(nn.GELU()))),
         norm=nn.LayerNorm(WIDTH),
-        pool=Mean(1),
+        pool=Function(torch.mean, 1),
         head=nn.Linear(WIDTH, CLASSES),
     )
     return Model(layers)
@@ -426,7 +387,7 @@ def _whisper() -> nn.Module:
         nn.GELU(),
         nn.Conv1d(WIDTH, WIDTH, 3, 2, 1),
         nn.GELU(),
-        Sequence(),
+        Function(as_sequence),
         Positions(LENGTH, WIDTH),
     )
     return Model(Translation(front, block, nn.LayerNorm))
@@ -471,18 +432,6 @@ FAMILIES = (
 )
 
 
-class Attended(nn.Module):
-    """A sequence, normed, that attends to itself."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.norm, self.attention = nn.LayerNorm(width), ProjectedAttention(width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        normal = self.norm(x)
-        return self.attention(normal, normal)
-
-
 def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Family:
     """Return a network from the shapes of its input and its output. What is fed back is random,
     and so are all parameters: sums then walk at random, as the bounds of rounded ones suppose, and
@@ -496,7 +445,7 @@ def _network(name: str, make: Callable[[], nn.Module], *shapes: tuple[int, ...])
                 nn.init.normal_(parameter, 0.0, parameter[0].numel() ** -0.5)
             else:
                 nn.init.normal_(parameter, 1.0 if kind.endswith("weight") else 0.0, 0.2)
-        return Model(body, Weighted())
+        return Model(body, weighted)
 
     return Family(name, build, _drawn(*((0, *shape) for shape in shapes)))
 
@@ -521,5 +470,10 @@ NETWORKS = (
         (3, 16, 17, 17),
         (3, 40, 9, 9),
     ),
-    _network("attention", lambda: Attended(128), (2, 67, 128), (2, 67, 128)),
+    _network(
+        "attention",
+        lambda: _stacked(norm=nn.LayerNorm(128), attention=ProjectedAttention(128)),
+        (2, 67, 128),
+        (2, 67, 128),
+    ),
 )

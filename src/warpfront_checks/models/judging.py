@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from warpfront_checks.cases.bounds import Bound, Verdict, judge, rounding_unit
 from warpfront_checks.cases.measured import R_STEPS, Limits
 from warpfront_checks.executing import converted
+from warpfront_checks.models.families import Function
 from warpfront_checks.models.passes import Call, Pass, Precision, Specimen, tensors_of
 from warpfront_checks.tolerance_profiles import opinions
 
@@ -151,7 +152,8 @@ def _judge_call(
                 sums["stored"] = _walk(gradient, reference, layer) / 2 if kind in HALF else 0.0
             limits = Limits.by_cpu(actual, reference, twin, kind, **sums)
             verdict = _compared(actual, reference, limits.bound)
-        yield replace(verdict, name=name, layer=call.layer, kind=type(layer).__name__)
+        made_by = layer.function if isinstance(layer, Function) else type(layer)
+        yield replace(verdict, name=name, layer=call.layer, kind=made_by.__name__)
 
 
 def _replay(

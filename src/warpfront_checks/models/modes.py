@@ -56,17 +56,13 @@ _BY_NAME = {family.name: family for family in FAMILIES}
 Tamper = Callable[[nn.Module], None]
 
 
-def leave_alone(_: nn.Module) -> None:
-    """The device as it is."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Proving:
     """The place of a run of models, and the changes to them in it: tests seed faults in it."""
 
     device: str
     seed: int = 0
-    tamper: Tamper = leave_alone
+    tamper: Tamper = lambda _: None
 
 
 def record_numerics(claims: Claims, recorder: Recorder, effort: CheckOptions = USUAL) -> None:
@@ -249,7 +245,7 @@ def run_checkpointed(model: nn.Module) -> Run:
     """Run a model that repeats its forward pass during the backward pass, from the inputs alone."""
 
     def run(*inputs: Tensor) -> tuple[Tensor, Tensor]:
-        logits = checkpoint(model.predict, *inputs[:-1], use_reentrant=False)
+        logits = checkpoint(model.body, *inputs[:-1], use_reentrant=False)
         return logits, model.loss(logits, inputs[-1])
 
     return run
