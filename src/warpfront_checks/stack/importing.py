@@ -30,8 +30,8 @@ _SHOWN = 300
 
 def main(request: Mapping[str, Any], told_to: int) -> None:
     """`wanted`: `imports`, `compiled` (modules, or `file:GLOB` of a library that has to be in this
-    process), `attributes` to read, `diagnose`: whether to look at every extension, `vendor` and
-    `optional` for that, and `word`, by which its report is known.
+    process), `attributes` to read, `diagnose`: whether to look at every extension but `optional`
+    ones, and `word`, by which its report is known.
     """
     pid, dumps = os.getpid(), json.dumps
     report: dict[str, Any] = {"imports": {}, "compiled": {}, "attributes": {}, "finished": False}
@@ -76,11 +76,10 @@ def _imported(name: str) -> dict[str, object]:
     try:
         module = importlib.import_module(name)
     except BaseException as error:  # noqa: BLE001 - SystemExit at an import is an answer, too
-        where, owner = traceback.extract_tb(error.__traceback__)[-1:], _distribution(name)
+        where = traceback.extract_tb(error.__traceback__)[-1:]
         return {
             "error": f"{type(error).__name__}: {error}"[:_SHOWN],
             "missing": getattr(error, "name", None),
-            "distribution": owner.metadata["Name"] if owner else None,
             "at": f"{where[0].filename}:{where[0].lineno}" if where else "",
         }
     owner, file = _distribution(name), getattr(module, "__file__", None)
@@ -147,8 +146,7 @@ def _first_lacking(files: set[str]) -> dict[str, object]:
 
 def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, object]:
     """Return the compiled files of these packages that are in this process. To `diagnose`, return
-    too why each other Python extension would not load, and the missing libraries of the rest: a
-    plug-in is loaded later, or never. Loading an extension runs its code: `say` is called before.
+    too why each other Python extension would not load. That runs its code: `say` is called before.
     """
 
     def lacking(path: Path) -> dict[str, object]:
@@ -156,23 +154,15 @@ def _extensions(request: Mapping[str, Any], say: Callable[[str], None]) -> dict[
         return _lacking(path)
 
     files, suffixes = _files(request["imports"]), tuple(importlib.machinery.EXTENSION_SUFFIXES)
-    diagnose, optional = request["diagnose"], request["optional"]
     mapped = _symbols().loaded_files()
-    loaded = {path for path in files if str(path) in mapped}
-    missing_files = [path for path in files if path not in loaded and path.name.endswith(suffixes)]
-    named = [path for path in missing_files if path.name.count(".") > 1 or path.name[0] == "_"]
-    named = [path for path in named if not any(path.match(pattern) for pattern in optional)]
-    unserved: Mapping[Path, tuple[str, ...]] = {}
-    if diagnose:
-        owners = importlib.metadata.distributions()
-        every = (file for owner in owners for file in _shared_objects(owner))
-        paths = _symbols().loader_paths(every, request["vendor"])
-        unserved = _symbols().lacking_libraries(files, paths, optional)
+    others = [path for path in files if str(path) not in mapped]
+    named = [path for path in others if path.name.endswith(suffixes)]
+    named = [path for path in named if path.name.count(".") > 1 or path.name[0] == "_"]
+    named = [path for path in named if not any(map(path.match, request["optional"]))]
     return {
-        "loaded": sorted(map(str, loaded)),
-        "others": sorted(str(path) for path in files if path not in loaded),
-        "lacking": {str(path): lacking(path) for path in named} if diagnose else {},
-        "unserved": {str(path): list(names) for path, names in unserved.items()},
+        "loaded": sorted({str(path) for path in files} & mapped),
+        "others": sorted(map(str, others)),
+        "lacking": {str(path): lacking(path) for path in named} if request["diagnose"] else {},
     }
 
 
@@ -180,12 +170,9 @@ def _files(imports: list[str]) -> list[Path]:
     """Return the shared objects that the imported packages' distributions brought."""
     distributions = filter(None, map(_distribution, imports))
     owners = {distribution.metadata["Name"]: distribution for distribution in distributions}
-    return [path for owner in owners.values() for path in _shared_objects(owner)]
-
-
-def _shared_objects(distribution: importlib.metadata.Distribution) -> list[Path]:
-    named = (file for file in distribution.files or () if _symbols().is_shared_object(file.name))
-    paths = (Path(str(distribution.locate_file(file))).resolve() for file in named)
+    files = (file for owner in owners.values() for file in owner.files or ())
+    named = (file for file in files if _symbols().is_shared_object(file.name))
+    paths = (Path(str(file.locate())).resolve() for file in named)
     return [path for path in paths if path.is_file()]
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from warpfront_checks.compiling.programs import ran
 from warpfront_checks.distributions import Installed
 from warpfront_checks.guard.policy import normalized
-from warpfront_checks.results import CheckFinding, failed, judged, passed, undetermined
+from warpfront_checks.results import CheckFinding, failed, judged, passed, several, undetermined
 from warpfront_checks.stack.descriptions import optional_files
 from warpfront_checks.stack.elf_symbols import (
     UNREADABLE,
@@ -98,11 +98,13 @@ def find_lacking_libraries(
         unlisted += [name] if owner and distribution.files is None else []
     files = {path: owner for path, owner in every.items() if owner}
     lacking = lacking_libraries(files, loader_paths(every, vendor), optional_files(vendor, smoke))
-    wrong = [f"{files[path]}: {path.name} lacks {_listed(lib)}" for path, lib in lacking.items()]
+    wrong = [
+        f"{files[path]}: {path.name} lacks {several(lib, _SHOWN)}" for path, lib in lacking.items()
+    ]
     details = {"lacking": {str(path): list(names) for path, names in lacking.items()}}
-    doubts = [f"no RECORD lists the files of {_listed(unlisted)}"] if unlisted else []
+    doubts = [f"no RECORD lists the files of {several(unlisted, _SHOWN)}"] if unlisted else []
     damaged = [path.name for path in files if dynamic_of(path).machine == UNREADABLE]
-    doubts += [f"no loader could read {_listed(damaged)}"] if damaged else []
+    doubts += [f"no loader could read {several(damaged, _SHOWN)}"] if damaged else []
     if doubts and not wrong:
         return undetermined(f"not known: {'; '.join(doubts)}")
     summary = f"{len(files)} compiled files" if files else "nothing to look at: no compiled files"
@@ -202,17 +204,3 @@ def _module(name: str) -> str:
     suffix = next((suffix for suffix in EXTENSION_SUFFIXES if name.endswith(suffix)), "")
     module = name.removesuffix(suffix).replace("/", ".")
     return module if suffix and all(part.isidentifier() for part in module.split(".")) else ""
-
-
-def _listed(names: Collection[str]) -> str:
-    text = ", ".join([*names][:_SHOWN])
-    return text if len(names) <= _SHOWN else f"{text} and {len(names) - _SHOWN} more"
-
-
-def told_of_numpy(error: str, facts: Mapping[str, object]) -> str:
-    """Return the way out where numpy is why a module's import failed; else the error."""
-    try:
-        numpy = importlib.metadata.version("numpy")
-    except importlib.metadata.PackageNotFoundError:
-        return error
-    return other_numpy(error, str(facts.get("distribution") or "package"), numpy) or error

@@ -45,7 +45,6 @@ from warpfront_checks.results import (
     unavailable,
 )
 from warpfront_checks.stack.descriptions import Description, description, optional_files, starts
-from warpfront_checks.stack.installed_code import told_of_numpy
 
 SECONDS = 300.0
 GRACE_SECONDS = 5.0
@@ -195,7 +194,6 @@ def imported(
         "compiled": list(compiled),
         "attributes": list(attributes),
         "diagnose": diagnose is not None,
-        "vendor": diagnose.vendor if diagnose else "",
         "optional": optional_files(diagnose.vendor, diagnose.smoke) if diagnose else (),
         "word": secrets.token_hex(),
     }
@@ -250,9 +248,8 @@ def all_imported(report: ImportReport, package: Description | None = None) -> Ch
     for name, facts in report.imports.items():
         if facts.get("error"):
             more = f"; {report.ending}" if report.ending else ""
-            advice = told_of_numpy(facts["error"], facts)
             output = tail(report.run.output)
-            return failed(f"import {name}: {advice}{more}", output=output, **details)
+            return failed(f"import {name}: {facts['error']}{more}", output=output, **details)
     if report.run.left:
         return failed(outlived(report.run), **details)
     if report.ending and not report.document.get("imported"):
@@ -284,8 +281,8 @@ def why_not(facts: Mapping[str, Any]) -> str:
 
 
 def extensions_load(report: ImportReport) -> CheckFinding:
-    """Check a package without a description: every extension that it brings for this Python loads,
-    and the libraries that its plug-ins need are present. An extension with an alternative may fail.
+    """Check a package without a description: every extension that it brings for this Python loads.
+    Libraries that its plug-ins need are a check of the session `load`.
     """
     if why := report.unknown("extensions"):
         return failed(f"not known: {why}")
@@ -294,11 +291,6 @@ def extensions_load(report: ImportReport) -> CheckFinding:
         f"{Path(file).name}: {why_not({**facts, 'error': facts['said']})}"
         for file, facts in extensions["lacking"].items()
         if facts["said"]
-    ]
-    wrong += [
-        f"{Path(file).name}: lacks {', '.join(names)}"
-        for file, names in extensions["unserved"].items()
-        if file not in extensions["lacking"]
     ]
     if wrong:
         return failed(f"a fallback is taken: {'; '.join(wrong)}", extensions=extensions)
