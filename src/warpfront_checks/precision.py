@@ -112,11 +112,8 @@ def probe_dtypes(device: str) -> dict[str, str]:
     """
 
     def answer_of(probe: Callable[[torch.dtype, str], str], name: str) -> str:
-        dtype = getattr(torch, name, None)
-        if dtype is None:
-            return f"torch {torch.__version__} has no {name}"
         try:
-            return probe(dtype, device) or COMPUTED
+            return probe(getattr(torch, name), device) or COMPUTED
         except _REFUSALS as error:
             lines = str(error).strip().splitlines()
             return f"{type(error).__name__}: {lines[0][:160] if lines else 'no reason given'}"
@@ -142,10 +139,8 @@ def _probe_stored(dtype: torch.dtype, device: str) -> str:
 
 
 def _probe_scaled_product(dtype: torch.dtype, device: str) -> str:
-    """`torch._scaled_mm` is the only door to fp8 products; private, so its absence is an answer."""
-    multiply: Any = getattr(torch, "_scaled_mm", None)
-    if multiply is None:
-        return "this torch has no _scaled_mm"
+    """Judge `torch._scaled_mm`, the only way to fp8 products; private, so it may be missing."""
+    multiply: Any = torch._scaled_mm  # noqa: SLF001
     lhs = torch.arange(256.0).reshape(16, 16).remainder(3).sub(1)
     rhs = torch.arange(256.0).reshape(16, 16).remainder(5).sub(2)
     scale = torch.ones((), device=device)

@@ -37,14 +37,20 @@ class ResultsError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckRecord:
-    """A check as recorded in the file."""
+class CheckFinding:
+    """The result of one check: an outcome, a reason in words, and small JSON values."""
+
+    outcome: str
+    reason: str = ""
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRecord(CheckFinding):
+    """A check's finding as recorded in the file."""
 
     name: str
-    outcome: str
-    reason: str
     seconds: float
-    details: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
@@ -58,15 +64,6 @@ class SessionRecord:
     planned: tuple[str, ...]
     checks: tuple[CheckRecord, ...]
     finished: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckFinding:
-    """The result of one check: an outcome, a reason in words, and small JSON values."""
-
-    outcome: str
-    reason: str = ""
-    details: Mapping[str, object] = field(default_factory=dict)
 
 
 Find = Callable[[], CheckFinding]

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from warpfront_checks.attention.backends import RefusedError, dot_product
+from warpfront_checks.attention.backends import dot_product
 
 flash = partial(dot_product, backend="FLASH_ATTENTION")
 
@@ -28,7 +28,7 @@ def _plain(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> T
 
 def refuses(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
     if kind == "mask" or q.shape[-1] > 256:
-        raise RefusedError("head_dim must be 256 at most, without a mask")
+        raise NotImplementedError("head_dim must be 256 at most, without a mask")
     return flash(q, k, v, kind, mask)
 
 

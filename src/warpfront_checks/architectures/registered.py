@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -93,17 +92,9 @@ def begin_usual(
 
 def record_architectures(claims: Claims, recorder: Recorder, library: Library) -> None:
     """Record one check a type; if all were requested, one more a kind: as many ran as ever did."""
-
-    def children_seconds() -> float:
-        """Return processor seconds: wall time on a loaded machine measures little."""
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    before = children_seconds()
     checks, workers = _begin(claims, recorder, library, seed=0)
     recorder.run(checks)
     workers.wait()
-    recorder.environment["processor_seconds"] = round(children_seconds() - before, 1)
 
 
 def _begin(claims: Claims, recorder: Recorder, library: Library, seed: int) -> tuple[Checks, Begun]:

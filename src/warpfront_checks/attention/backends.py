@@ -47,10 +47,6 @@ from warpfront_checks.results import (
 MASKS = ("none", "causal", "mask")
 
 
-class RefusedError(Exception):
-    """A tier does not take a case; the message is its own reason."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Tier:
     """A backend. `compute` is `module:function` of (q, k, v, kind of mask, mask) and of `options`,
@@ -92,7 +88,7 @@ def dot_product(
         except RuntimeError as error:
             if "o available kernel" not in str(error):
                 raise
-            raise RefusedError(_why(caught) or str(error)) from error
+            raise NotImplementedError(_why(caught) or str(error)) from error
 
 
 def _why(caught: list[warnings.WarningMessage]) -> str:
@@ -107,7 +103,7 @@ def library(
 ) -> Tensor:
     """Both libraries take (batch, length, heads, width), and no mask but the causal one."""
     if mask is not None:
-        raise RefusedError(f"{module}.flash_attn_func takes no mask")
+        raise NotImplementedError(f"{module}.flash_attn_func takes no mask")
     swapped = [x.transpose(1, 2) for x in (q, k, v)]
     function = importlib.import_module(module).flash_attn_func
     output: Any = function(*swapped, causal=kind == "causal")
@@ -116,7 +112,7 @@ def library(
 
 def flex(q: Tensor, k: Tensor, v: Tensor, kind: str, mask: Tensor | None) -> Tensor:
     if mask is not None:
-        raise RefusedError("not tried: a mask is code here, not a tensor")
+        raise NotImplementedError("not tried: a mask is code here, not a tensor")
     module: Any = importlib.import_module("torch.nn.attention.flex_attention")
 
     def later(score: Tensor, _: Tensor, __: Tensor, row: Tensor, column: Tensor) -> Tensor:
@@ -140,7 +136,7 @@ _FATAL = re.compile(r"(CUDA|HIP) error|illegal memory|device-side assert|unspeci
 _SHOWN = 3
 _WARM = 2
 # What a library refuses with; anything else that it raises is a fault of its own.
-_REFUSALS = (RefusedError, NotImplementedError, RuntimeError, ValueError, TypeError, ImportError)
+_REFUSALS = (RuntimeError, ValueError, TypeError, ImportError)
 
 Compute = Callable[..., Tensor]
 

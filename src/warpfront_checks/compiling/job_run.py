@@ -99,9 +99,16 @@ class CompileJobRun:
         return unavailable(f"{self.known}: {_first_line(completed)}", **details)
 
     def _find_hipified(self) -> CheckFinding:
+        """Run hipify over the copy, by torch's tool where it is: that knows torch's own names too.
+        Its output is also in `results/hipified`.
+        """
         copy_tree(self.job, self.job.copied)
-        hipified = hipify_copy(self.job, self.results, torch=self.torch is not None)
+        hipified = _with_perl(self.job) if self.torch is None else _with_torch(self.job)
         self.renamed = hipified.renamed
+        for name in self.job.hipified:
+            target = self.results / "hipified" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.job.copy / self.renamed.get(name, name), target)
         count = len(self.job.hipified)
         details = {**vars(hipified), "files": count}
         if hipified.said:
@@ -232,20 +239,6 @@ def copy_tree(job: CompileJob, files: Iterable[str]) -> None:
         if total > COPY_LIMIT_BYTES:
             raise CopyError(f"the tree is larger than {COPY_LIMIT_BYTES >> 20} MiB")
         shutil.copyfile(job.source / name, target)
-
-
-def hipify_copy(job: CompileJob, results: Path, *, torch: bool) -> Hipified:
-    """Run hipify over `job.hipified` in the copy; its output is also in `results/hipified`.
-
-    torch's tool, if torch is there: it knows torch's own names too.
-    """
-    copy = _with_torch(job) if torch else _with_perl(job)
-    for name in job.hipified:
-        translated = job.copy / copy.renamed.get(name, name)
-        target = results / "hipified" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(translated, target)
-    return copy
 
 
 def _with_perl(job: CompileJob) -> Hipified:
