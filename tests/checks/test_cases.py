@@ -609,15 +609,6 @@ def test_nonzero_into_a_square_of_memory_is_a_known_defect(wrong: str, *, known:
     assert not thread_of(defects, label, "cuda", {"destination": ""})
 
 
-def test_copies_to_a_device_are_not_waited_for() -> None:
-    operation = CATALOGUE["add"]
-    for one in assignments_of(operation, ("float32",), 0, quick=True):
-        on_cpu, on_gpu = (build(operation, one, device) for device in ("cpu", "cuda"))
-        copies = [line for line in [*on_gpu.sent(), *on_gpu.call()] if ".to('cuda'" in line]
-        assert all("non_blocking=True" in line for line in copies)
-        assert "non_blocking" not in repr(on_cpu)
-
-
 def test_a_block_of_a_case_is_executed_as_one_text() -> None:
     names = names_of()
     execute(["def more(x):", "    return x + 1", "y = more(2)"], names)

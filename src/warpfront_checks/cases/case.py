@@ -140,32 +140,23 @@ class Argument:
         dtype = self.dtype or dtype
         kind = f", dtype=torch.{dtype}" if self.floating else f", dtype={self.name}.dtype"
         x = self.name
-        later = unawaited(device)
         if self.strides is None and self.drawn == self.shape:
-            text = f"{x}.to({device!r}{kind}, copy=True{later})"
+            text = f"{x}.to({device!r}{kind}, copy=True)"
         else:
             pairs = zip(self.drawn, self.shape, strict=True)
             first = ", ".join(":1" if one != whole else ":" for one, whole in pairs)
             part = x if self.drawn == self.shape else f"{x}[{first}]"
-            text = f"{part}.to({device!r}{kind}, copy=True{later})"
+            text = f"{part}.to({device!r}{kind}, copy=True)"
             if self.strides is not None:
                 roomy = f"torch.full(({self.length},), 9{kind}, device={device!r})"
                 if not self.floating:
                     roomy = f"torch.zeros({self.length}{kind}, device={device!r})"
                 text = (
-                    f"{roomy}.as_strided({self.drawn}, {self.strides}, {self.offset})"
-                    f".copy_({part}{later})"
+                    f"{roomy}.as_strided({self.drawn}, {self.strides}, {self.offset}).copy_({part})"
                 )
             if self.drawn != self.shape:
                 text = f"{text}.expand({self.shape})"
         return f"{text}.detach().requires_grad_()" if self.leaf else text
-
-
-def unawaited(device: str) -> str:
-    """Return the argument of copies to a device that are not waited for: the lanes take turns on a
-    GPU, and each wait is a turn.
-    """
-    return "" if device == "cpu" else ", non_blocking=True"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +241,7 @@ class Case:
         if self.destination == "out":
             return [f"out = {self._outs()}", f"{self.code[:-1]}, out=out)", "found = out"]
         kind = "found.dtype" if self.dtype in COMPLEX else f"torch.{self.dtype}"
-        send = f".to({self.device!r}, {kind}{unawaited(self.device)})"
+        send = f".to({self.device!r}, {kind})"
         return [f"found = {self.code}", *self._gradients("found", "gradients", send)]
 
     @property
