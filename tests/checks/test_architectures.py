@@ -398,6 +398,10 @@ def test_a_fused_attention_may_cut_off_what_it_takes_its_gradients_from() -> Non
     model, sent = specimen.sent("cpu")
     model.truncates = True
     found, exact = run_plainly(model, model, sent), specimen.exact
+    # The error of the CPU's own attention is another one for each instruction set.
+    rounded = {name: gradient.float() for name, gradient in exact.gradients.items()}
+    lucky = replace(exact, logits=exact.logits.float(), gradients=rounded)
+    vars(specimen)["same_dtype"] = lucky
     beside = judge_ends(found, unrounded(specimen))
     assert any("gradient of bias" in row.fault_by() for row in beside)
     assert not any(row.fault for row in judge_ends(found, specimen))
