@@ -178,6 +178,8 @@ class _Reader:
             raise _refused(self.path, line, message, _WRITE_OUT)
         if id(node) in self.open_nodes:
             raise _refused(self.path, line, "an alias (*name) contains itself", _WRITE_OUT)
+        if len(where) > DEPTH_LIMIT:
+            raise _refused(self.path, line, f"{TOO_DEEP} once aliases expand", _WRITE_OUT)
         self.open_nodes.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":

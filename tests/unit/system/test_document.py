@@ -23,6 +23,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
     for before, name in zip("abcdefg", "bcdefgh", strict=True)
 )
+# Each level is an alias of the one before; values of a duplicate key are not read where they are.
+NESTED = "a: &a0 [x]\n" + "".join(f"a: &a{n} [*a{n - 1}]\n" for n in range(1, 1000)) + "b: *a999\n"
 
 
 def refusal(text: str) -> str:
@@ -99,6 +101,7 @@ def test_a_key_that_yaml_calls_a_boolean_is_named_as_it_was_written() -> None:
         ("- " * 5000 + "x", f"f.yaml:1: nested deeper than {DEPTH_LIMIT} levels"),
         ("a: &a [*a]\n", "f.yaml:1: an alias (*name) contains itself"),
         (BOMB, f"more than {NODE_LIMIT} values once aliases expand"),
+        (NESTED, f"f.yaml:984: nested deeper than {DEPTH_LIMIT} levels once aliases expand"),
         ("a: &a x\nb: [" + "*a, " * NODE_LIMIT + "]\n", f"more than {NODE_LIMIT} values"),
         ("#" * (SIZE_LIMIT_CHARACTERS + 1), "f.yaml: 524289 characters are more than"),
     ],
