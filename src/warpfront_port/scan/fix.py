@@ -1,7 +1,8 @@
 """Edits that let AMD through and leave NVIDIA's code as it is: lines put behind a gate. Pure.
 
 Nothing is rewritten in place. An edit adds preprocessor lines, and each fixed file is compared with
-the file before it. NVIDIA's compiler must read the same lines of both, or the file is unchanged.
+the file before it. NVIDIA's compiler must read the same lines and definitions of both, or the file
+is unchanged.
 A finding that such an edit cannot settle (PTX, tensor cores, wave sizes) remains.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -107,12 +109,31 @@ def fix_source(source: SourceText, matches: Iterable[Match]) -> Fix | None:
     after = edited(source.text, edits)
     rules = tuple(sorted(edit.rule for edit in edits if edit.rule))
     # NVIDIA's value of the macro is the literal in whose place it is.
-    mask = next((source.text[edit.start : edit.end] for edit in edits if edit.text == MASK), MASK)
-    texts = (text.replace(MASK, mask) for text in (source.text, after))
+    mask = next((source.text[edit.start : edit.end] for edit in edits if edit.text == MASK), "")
+    directives = _directives(source.text)
+    if mask:
+        directives[f"define {MASK} {mask}"] += 1
+    texts = (text.replace(MASK, mask or MASK) for text in (source.text, after))
     old, new = (nvidia_lines(SourceText(path=source.path, text=text)) for text in texts)
-    if after == source.text or [step.text for step in old] != [step.text for step in new]:
+    is_same = [step.text for step in old] == [step.text for step in new]
+    if after == source.text or not is_same or _directives(after) != directives:
         return None
     return Fix(path=source.path, before=source.text, after=after, rules=rules)
+
+
+_DEPTHS = {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}
+
+
+def _directives(text: str) -> Counter[str]:
+    """Count the directives that NVIDIA's compiler follows, and the conditions that no line ends."""
+    view = View(source=SourceText(path=PurePosixPath("a.cu"), text=text), context=Context())
+    counts = Counter[str]()
+    for directive in view.directives:
+        if directive.name in _DEPTHS:
+            counts["open"] += _DEPTHS[directive.name]
+        elif directive.name[:2] != "el" and "nvidia" in view.region(directive.start).reach:
+            counts[f"{directive.name} {' '.join(directive.body.split())}"] += 1
+    return counts
 
 
 def _of_definition(view: View, match: Match) -> Iterator[Edit]:
@@ -146,7 +167,7 @@ def _of_literals(view: View, matches: Iterable[Match]) -> Iterator[Edit]:
         for directive in view.directives:
             if view.code[position : directive.start].strip():
                 break
-            depth += {"if": 1, "ifdef": 1, "ifndef": 1, "endif": -1}.get(directive.name, 0)
+            depth += _DEPTHS.get(directive.name, 0)
             if depth == 0 and directive.name in ("include", "endif", "pragma"):
                 place = view.source.text.index("\n", directive.end) + 1
             position = directive.end

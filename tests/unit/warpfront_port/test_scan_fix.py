@@ -179,6 +179,11 @@ def test_no_example_of_a_rule_changes_for_nvidia() -> None:
         "__device__ void f() {\r\n  __syncwarp();\r\n}\r\n",
         # What stands between R"""( and )""" is a text: lines put into it would be in the text.
         'auto kernel = R"""(\n__device__ void f() { " \n  __syncwarp();\n}\n)""";\n',
+        # Lines above a definition would be in the comment that ends there.
+        (
+            "/* of\n all */ #define M 0xffffffff\n"
+            "__device__ float g(float v) { return __shfl_sync(M, v, 1); }\n"
+        ),
         "int x;\n",
     ],
 )
@@ -191,6 +196,13 @@ def test_a_fix_twice_is_a_fix_once() -> None:
         fix = fixed(text)
         assert fix is not None
         assert fixed(fix.after) is None
+
+
+def test_a_definition_that_nvidia_would_lose_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = FIXED["a mask that is a macro"]
+    assert fixed(text)
+    monkeypatch.setattr("warpfront_port.scan.fix._ROCM", "1")
+    assert fixed(text) is None
 
 
 def test_a_change_that_nvidia_would_see_is_told() -> None:
