@@ -114,6 +114,7 @@ def test_compare_says_no_difference_and_exits_with_zero(
         ("base", "other", (), NotComparableError.exit_code),
         ("base", "other", ("--allow", "precision"), 0),
         ("base", "same", ("--max-slower", "a lot"), InputError.exit_code),
+        ("base", "slow", ("--max-slower", ""), InputError.exit_code),  # a variable that is not set
         ("base", "same", ("--max-slower", "-5%"), InputError.exit_code),
         ("base", "same", ("--max-slower=-5%",), InputError.exit_code),
         ("base", "same", ("--allow",), USAGE_EXIT_CODE),

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from warpfront.bench.compare import ComparisonTerms
     from warpfront.bench.records import Comparison
 
+_NO_NUMBER = "none"
+
 
 def _read_timed(suite: tuple[str, ...], **values: object) -> BenchEffort:
     """Return the effort; `--suite` sets the flags of the suites."""
@@ -124,8 +126,12 @@ class ComparisonOptions:
     allow: Annotated[
         tuple[str, ...], "NAME  accept a difference: precision, ...; several times"
     ] = ()
-    noise: Annotated[str, "SHARE  smallest ratio that is a difference (1%; operations 3%)"] = ""
-    max_slower: Annotated[str, "SHARE  fail if NEW is slower by more than this: 5%, 0.05"] = ""
+    noise: Annotated[str, "SHARE  smallest ratio that is a difference (1%; operations 3%)"] = (
+        _NO_NUMBER
+    )
+    max_slower: Annotated[str, "SHARE  fail if NEW is slower by more than this: 5%, 0.05"] = (
+        _NO_NUMBER
+    )
     same_training: Annotated[bool, "refuse sides whose losses differ, or are missing"] = False
     by_pairs: Annotated[bool, "compare runs in pairs: first with first, and so on"] = False
 
@@ -153,7 +159,7 @@ class ComparisonOptions:
 
 def _share(text: str, option: str) -> float | None:
     """`5%` or `0.05`; None where the option was not given."""
-    if not text:
+    if text == _NO_NUMBER:
         return None
     try:
         value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -219,7 +225,7 @@ def nights(
     *,
     add: Annotated[str, "PATHS  first add these records: files, folder or glob"] = "",
     runner: Annotated[str, "NAME  name of the machine, if several have one device"] = "",
-    max_slower: Annotated[str, "SHARE  fail if an operation became slower by more"] = "",
+    max_slower: Annotated[str, "SHARE  fail if an operation became slower by more"] = _NO_NUMBER,
     allow_undetermined: AllowUndetermined = False,
 ) -> None:
     """Find lasting performance changes in nightly benchmark history."""
