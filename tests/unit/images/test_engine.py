@@ -98,13 +98,22 @@ def test_only_an_engine_of_our_own_that_builds_itself_is_given_files(
 
 
 @pytest.mark.parametrize(
-    ("version", "named"),
-    [("20.10.24+dfsg1", False), ("23.0.0", True), ("28.4.0-rd", True), ("dev", True), ("", True)],
+    ("version", "storage", "named"),
+    [
+        ("20.10.24+dfsg1", "overlay2", False),
+        ("23.0.0", "overlay2", True),
+        ("28.4.0-rd", "overlay2", True),
+        ("dev", "overlay2", False),
+        ("", "overlay2", False),
+        ("dev", "io.containerd.snapshotter.v1", True),  # younger than named contexts
+    ],
 )
-def test_an_engine_has_named_contexts_by_its_version(version: str, *, named: bool) -> None:
+def test_an_engine_has_named_contexts_by_its_version_or_its_store(
+    version: str, storage: str, *, named: bool
+) -> None:
     class Client:
-        def info(self) -> dict[str, str]:
-            return {"ServerVersion": version}
+        def info(self) -> dict[str, Any]:
+            return {"ServerVersion": version, "DriverStatus": [["driver-type", storage]]}
 
         def close(self) -> None: ...
 

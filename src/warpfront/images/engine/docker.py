@@ -178,7 +178,7 @@ class DockerEngine:
             containerd_store=containerd,
             storage=str(info.get("Driver", "")),
             cdi=bool(info.get("CDISpecDirs")),
-            named_contexts=int(re.split(r"\D", version)[0] or _NAMED_SINCE) >= _NAMED_SINCE,
+            named_contexts=containerd or int(re.split(r"\D", version)[0] or 0) >= _NAMED_SINCE,
             root=root,
             free_bytes=free_bytes,
         )
