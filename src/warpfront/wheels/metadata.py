@@ -6,6 +6,7 @@ A wheel is a zip file, whose directory is at its end: a few ranges over HTTP giv
 
 from __future__ import annotations
 
+import contextlib
 import io
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,10 +16,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from packaging.version import Version
 
+from warpfront.errors import WheelError
 from warpfront.wheels.core_metadata import Distribution, FileName, metadata_text, requires_of
 from warpfront.wheels.lock.values import LockedWheel
 from warpfront.wheels.sources import Link, NoAnswer, Site, files_of, local_path, probe
-from warpfront.wheels.store.wheelhouse import LONGEST_METADATA_BYTES, UNREADABLE, Wheelhouse
+from warpfront.wheels.store.wheelhouse import (
+    LONGEST_METADATA_BYTES,
+    UNREADABLE,
+    Wheelhouse,
+    read_wheel_metadata,
+)
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport
@@ -190,6 +197,12 @@ def write_environment(folder: Path, distributions: Iterable[Distribution]) -> No
 
 
 def _requires(source: str, transport: Transport) -> tuple[str, ...] | None:
-    """Return what a wheel demands; None where its METADATA cannot be read."""
+    """Return what a wheel demands; None where its METADATA cannot be read, or where a local file is
+    no wheel of its name, which no installer would take.
+    """
+    if path := local_path(source):
+        with contextlib.suppress(WheelError):
+            return read_wheel_metadata(path).requires
+        return None
     texts = read_small_members(source, transport, ("METADATA",))
     return requires_of(texts["METADATA"]) if texts else None

@@ -54,6 +54,12 @@ def test_the_locked_wheel_comes_before_every_index(files: StackFiles, tmp_path: 
     assert package.requires == ("own>=1",)
 
 
+def test_a_local_wheel_of_another_name_tells_nothing(files: StackFiles, tmp_path: Path) -> None:
+    made = stand_in_wheel(tmp_path / "folder", "torch", "2.12.0", requires=["other>=1"])
+    made.rename(made.with_name(made.name.replace("2.12.0", "2.14.0")))
+    assert read(files, "2.14.0") is None
+
+
 def test_offline_only_files_of_this_machine_are_read(files: StackFiles) -> None:
     offline = StackFiles(site=files.site, wheelhouse=files.wheelhouse, offline=True)
     assert read(offline, "2.13.0+cpu") == ("typing-extensions>=4.10",)
