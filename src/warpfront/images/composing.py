@@ -149,7 +149,12 @@ class Composer:
         """Build `files`, on the manifest `lower` if any, and return the manifest in the store."""
         cell = item.cell
         root = self.layers.root
-        with storing(root), tempfile.TemporaryDirectory(prefix=".aside-", dir=root) as folder:
+        with (
+            storing(root),
+            tempfile.TemporaryDirectory(
+                prefix=".aside-", dir=root, ignore_cleanup_errors=True
+            ) as folder,
+        ):
             aside = Path(folder)
             target = BakeTarget(
                 name=cell.id,
