@@ -16,7 +16,7 @@ from warpfront.bench.nights import NightStanding, standing_of
 from warpfront.bench.record_files import NoRecordError, bench_document, bench_of
 from warpfront.bench.records import Bench, Comparison
 from warpfront.commands.adopting import as_labelled, pull
-from warpfront.commands.channels import open_house
+from warpfront.commands.channels import open_channel
 from warpfront.errors import CommandFailedError, EngineError, SlowerError, StoreError
 from warpfront.images.built import CREATED
 from warpfront.images.engine.protocol import Engine, connect
@@ -213,8 +213,8 @@ def hold_against_release(
 def _published(workspace: Workspace, selection: Selection) -> tuple[Stock, ...]:
     if all(channel.name != RELEASE for channel in workspace.matrix.channels):
         return ()
-    with open_house(workspace, selection, channel=RELEASE) as house:
-        return house.stock()
+    with open_channel(workspace, selection, channel=RELEASE) as repositories:
+        return repositories.stock()
 
 
 def last_release(stocks: Iterable[Stock], cell_id: str, channel: str) -> Stock | None:

@@ -124,13 +124,13 @@ def who_asked(
     workspace: Workspace, selection: Selection
 ) -> Mapping[str, Dependents | Blocked | Failed]:
     """Return (dependent or "" for the image, name, requirement) of each cell's wheels."""
-    house = workspace.folders.wheelhouse
+    wheelhouse = workspace.folders.wheelhouse
 
     def asked(chain: tuple[Cell, ...], lock: WheelLock | None) -> Dependents:
         cell = chain[-1]
         if lock is None:
             raise BlockedError("it has no fresh lock", hint=f"warpfront lock --only {cell.id}")
-        paths = {wheel.name: house.path(wheel) for wheel in lock.wheels}
+        paths = {wheel.name: wheelhouse.path(wheel) for wheel in lock.wheels}
         absent = [name for name, path in sorted(paths.items()) if not path.is_file()]
         if absent:
             message = f"what its wheels demand is not known: {', '.join(absent)} not here"

@@ -258,7 +258,7 @@ class CarriedImages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class House:
+class ChannelRepositories:
     """The repositories of a channel's images, in their registry."""
 
     registry: Registry
@@ -326,13 +326,13 @@ class House:
 
 
 @contextmanager
-def open_house(
+def open_channel(
     workspace: Workspace, selection: Selection, *, channel: str, to: str = ""
-) -> Iterator[House]:
+) -> Iterator[ChannelRepositories]:
     """Yield the selected cells' repositories, as a channel names them."""
     matrix, store = workspace.matrix, workspace.folders.store
     chosen = demanded_channel(matrix.channels, channel, to)
     cells = select(matrix.cells, selection)
     paths = tuple(dict.fromkeys(path_of(chosen, cell) for cell in cells))
     with connected(host_of(chosen)) as registry:
-        yield House(registry=registry, paths=paths, store=store)
+        yield ChannelRepositories(registry=registry, paths=paths, store=store)

@@ -45,7 +45,7 @@ class _Releases:
         return ()
 
 
-RELEASES = {"warpfront.commands.channels.open_house": contextlib.nullcontext(_Releases())}
+RELEASES = {"warpfront.commands.channels.open_channel": contextlib.nullcontext(_Releases())}
 STEPS = "warpfront.pipeline"
 COMMANDS = "warpfront.commands"
 PORT = "warpfront_port.commands"

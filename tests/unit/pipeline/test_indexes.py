@@ -23,7 +23,7 @@ from releases import (
     a_world,
 )
 
-from warpfront.commands.channels import CarriedImages, House, export_image
+from warpfront.commands.channels import CarriedImages, ChannelRepositories, export_image
 from warpfront.errors import InputError
 from warpfront.images.built import REVISION
 from warpfront.images.labels import CELL
@@ -203,7 +203,9 @@ def test_an_index_is_taken_back_by_its_parts(world: World) -> None:
     for cell in BOTH:
         built(world, cell)
     found = published(world, *BOTH)
-    house = House(registry=world.registry, paths=(REPOSITORY,), store=world.store, now=NOW)
+    house = ChannelRepositories(
+        registry=world.registry, paths=(REPOSITORY,), store=world.store, now=NOW
+    )
     with pytest.raises(InputError, match=":latest is an index of several machines") as caught:
         house.yank(f"{found[CPU.id].repository}:latest", "wrong", dry_run=False)
     assert all(one.reference in caught.value.hint for one in found.values())
@@ -300,7 +302,9 @@ def test_what_an_index_lists_is_kept_and_said(world: World) -> None:
     for cell in BOTH:
         built(world, cell)
     found = published(world, *BOTH)
-    house = House(registry=world.registry, paths=(REPOSITORY,), store=world.store, now=NOW)
+    house = ChannelRepositories(
+        registry=world.registry, paths=(REPOSITORY,), store=world.store, now=NOW
+    )
     stocks = house.stock()
     assert {one.listed_in for one in stocks} == {("2.13.0", "latest")}
     late = "2027-11-22T12:00:00+00:00"

@@ -23,7 +23,12 @@ from releases import (
 )
 from stub_registry import attach_one
 
-from warpfront.commands.channels import CarriedImages, House, export_image, without_absent
+from warpfront.commands.channels import (
+    CarriedImages,
+    ChannelRepositories,
+    export_image,
+    without_absent,
+)
 from warpfront.commands.why_published import explained
 from warpfront.errors import (
     InputError,
@@ -93,8 +98,10 @@ def carried(
     return results[CPU.id]
 
 
-def house(world: World) -> House:
-    return House(registry=world.registry, paths=(REPOSITORY,), store=world.store, now=NOW)
+def house(world: World) -> ChannelRepositories:
+    return ChannelRepositories(
+        registry=world.registry, paths=(REPOSITORY,), store=world.store, now=NOW
+    )
 
 
 # --- promote ---

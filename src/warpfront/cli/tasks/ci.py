@@ -281,9 +281,9 @@ def job(
         target=on,
         after=tuple(filter(None, after.split(","))),
     )
-    serving, leave_images = commands.machine, commands.adopting.leave_images
+    machine, leave_images = commands.machine, commands.adopting.leave_images
     needs_row = runner or step == "bench"
-    row = serving.named_runner(workspace.matrix.runners, runner) if needs_row else None
+    row = machine.named_runner(workspace.matrix.runners, runner) if needs_row else None
     publish = partial(_published, workspace, display=display, channel=channel, dry_run=dry_run)
     act = _act(workspace, job_request, display, publish, effort=effort, to=to, row=row)
     outcome = commands.ci_runs.work(
@@ -291,7 +291,7 @@ def job(
         act,
         workspace.folders,
         watch=display,
-        prepare=lambda: serving.ready(row, display) if row else None,
+        prepare=lambda: machine.ready(row, display) if row else None,
         finish=lambda results: leave_images(images.split(), results, name, workspace.folders),
         retries=retries,
     )

@@ -61,8 +61,8 @@ def list_(display: Display, cells: Chosen, *, place: Place) -> None:
     """List the images of a channel with their tags, newest first."""
     from warpfront.report.described import stock_text
 
-    with commands.channels.open_house(workspace_here(), cells, **vars(place)) as house:
-        stock = house.stock()
+    with commands.channels.open_channel(workspace_here(), cells, **vars(place)) as repositories:
+        stock = repositories.stock()
         display.result(stock, stock_text(stock))
 
 
@@ -99,8 +99,8 @@ def yank(
     """Withdraw an image, and move its tags back to the previous one."""
     from warpfront.report.described import yank_text
 
-    with commands.channels.open_house(workspace_here(), cells, **vars(place)) as house:
-        yanked = house.yank(reference, reason, dry_run=dry_run)
+    with commands.channels.open_channel(workspace_here(), cells, **vars(place)) as repositories:
+        yanked = repositories.yank(reference, reason, dry_run=dry_run)
         display.result(yanked, yank_text(yanked, dry_run=dry_run))
 
 
@@ -119,10 +119,10 @@ def prune(
     from warpfront.report.described import pruning_text
 
     only_candidates = old == "candidates"
-    tag = place.channel if only_candidates else old
-    with commands.channels.open_house(workspace_here(), cells, channel=tag, to=place.to) as house:
+    options = vars(place) if only_candidates else {**vars(place), "channel": old}
+    with commands.channels.open_channel(workspace_here(), cells, **options) as repositories:
         dry = dry_run or not yes
-        removed = house.prune("" if only_candidates else old, days=days, dry_run=dry)
+        removed = repositories.prune("" if only_candidates else old, days=days, dry_run=dry)
         display.result(removed, pruning_text(removed, dry_run=dry))
 
 
