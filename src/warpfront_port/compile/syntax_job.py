@@ -135,7 +135,9 @@ def find_compiler(target: str, toolchain: str = "") -> Compiler | None:
             version = next(iter(_run([path, "--version"], 20)[1].splitlines()), path)
             text = _compiled([path, "-x", "c++", "-E", "-P"], _HIP_VERSION)[1]
             match = re.search(r"V (\d+)\s*\.\s*(\d+)\s*\.\s*(\d+)", text)
-            hip = ".".join(match.groups()) if match else "0.0"
+            if match is None:
+                return Compiler(path, version, "0.0")
+            hip = ".".join(match.groups())
             return Compiler(path, f"{version}, HIP {hip}", hip)
     return None
 

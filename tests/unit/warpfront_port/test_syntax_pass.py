@@ -203,6 +203,17 @@ def test_a_confined_job_reaches_no_other_file_and_no_network(tmp_path: Path) -> 
     assert (writable / "made").read_text() == KERNEL
 
 
+def test_a_compiler_names_no_hip_that_it_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"V": "V 7 . 2 . 4"}
+    monkeypatch.setattr(syntax_job, "_installed_compilers", lambda: iter(["clang++"]))
+    monkeypatch.setattr(syntax_job, "_compiled", lambda *_: (0, answers["V"]))
+    monkeypatch.setattr(syntax_job, "_run", lambda *_: (0, "clang 22\n"))
+    known = syntax_job.Compiler("clang++", "clang 22, HIP 7.2.4", "7.2.4")
+    assert syntax_job.find_compiler("gfx942") == known
+    answers["V"] = ""
+    assert syntax_job.find_compiler("gfx942") == syntax_job.Compiler("clang++", "clang 22", "0.0")
+
+
 def test_a_kernel_that_cannot_confine_runs_no_build_file(tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(KERNEL)
     (tmp_path / "CMakeLists.txt").write_text("project(p LANGUAGES CXX CUDA)\n")
