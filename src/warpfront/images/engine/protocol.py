@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Protocol
 
 from warpfront.errors import EngineError
-from warpfront.images.engine import embedded
 from warpfront.matrix.cell import DeviceAccess, HostDevices
 from warpfront.system import process
 from warpfront.system.progress import Line
@@ -192,6 +191,8 @@ def connect(variables: Mapping[str, str] | None = None) -> Engine:
 
 def _usual_hosts(environment: Mapping[str, str]) -> tuple[str, str]:
     """Return the addresses of Docker and of the embedded engine."""
+    from warpfront.images.engine import embedded  # noqa: PLC0415 - its reader takes long to load
+
     return DEFAULT_HOST, embedded.EnginePlace(state=embedded.folders(environment)[1]).host
 
 
