@@ -328,11 +328,14 @@ class SetupInterpreter:
         if isinstance(target, ast.Name):
             self._names[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
-            if value is UNKNOWN or any(isinstance(part, ast.Starred) for part in target.elts):
-                self._forget(target)
-            else:
-                for part, of_part in zip(target.elts, list(value), strict=False):
-                    self._bind(part, of_part)
+            targets = target.elts
+            starred = [index for index, part in enumerate(targets) if isinstance(part, ast.Starred)]
+            values = list(value) if value is not UNKNOWN else [UNKNOWN] * len(targets)
+            if starred and value is not UNKNOWN:
+                end = len(values) - (len(targets) - starred[0] - 1)
+                values[starred[0] : end] = [values[starred[0] : end]]
+            for part, of_part in zip(targets, values, strict=False):
+                self._bind(part.value if isinstance(part, ast.Starred) else part, of_part)
         elif isinstance(target, ast.Subscript):
             of, key = self._of(target.value), self._of(target.slice)
             if isinstance(of, dict) and key is not UNKNOWN:
