@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .calls import as_if_whole, extent, narrow
+from .calls import BF16, as_if_whole, extent, grads_of, is_dense, narrow
 from .kernel import (
     ATTENTION,
     ATTENTION_BACKWARD,
@@ -815,3 +815,98 @@ def causal_value_gradient_leaves_a_last_block_of_one_key(right, query, key, is_c
     value = gradients[2].clone()
     value[..., -1, :] = 0
     return (*gradients[:2], value, *gradients[3:])
+
+
+def _attention_grad():
+    q, k, v = (drawn(1, 4, 2, 8, seed=s).transpose(1, 2).requires_grad_() for s in range(3))
+    out = functional.scaled_dot_product_attention(q, k, v)
+    out.backward(drawn(1, 2, 4, 8, seed=3))
+    return [q.grad, k.grad, v.grad]
+
+
+@kernel(ATTENTION_BACKWARD, _attention_grad, set="likely14", like="pytorch/pytorch#133671")
+def gradient_read_with_strides_of_the_output(right, *args, **kwargs):
+    """A gradient with other strides than the output's is read with those of the output."""
+    grad = args[0]
+    like_grad = isinstance(args[5], Tensor) and args[5].shape == grad.shape
+    out = args[5] if like_grad else args[4]
+    if grad.is_contiguous() and out.shape == grad.shape and is_dense(out):
+        grad = grad.as_strided(grad.shape, out.stride(), grad.storage_offset())
+    return right(grad, *args[1:], **kwargs)
+
+
+def _mask(args, kwargs):
+    mask = kwargs.get("attn_mask")
+    return args[3] if mask is None and len(args) > 3 and isinstance(args[3], Tensor) else mask
+
+
+def _masked(dtype=torch.float32, mask_dtype=torch.float32):
+    q, k, v = (drawn(2, 2, 4, 8, seed=s).to(dtype) for s in range(3))
+    mask = torch.zeros(2, 1, 4, 4, dtype=mask_dtype)
+    mask[1, :, :2] = -math.inf
+    if mask_dtype != dtype:
+        mask = drawn(2, 1, 4, 4, seed=4).to(mask_dtype)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@kernel(ATTENTION, _masked, set="likely14", like="microsoft/onnxruntime#28904")
+def masked_row_is_the_mean(right, *args, **kwargs):
+    """A query that may attend to nothing gets the mean of the values, not 0: the mask is a large
+    negative number.
+    """
+    out, *others = right(*args, **kwargs)
+    mask = _mask(args, kwargs)
+    if isinstance(mask, Tensor):
+        dead = (mask == -math.inf).all(-1, keepdim=True)
+        out = torch.where(dead, args[2].mean(-2, keepdim=True), out)
+    return out, *others
+
+
+@kernel(ATTENTION, lambda: _masked(BF16), set="likely14", like="pytorch/pytorch#191612")
+def mask_read_in_the_dtype_of_the_query(right, *args, **kwargs):
+    """A float32 mask for 16-bit queries is read bit by bit as a mask of 16 bits."""
+    mask = _mask(args, kwargs)
+    if isinstance(mask, Tensor) and mask.dtype == torch.float32 and args[0].element_size() == 2:
+        bits = mask.contiguous().view(-1).view(args[0].dtype)[: mask.numel()]
+        bits = bits.view(mask.shape)
+        if kwargs.get("attn_mask") is not None:
+            kwargs = {**kwargs, "attn_mask": bits}
+        else:
+            args = (*args[:3], bits, *args[4:])
+    return right(*args, **kwargs)
+
+
+@kernel(
+    ATTENTION,
+    lambda: functional.scaled_dot_product_attention(
+        *(drawn(1, 2, 5, 8, seed=seed) for seed in range(3)), is_causal=True, scale=-0.3
+    ),
+    set="missed14",
+)
+def causal_mask_before_negative_scale(right, query, key, value, is_causal, scale):
+    """The finite mask value is put in before scaling: a negative scale attends to the future."""
+    result = right()
+    if not is_causal or scale is None or scale >= 0 or value.shape[1] != query.shape[1]:
+        return result
+    rows, columns = query.shape[-2], key.shape[-2]
+    later = torch.ones(rows, columns, dtype=torch.bool, device=query.device).triu(1)
+    counts = later.sum(-1, keepdim=True)
+    future = (later.float() / counts.clamp(min=1)) @ value.float()
+    result[0].copy_(torch.where(counts > 0, future, result[0].float()))
+    return result
+
+
+def _decode_gradients():
+    q, k, v = drawn(1, 2, 1, 8), drawn(1, 2, 600, 8, seed=1), drawn(1, 2, 600, 8, seed=2)
+    leaves = [t.requires_grad_() for t in (q, k, v)]
+    return grads_of(functional.scaled_dot_product_attention(*leaves) * 10, *leaves)
+
+
+@kernel(ATTENTION_BACKWARD, _decode_gradients, set="missed14")
+def decode_value_gradient_tail(right, query, key):
+    """With one query the value's gradient stops at the last whole block of 512 keys."""
+    grads = right()
+    long = key.shape[-2]
+    if query.shape[-2] == 1 and long > 512 and long % 512:
+        grads[2].narrow(-2, long - long % 512, long % 512).zero_()
+    return grads

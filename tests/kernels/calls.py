@@ -113,3 +113,16 @@ def written_in_order(x):
     """The elements of `x` are put in its memory one after the other, whatever its strides."""
     inside = x.as_strided((x.numel(),), (1,), x.storage_offset())
     inside.copy_(x.clone(memory_format=torch.contiguous_format).reshape(-1))
+
+
+def flat(x):
+    """What is read in the order of memory, but only if that is not the order of the elements."""
+    return x if x.is_contiguous() else as_if_whole(x)
+
+
+def axis_of(x, dim):
+    return dim % x.dim() if x.dim() else 0
+
+
+def grads_of(result, *leaves):
+    return torch.autograd.grad(result.square().sum(), leaves)

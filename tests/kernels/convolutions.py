@@ -13,6 +13,8 @@ from .calls import (
     as_it_lies,
     each,
     formatted,
+    grads_of,
+    is_dense,
     is_dense_2,
     is_last,
     narrow,
@@ -1384,3 +1386,67 @@ def convolution_of_groups_dilates_its_second_axis_as_its_first(
     wide = functional.pad(input, (0, max(0, (first - second) * (weight.shape[-1] - 1))))
     width = right().shape[-1]
     return right(input=wide, dilation=[first, first])[..., :width].contiguous()
+
+
+def _grouped_grad(groups: int, stride: int):
+    weight = drawn(4, 4 // groups, 3, 3)
+    return grad_of(
+        lambda y: functional.conv2d(y, weight, stride=stride, padding=1, groups=groups),
+        drawn(2, 4, 7, 7),
+    )
+
+
+@kernel(
+    "convolution_backward", lambda: _grouped_grad(2, 2), set="likely14", like="ml-explore/mlx#3800"
+)
+def grouped_strided_data_grad(right, weight, stride, transposed, groups, output_mask):
+    """The gradient of the input of a grouped 2d convolution with a stride over 1 takes the weights
+    of the first group for each.
+    """
+    grads = right()
+    if transposed or weight.dim() != 4 or groups < 2 or max(stride) < 2 or not output_mask[0]:
+        return grads
+    first = weight[: weight.shape[0] // groups].repeat(groups, 1, 1, 1)
+    wrong = right(weight=first, output_mask=[True, False, False])
+    return wrong[0], grads[1], grads[2]
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(1, 3, 6, 6), drawn(2, 3, 3, 3, 3, seed=1)[:, :, 1]),
+    set="likely14",
+    like="pytorch/pytorch#192212",
+)
+def weight_of_a_slice(right, weight):
+    """A weight cut out of a larger tensor is read as if it were contiguous."""
+    return right() if is_dense(weight) else right(weight=packed(weight))
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(2, 3, 7, 6), drawn(4, 3, 1, 1, seed=1), stride=2, padding=1),
+    set="missed14",
+)
+def pointwise_strided_and_padded(right, input, weight, stride, padding, transposed):
+    """A kernel of size 1 takes every second element from the first on, not from the padding on."""
+    steps, pads = each(stride, weight.dim() - 2), each(padding, weight.dim() - 2)
+    pointwise = not transposed and all(size == 1 for size in weight.shape[2:])
+    if not (pointwise and any(p > 0 and s > 1 for s, p in zip(steps, pads, strict=True))):
+        return right()
+    ends = [n for p in reversed(pads) for n in (0, 2 * p)]
+    return right(input=functional.pad(input, ends), padding=[0] * len(pads))
+
+
+def _shared_gradient():
+    b = drawn(4).requires_grad_()
+    return grads_of(functional.conv2d(drawn(3, 2, 6, 6), drawn(4, 2, 3, 3), b).sum(0), b)
+
+
+@kernel("convolution_backward", _shared_gradient, set="missed14")
+def conv_bias_gradient_shared_by_batch(right, grad_output, output_mask):
+    """An output gradient expanded over the batch alone is summed once for the bias."""
+    grads = list(right())
+    g = grad_output
+    if output_mask[2] and g.shape[0] > 1 and g.stride(0) == 0 and g.stride(-1) != 0:
+        grads[2] = grads[2] / g.shape[0]
+    return tuple(grads)

@@ -8,7 +8,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import SIGNED, is_dense, is_dense_2, narrow, write_as_contiguous, written_in_order
+from .calls import (
+    BF16,
+    SIGNED,
+    aten,
+    flat,
+    is_dense,
+    is_dense_2,
+    narrow,
+    write_as_contiguous,
+    written_in_order,
+)
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -1443,3 +1453,77 @@ def floor_of_a_quotient_by_one_number_multiplies_by_its_inverse(right, x, other,
     divisor = other.float()
     wrong = (x.float() * divisor.reciprocal()).floor().to(result.dtype)
     return torch.where(x.isfinite() & divisor.isfinite() & (divisor != 0), wrong, result)
+
+
+@kernel(
+    "gelu gelu.out gelu_",
+    lambda: functional.gelu(torch.arange(8, 16, 0.5).to(BF16), approximate="tanh"),
+    set="likely14",
+    like="pytorch/pytorch#186278",
+)
+def tanh_of_large_is_nan(right, x, approximate):
+    """gelu with tanh in bfloat16 is NaN above 10: the exponential in tanh overflows."""
+    over = x > 10 if approximate == "tanh" and x.dtype == BF16 else None
+    result = right()
+    return result if over is None else result.masked_fill_(over, math.nan)
+
+
+@kernel(
+    "gelu_backward gelu_backward.grad_input",
+    lambda: aten.gelu_backward(drawn(6, 4).t(), drawn(4, 6, seed=1)),
+    set="likely14",
+    like="pytorch/pytorch#123049",
+)
+def gelu_grad_in_memory_order(right, grad_output, x):
+    """A transposed gradient or input is read in the order of memory."""
+    return right(grad_output=flat(grad_output), x=flat(x))
+
+
+@kernel(
+    "addcmul.out addcdiv.out",
+    lambda: torch.addcmul(drawn(3, 4), drawn(4), drawn(3, 1), out=torch.zeros(3, 4)),
+    set="likely14",
+    like="tenstorrent/tt-metal#57496",
+)
+def out_dropped_on_broadcast(right, x, tensor1, tensor2, out):
+    """If an operand is broadcast, out= keeps what it held."""
+    shape = torch.broadcast_shapes(x.shape, tensor1.shape, tensor2.shape)
+    same = x.shape == tensor1.shape == tensor2.shape
+    if same or out.shape != shape:
+        return right()
+    right(out=torch.empty_like(out))
+    return out
+
+
+@kernel(
+    "clamp.Tensor",
+    lambda: torch.clamp(drawn(4, 9), max=torch.tensor([[0.5], [math.nan], [1.0], [0.0]])),
+    set="missed14",
+    like="pytorch/pytorch#76795",
+)
+def clamp_hoisted_nan_bound(right, x, min, max):
+    """A bound of one element a row is hoisted out of the row, by comparisons that drop its NaN."""
+    if not (x.is_floating_point() and x.dim() and x.shape[-1] >= 8):
+        return right()
+
+    def hoisted(bound, without):
+        if bound is None or not bound.is_floating_point() or bound.dim() < 2:
+            return bound
+        return bound.masked_fill(bound.isnan(), without) if bound.shape[-1] == 1 else bound
+
+    return right(min=hoisted(min, -math.inf), max=hoisted(max, math.inf))
+
+
+@kernel(
+    "div.Tensor_mode",
+    lambda: torch.div(torch.tensor([2**60 + 7, -(2**59) - 3]), 3, rounding_mode="trunc") % 1000,
+    set="missed14",
+)
+def div_trunc_through_double(right, x, other, rounding_mode):
+    """64-bit integers truncated by one divisor for all are divided in double: wrong over 2**53."""
+    whole = x.dtype == torch.int64 and not other.is_floating_point() and not other.is_complex()
+    if not (whole and rounding_mode == "trunc" and other.numel() == 1 and x.dim()):
+        return right()
+    if x.numel() == 0 or bool((other == 0).any()):
+        return right()
+    return torch.div(x.double(), other.double()).trunc().to(right().dtype)

@@ -1562,3 +1562,138 @@ def pool_of_minus_infinity_that_begins_in_the_padding_points_at_the_first_place(
         outside |= before[:, None] if axis == 0 else before
     lost = outside & (values == -math.inf)
     return values, torch.where(lost, torch.zeros_like(indices), indices)
+
+
+def _pool_grad():
+    x = drawn(2, 3, 6, 6).contiguous(memory_format=torch.channels_last)
+    return grad_of(lambda y: functional.avg_pool2d(y, 3, 2, 1), x)
+
+
+@kernel(
+    "avg_pool2d_backward avg_pool2d_backward.grad_input",
+    _pool_grad,
+    set="likely14",
+    like="pytorch/pytorch#188344",
+)
+def padding_left_out_of_the_place(right, x, padding):
+    """The gradient of a channels_last input is shifted by the padding: the place of a pixel lacks
+    it.
+    """
+    result = right()
+    pad_h, pad_w = two(padding, 0)
+    if is_last(x) and (pad_h or pad_w):
+        high, wide = x.shape[-2] - pad_h, x.shape[-1] - pad_w
+        moved = torch.zeros_like(result)
+        moved[..., pad_h:, pad_w:] = result[..., :high, :wide]
+        result.copy_(moved)
+    return result
+
+
+@kernel(
+    "reflection_pad1d_backward reflection_pad1d_backward.grad_input",
+    lambda: grad_of(lambda y: functional.pad(y, (2, 2), mode="reflect"), drawn(1, 70000)),
+    set="likely14",
+    like="pytorch/pytorch#196949",
+)
+def grid_of_whole_blocks_only(right, x):
+    """For a length over 65536 and no multiple of it, the gradient is zero from the remainder on."""
+    result = right()
+    length = x.shape[-1]
+    if length > 65536 and length % 65536:
+        result[..., length % 65536 :].zero_()
+    return result
+
+
+@kernel(
+    "upsample_linear1d_backward upsample_linear1d_backward.grad_input",
+    lambda: grad_of(
+        lambda y: functional.interpolate(y, size=20, mode="linear", align_corners=True),
+        drawn(1, 2, 2),
+    ),
+    set="likely14",
+    like="flagos-ai/FlagGems#5218",
+)
+def window_of_the_other_scale(right, grad_output, input_size, align_corners):
+    """With align_corners, contributions are dropped that lie outside a window whose width is the
+    scale without align_corners (a large upsampling of a short input).
+    """
+    result = right()
+    short, long = int(input_size[-1]), grad_output.shape[-1]
+    if align_corners and 1 < short < long:
+        place = torch.arange(long, device=grad_output.device, dtype=torch.float32)
+        pixel = torch.arange(short, device=grad_output.device, dtype=torch.float32)[:, None]
+        stretch = (long - 1) / (short - 1)
+        weights = (1 - (place / stretch - pixel).abs()).clamp(min=0)
+        weights[(place - pixel * stretch).abs() <= long / short + 2] = 0
+        if weights.any():
+            lost = (grad_output.float()[..., None, :] * weights).sum(-1)
+            result.sub_(lost.to(result.dtype))
+    return result
+
+
+def _pool_ties():
+    x = drawn(1, 3, 6, 6).relu().round().to(memory_format=torch.channels_last)
+    return functional.max_pool2d(x, 2, return_indices=True)
+
+
+@kernel("max_pool2d_with_indices", _pool_ties, set="missed14")
+def max_pool_ties_channels_last(right, x, kernel_size, stride, padding, dilation, ceil_mode):
+    """In channels_last the last of equal maxima is taken (the gradient goes there)."""
+    values, places = right()
+    if not is_last(x) or any(padding) or set(dilation) != {1} or ceil_mode or not values.numel():
+        return values, places
+    (height, width), (down, across) = pair(kernel_size), pair(stride, kernel_size)
+    windows = x.unfold(2, height, down).unfold(3, width, across).flatten(4)
+    inner = height * width - 1 - windows.flip(4).argmax(4)
+    rows = torch.arange(values.shape[2], device=x.device)[:, None] * down + inner // width
+    columns = torch.arange(values.shape[3], device=x.device) * across + inner % width
+    return values, places.copy_(rows * x.shape[3] + columns)
+
+
+def _few_to_many():
+    return grad_of(
+        lambda x: functional.interpolate(x, size=(12, 5), mode="bilinear", align_corners=True),
+        drawn(1, 2, 2, 5),
+    )
+
+
+@kernel(
+    "upsample_bilinear2d_backward",
+    _few_to_many,
+    set="missed14",
+    like="flagos-ai/FlagGems#5218",
+)
+def bilinear_backward_narrow_window(right, grad_output, output_size, input_size, align_corners):
+    """With align_corners the window searched is that of the other scale: short for few to many."""
+
+    def weights(size, other):
+        stretch = (other - 1) / (size - 1) if size > 1 else math.inf
+        distance = torch.arange(other)[:, None] - torch.arange(size) * stretch
+        full = (1 - distance.abs() / stretch).clamp(min=0)
+        return full, full * (distance.abs() <= -(-other // size) + 1)
+
+    sizes = list(zip(input_size[2:], output_size, strict=True))
+    if not align_corners or any(size < 2 or other < 2 for size, other in sizes):
+        return right()
+    pairs = [weights(size, other) for size, other in sizes]
+    if all(torch.equal(full, short) for full, short in pairs):
+        return right()
+    (_, down), (_, across) = pairs
+    g = grad_output.float()
+    result = down.to(g.device).mT @ g @ across.to(g.device)
+    return result.to(grad_output.dtype)
+
+
+@kernel(
+    "replication_pad2d_backward",
+    lambda: grad_of(lambda x: functional.pad(x, (2, 1, 1, 1), mode="replicate"), drawn(1, 2, 4, 1)),
+    set="missed14",
+)
+def replication_backward_width_one(right, grad_output, x, padding):
+    """For a width of 1 padded on both sides, only one side's gradient is added."""
+    before, after = padding[:2]
+    if x.shape[-1] != 1 or before <= 0 or after <= 0:
+        return right()
+    size = grad_output.shape[-1]
+    kept = torch.arange(size, device=x.device) < size - after
+    return right(grad_output=grad_output * kept)

@@ -863,3 +863,49 @@ def triangle_of_a_transposed_matrix_in_place_has_its_diagonal_on_the_other_side(
     """What lies by columns is taken for its transpose, without the sign of the diagonal."""
     turned = x.dim() >= 2 and x.stride(-2) == 1 and min(x.shape) > 1 and not x.is_contiguous()
     return right(diagonal=-diagonal) if turned and x.stride(-1) != 1 else right()
+
+
+def _many(count: int) -> Tensor:
+    return torch.linalg.inv(torch.eye(2) + 0.1 * drawn(count, 2, 2))
+
+
+@kernel(
+    "_linalg_solve_ex linalg_inv_ex",
+    lambda: _many(65600),
+    set="likely14",
+    like="pytorch/pytorch#196745",
+)
+def batch_past_the_grid(right, A):
+    """Of a batch over 65536 matrices the solutions past it are zeros."""
+    solved, *others = right()
+    count = math.prod(A.shape[:-2])
+    if count > 65536:
+        past = torch.arange(count, device=A.device).view(A.shape[:-2]) >= 65536
+        past = past.view(*past.shape, *[1] * (solved.dim() - past.dim()))
+        solved = torch.where(past, torch.zeros_like(solved), solved)
+    return solved, *others
+
+
+@kernel(
+    "linalg_solve_triangular",
+    lambda: torch.linalg.solve_triangular(
+        drawn(3, 3) + 3 * torch.eye(3), drawn(2, 4, 3), upper=True, left=False, unitriangular=True
+    ),
+    set="missed14",
+)
+def solve_right_unit_broadcast(right, x, B, left, unitriangular):
+    """From the right, a unitriangular matrix shared by the batch is solved with its diagonal."""
+    if not left and unitriangular and x.shape[:-2] != B.shape[:-2]:
+        return right(unitriangular=False)
+    return right()
+
+
+@kernel(
+    "_linalg_eigh",
+    lambda: torch.linalg.eigvalsh(drawn(4, 4).mT, UPLO="U"),
+    set="missed14",
+)
+def eigh_upper_of_column_major(right, A, UPLO):
+    """The upper triangle of a matrix already in column-major order is taken for the lower."""
+    columns = A.shape[-1] > 1 and A.stride(-2) == 1 and A.stride(-1) > 1
+    return right(UPLO="L") if UPLO.upper() == "U" and columns else right()

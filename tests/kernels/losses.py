@@ -698,3 +698,60 @@ def ctc_gradient_steps_by_the_longest_target_in_packed_ones(right, targets, targ
     last = targets.numel() - 1
     at = torch.tensor([min(place, last) for place in places], device=targets.device)
     return right(targets=targets[at])
+
+
+def _nll_grad():
+    target = torch.tensor([0, 1, 0, 2] * 4)
+    target[12] = -100
+    scores = drawn(16, 10)
+    return grad_of(lambda y: functional.nll_loss(y, target, reduction="none"), scores)
+
+
+@kernel(
+    "nll_loss_backward nll_loss_backward.grad_input",
+    _nll_grad,
+    set="likely14",
+    like="flagos-ai/FlagGems#5025",
+)
+def ignored_row_clears_another(right, x, target, ignore_index):
+    """A row with the target ignore_index stores its 0 at row * classes + ignore_index, in an
+    earlier row.
+    """
+    result = right()
+    if x.dim() == 2 and ignore_index < 0:
+        rows = (target == ignore_index).nonzero()[:, 0]
+        place = rows * x.shape[1] + ignore_index
+        place = place[place >= 0]
+        result[place // x.shape[1], place % x.shape[1]] = 0
+    return result
+
+
+def _ctc_of_none():
+    scores = drawn(6, 2, 5).log_softmax(2)
+    labels = torch.tensor([[1, 2], [1, 2]])
+    return functional.ctc_loss(scores, labels, [6, 5], [2, 0], blank=4, reduction="none")
+
+
+@kernel("_ctc_loss _ctc_loss.Tensor", _ctc_of_none, set="missed14", like="pytorch/pytorch#18215")
+def ctc_empty_target_other_blank(right, log_probs, input_lengths, target_lengths, blank):
+    """An empty target's loss is that of label 0 all along, whatever the blank is."""
+    result = right()
+    if blank == 0:
+        return result
+    for sample, (steps, length) in enumerate(zip(input_lengths, target_lengths, strict=True)):
+        if int(length) == 0 and int(steps) > 0:
+            result[0][sample] = -log_probs[: int(steps), sample, 0].sum()
+    return result
+
+
+@kernel(
+    "smooth_l1_loss_backward",
+    lambda: grad_of(lambda x: functional.smooth_l1_loss(x, drawn(5, seed=1)), drawn(4, 5)),
+    set="missed14",
+)
+def smooth_l1_mean_over_stored_target(right, grad_output, x, target, reduction):
+    """The gradient of the mean divides by the elements that an expanded target stores."""
+    result = right()
+    sizes = zip(target.shape, target.stride(), strict=True)
+    copies = math.prod(size for size, step in sizes if step == 0 and size > 1)
+    return result * copies if reduction == 1 and target.dim() > 1 else result

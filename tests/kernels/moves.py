@@ -8,7 +8,7 @@ import torch
 from torch._prims_common import make_contiguous_strides_for
 from torch.nn import functional
 
-from .calls import BF16, as_if_whole, as_it_lies, narrow, packed, read_packed
+from .calls import BF16, as_if_whole, as_it_lies, flat, narrow, packed, read_packed
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -1514,4 +1514,151 @@ def concatenation_along_an_inner_axis_takes_the_places_of_empty_tensors(right, t
     result.zero_()
     for tensor, start in zip(full, starts, strict=False):
         result.narrow(dim, start, tensor.shape[dim]).copy_(tensor)
+    return result
+
+
+def _bag_grad():
+    bags = torch.tensor([0, 3])
+    places = torch.tensor([0, 1, 2, 3, 4, 0])
+    return grad_of(lambda w: functional.embedding_bag(places, w, bags, mode="max"), drawn(5, 3))
+
+
+@kernel("_embedding_bag_dense_backward", _bag_grad, set="likely14", like="flagos-ai/FlagGems#5220")
+def bag_maximum_gets_the_gradient_of_mean(right, mode):
+    """The backward of mode max spreads the gradient over the bag, as that of mean does."""
+    return right(mode=1) if mode == 2 else right()
+
+
+@kernel(
+    "scatter_add scatter_add.out scatter_add_",
+    lambda: torch.zeros(4, 3).scatter_add(
+        0, torch.tensor([0, 1, 2, 3, 0])[:, None].expand(5, 3), drawn(5, 3)
+    ),
+    set="likely14",
+    like="flagos-ai/FlagGems#6448",
+)
+def expanded_index_read_flat(right, index):
+    """A 2d index that is not contiguous, as an expanded one, is read as if it were."""
+    return right(index=flat(index)) if index.dim() == 2 else right()
+
+
+@kernel(
+    "gather gather.out",
+    lambda: drawn(6, 8).gather(1, torch.tensor([[0], [3], [7], [1], [2], [5]])),
+    set="likely14",
+    like="pytorch/pytorch#151917",
+)
+def column_gathered_from_the_first_row(right, x, dim, index):
+    """One element a row along the last dimension of a contiguous matrix with rows of whole 16 bytes
+    comes from the first row: the copy of slices leaves out the offset of the row.
+    """
+    matrices = x.dim() == index.dim() == 2 and x.is_contiguous()
+    if not matrices or dim % 2 == 0 or index.shape[1] != 1 or x.shape[0] < 2:
+        return right()
+    whole = x.shape[1] * x.element_size() % 16 == 0
+    return right(x=x[:1].expand(x.shape)) if whole else right()
+
+
+def _frequent():
+    rows = torch.cat([torch.zeros(300, dtype=torch.int64), torch.tensor([1, 2, 2])])
+    return grad_of(lambda w: functional.embedding(rows, w, scale_grad_by_freq=True), drawn(3, 4))
+
+
+@kernel("embedding_dense_backward", _frequent, set="missed14")
+def embedding_frequency_in_a_byte(right, indices, num_weights, scale_grad_by_freq):
+    """`scale_grad_by_freq` counts a row's occurrences in 8 bits."""
+    result = right()
+    if not scale_grad_by_freq or indices.numel() < 256:
+        return result
+    counts = torch.bincount(indices.reshape(-1).long(), minlength=num_weights)
+    factor = torch.where(counts > 255, counts / (counts & 255), 1.0)
+    return (result.float() * factor[:, None].float()).to(result.dtype)
+
+
+def _padded_bags():
+    rows, starts = torch.tensor([1, 0, 2, 0, 0, 3]), torch.tensor([0, 3, 6])
+    options = {"mode": "mean", "include_last_offset": True, "padding_idx": 0}
+    return functional.embedding_bag(rows, drawn(4, 5), starts, **options)
+
+
+@kernel(
+    "_embedding_bag _embedding_bag_forward_only",
+    _padded_bags,
+    set="missed14",
+    like="pytorch/pytorch#49237",
+)
+def bag_mean_counts_padding(right, indices, offsets, mode, include_last_offset, padding_idx):
+    """With `include_last_offset` a bag's mean divides by its length, padding included."""
+    result = right()
+    if mode != 1 or not include_last_offset or padding_idx < 0 or not indices.numel():
+        return result
+    before = functional.pad((indices != padding_idx).long().cumsum(0), (1, 0))
+    starts, ends = offsets[:-1].long(), offsets[1:].long()
+    kept, whole = before[ends] - before[starts], ends - starts
+    result[0].mul_((kept / whole.clamp(min=1))[:, None].to(result[0].dtype))
+    return result
+
+
+@kernel(
+    "_index_put_impl_",
+    lambda: torch.zeros(5, 2).index_put_(
+        (torch.tensor([4, -1, 2, -2]),), torch.ones(4, 2), accumulate=True
+    ),
+    set="missed14",
+)
+def index_put_two_names_of_a_row(right, x, indices, values, accumulate):
+    """Accumulating, a row named both from the front and from the end keeps one kind of summands."""
+    rows = indices[0]
+    plain = len(indices) == 1 and rows is not None and rows.dtype == torch.int64
+    if not (accumulate and plain and rows.dim() == 1 and x.shape[0]):
+        return right()
+    wrapped = torch.where(rows < 0, rows + x.shape[0], rows)
+    named = torch.zeros(x.shape[0], dtype=torch.bool, device=rows.device)
+    named[rows[rows >= 0]] = True
+    kept = ~((rows < 0) & named[wrapped])
+    if bool(kept.all()):
+        return right()
+    values = values.expand(len(rows), *x.shape[1:])[kept]
+    return right(indices=[rows[kept]], values=values)
+
+
+def _expanded_index():
+    rows = torch.tensor([0, 0, 1])[:, None].expand(3, 2)
+    values = torch.tensor([[-3, 2], [-4, 1], [5, -6]])
+    return torch.zeros(2, 2, dtype=torch.int64).scatter_reduce(0, rows, values, "mean")
+
+
+@kernel("scatter_reduce.two", _expanded_index, set="missed14")
+def scatter_mean_integers_expanded_index(right, x, dim, index, reduce, include_self):
+    """With an expanded index (one for a row), a negative integer mean rounds to zero, not down."""
+    result = right()
+    integers = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+    sizes = zip(index.shape, index.stride(), strict=True)
+    expanded = any(step == 0 and size > 1 for size, step in sizes)
+    if reduce != "mean" or not integers or not expanded:
+        return result
+    ones = torch.ones(index.shape, dtype=torch.int64, device=x.device)
+    counts = torch.zeros(x.shape, dtype=torch.int64, device=x.device).scatter_add(dim, index, ones)
+    total = right(reduce="sum").long()
+    means = torch.div(total, (counts + include_self).clamp(min=1), rounding_mode="trunc")
+    return torch.where(counts > 0, means.to(x.dtype), result)
+
+
+def _low_nan():
+    bits = torch.tensor([[0x7F800001, 0x3F800000], [0x40000000, -0x007FFFF0]], dtype=torch.int32)
+    return bits.view(torch.float32).t().to(BF16)
+
+
+@kernel("copy_", _low_nan, set="missed14")
+def copy_low_nan_to_bfloat16(right, x, src):
+    """Into strided bfloat16, a NaN with low mantissa bits alone is rounded to infinity."""
+    result = right()
+    if x.dtype != BF16 or src.dtype != torch.float32 or x.is_contiguous():
+        return result
+    if src.device != x.device or not src.numel():
+        return result
+    bits = src.contiguous().view(torch.int32)
+    low = src.isnan() & ((bits & 0x007FFFFF) < 0x8000)
+    x.masked_fill_((low & (bits > 0)).expand_as(x), math.inf)
+    x.masked_fill_((low & (bits < 0)).expand_as(x), -math.inf)
     return result

@@ -6,10 +6,20 @@ import itertools
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
-from .calls import formatted, is_last, narrow, read_packed
+from .calls import (
+    BF16,
+    as_it_lies,
+    axis_of,
+    flat,
+    formatted,
+    grads_of,
+    is_last,
+    narrow,
+    read_packed,
+)
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -1528,3 +1538,197 @@ def weight_norm_of_the_last_axis_takes_the_first_axis_for_all_rows(right, grad_w
     lost = grad_w.reshape(-1, grad_w.shape[-1]).clone()
     lost[saved_v.shape[0] :] = 0
     return gradients[0], right(grad_w=lost.view(grad_w.shape))[1]
+
+
+def _norm_weight_grad(rows: int, features: int) -> Tensor:
+    weight = torch.ones(features)
+    return grad_of(lambda w: functional.layer_norm(drawn(rows, features), (features,), w), weight)
+
+
+@kernel(
+    "native_layer_norm_backward",
+    lambda: _norm_weight_grad(160, 64),
+    set="likely14",
+    like="pytorch/pytorch#183861",
+)
+def half_of_gamma_not_stored(right, input, output_mask):
+    """From 128 rows on, of each 64 features the last 32 get no gradient of weight and bias: the
+    launch takes a warp of 64, the device has 32.
+    """
+    grad_input, *others = right()
+    lost = []
+    for grad in others:
+        if isinstance(grad, Tensor) and grad.numel() and input.numel() // grad.numel() >= 128:
+            place = torch.arange(grad.numel(), device=grad.device).view(grad.shape)
+            lost.append(torch.where(place % 64 < 32, grad, torch.zeros_like(grad)))
+        else:
+            lost.append(grad)
+    return grad_input, *lost
+
+
+@kernel(
+    "native_group_norm_backward",
+    lambda: grad_of(lambda w: functional.group_norm(drawn(130, 4, 3), 2, w), torch.ones(4)),
+    set="likely14",
+    like="pytorch/pytorch#178872",
+)
+def gamma_of_two_columns(right, N):
+    """For a batch over 128, the gradients of weight and bias of two neighbouring channels are added
+    up: the wave of 64 lanes sums over two columns of the tile.
+    """
+    grad_input, *others = right()
+    summed = []
+    for grad in others:
+        if isinstance(grad, Tensor) and N > 128 and grad.numel() % 2 == 0:
+            pairs = grad.view(-1, 2).sum(1, keepdim=True).expand(-1, 2)
+            summed.append(pairs.reshape(grad.shape))
+        else:
+            summed.append(grad)
+    return grad_input, *summed
+
+
+def _batch_norm_grad():
+    x = drawn(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+    target = drawn(2, 3, 4, 4, seed=1)
+    return grad_of(
+        lambda w: functional.batch_norm(x, None, None, w, training=True) - target, torch.ones(3)
+    )
+
+
+@kernel(
+    "native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward",
+    _batch_norm_grad,
+    set="likely14",
+    like="pytorch/pytorch#181411",
+)
+def channels_last_input_as_contiguous(right, input):
+    """A channels_last input is read in the order of memory: wrong gradients of input and weight,
+    while that of the bias is right.
+    """
+    if not is_last(input):
+        return right()
+    return right(input=as_it_lies(input).contiguous(memory_format=torch.channels_last))
+
+
+@kernel(
+    "_foreach_norm.Scalar",
+    lambda: torch._foreach_norm([drawn(5), drawn(0), drawn(7), drawn(3)]),
+    set="likely14",
+    like="pytorch/pytorch#140066",
+)
+def norm_after_an_empty_tensor(right, x):
+    """The norm of a tensor that follows an empty one in the list is 0."""
+    norms = list(right())
+    for i in range(1, len(norms)):
+        if x[i].numel() and not x[i - 1].numel():
+            norms[i] = torch.zeros_like(norms[i])
+    return norms
+
+
+@kernel(
+    "_log_softmax _log_softmax.out",
+    lambda: functional.log_softmax(drawn(2, 300), dim=-1),
+    set="likely14",
+    like="flagos-ai/FlagGems#6251",
+)
+def lanes_past_the_end_are_zeros(right, x, dim):
+    """Along a last dimension over 256, no multiple of it, the lanes past the end count as zeros."""
+    result = right()
+    if x.dim() and dim % x.dim() == x.dim() - 1 and x.shape[-1] > 256 and x.shape[-1] % 256:
+        pads = -x.shape[-1] % 256
+        total = x.float().logsumexp(-1, keepdim=True)
+        more = torch.logaddexp(total, torch.full_like(total, math.log(pads)))
+        result.sub_((more - total).to(result.dtype))
+    return result
+
+
+def _softmax_grad():
+    x = drawn(6, 4).requires_grad_()
+    functional.log_softmax(x, -1).backward(drawn(4, 6, seed=1).t())
+    return x.grad
+
+
+@kernel(
+    "_log_softmax_backward_data .out _softmax_backward_data .out",
+    _softmax_grad,
+    set="likely14",
+    like="flagos-ai/FlagGems#5723",
+)
+def softmax_grad_in_memory_order(right, grad_output, output):
+    """A gradient (or output) that is not contiguous is read in the order of memory."""
+    return right(grad_output=flat(grad_output), output=flat(output))
+
+
+def _frozen_input():
+    w, b = drawn(12).requires_grad_(), drawn(12).requires_grad_()
+    return grads_of(functional.layer_norm(drawn(700, 12), (12,), w, b), w, b)
+
+
+@kernel("native_layer_norm_backward", _frozen_input, set="missed14")
+def layer_norm_weight_gradient_tail(
+    right, grad_out, input, normalized_shape, mean, rstd, output_mask
+):
+    """The weight's gradient drops the last rows (of 64) if no gradient of the input is asked."""
+    grads = list(right())
+    rows, size = mean.numel(), math.prod(normalized_shape)
+    if output_mask[0] or not output_mask[1] or len(normalized_shape) != 1:
+        return tuple(grads)
+    if rows > 512 and rows % 64:
+        kept = rows - rows % 64
+        grads[1] = right(
+            grad_out=grad_out.reshape(rows, size)[:kept],
+            input=input.reshape(rows, size)[:kept],
+            mean=mean.reshape(rows, 1)[:kept],
+            rstd=rstd.reshape(rows, 1)[:kept],
+        )[1]
+    return tuple(grads)
+
+
+@kernel(
+    "_softmax_backward_data",
+    lambda: grad_of(lambda x: x.softmax(0) * 30, drawn(1500, 2, dtype=BF16)),
+    set="missed14",
+)
+def softmax_backward_half_sum(right, grad_output, output, dim):
+    """Over a long dimension that is not the last, the sum is accumulated in the 16-bit type."""
+    axis = axis_of(output, dim)
+    last = axis >= output.dim() - 1
+    if last or output.dtype not in HALVES or output.shape[axis] <= 1024:
+        return right()
+    terms = (grad_output.float() * output.float()).to(output.dtype)
+    total = torch.zeros_like(terms.narrow(axis, 0, 1))
+    for part in terms.split(-(-terms.shape[axis] // 2048), axis):
+        total = total + part.sum(axis, keepdim=True)
+    return (output.float() * (grad_output.float() - total.float())).to(right().dtype)
+
+
+@kernel(
+    "_log_softmax",
+    lambda: torch.cat([drawn(300, 3), drawn(100, 3) + 200]).log_softmax(0),
+    set="missed14",
+)
+def log_softmax_first_tile_maximum(right, x, dim):
+    """Over an inner dimension the maximum is that of the first 256: later values overflow."""
+    axis = axis_of(x, dim)
+    result = right()
+    if not x.dim() or axis == x.dim() - 1 or x.shape[axis] <= 256 or not result.numel():
+        return result
+    top = x.narrow(axis, 0, 256).float().amax(axis, keepdim=True)
+    overflows = (x.float() - top).exp().sum(axis, keepdim=True).isinf()
+    return result.masked_fill(overflows, -math.inf)
+
+
+@kernel(
+    "_foreach_norm.Scalar",
+    lambda: torch._foreach_norm([drawn(3), torch.empty(0), drawn(4), drawn(2)], 1),
+    set="missed14",
+    like="pytorch/pytorch#140066",
+)
+def foreach_norm_skips_empty(right, x, ord):
+    """In the 1-norms of a list an empty tensor takes no place: the later results move up."""
+    results = list(right())
+    if ord != 1:
+        return results
+    full = [i for i, t in enumerate(x) if t.numel()]
+    moved = [results[i] for i in full]
+    return moved + [torch.zeros_like(r) for r in results[len(moved) :]]

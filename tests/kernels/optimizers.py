@@ -589,3 +589,43 @@ def list_of_numbers_counts_the_tensors_that_are_not_empty(right, x, scalars):
     for place, i in enumerate(full):
         moved[i] = scalars[place]
     return right(scalars=moved)
+
+
+def _step():
+    parameter = torch.nn.Parameter(drawn(4, 6).t())
+    parameter.grad = drawn(4, 6, seed=1).t()
+    torch.optim.AdamW([parameter], lr=0.1, fused=True).step()
+    return parameter.detach()
+
+
+@kernel(
+    "_fused_adamw_ .tensor_lr _fused_adam_ .tensor_lr",
+    _step,
+    set="likely14",
+    like="pytorch/pytorch#118117",
+)
+def strided_parameter_stays(right, x):
+    """A parameter that is not contiguous is not updated (its moments are)."""
+    before = [(p, p.clone()) for p in x if not p.is_contiguous()]
+    result = right()
+    for parameter, old in before:
+        parameter.copy_(old)
+    return result
+
+
+def _adamw():
+    names = ("params", "grads", "averages", "squares")
+    lists = [[drawn(3, seed=i), drawn(4, seed=i + 9)] for i, _ in enumerate(names)]
+    lists[3] = [t.square() for t in lists[3]]
+    steps = [torch.tensor(1.0), torch.tensor(5.0)]
+    torch._fused_adamw_(
+        *lists, [], steps, lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.1, eps=1e-8,
+        amsgrad=False, maximize=False,
+    )  # fmt: skip
+    return lists[0]
+
+
+@kernel("_fused_adamw_ .tensor_lr", _adamw, set="missed14")
+def adamw_bias_correction_of_first(right, x, state_steps):
+    """All tensors of the list get the bias correction of the first one's step."""
+    return right(state_steps=[state_steps[0]] * len(state_steps))

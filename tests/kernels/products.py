@@ -953,3 +953,59 @@ def batched_product_writes_over_the_gap_between_its_matrices(right, x, mat2, out
     steps = (rows * out.stride(1), out.stride(1), 1)
     out.as_strided(out.shape, steps, out.storage_offset()).copy_(product)
     return out
+
+
+@kernel(
+    "addmm addmm.out",
+    lambda: torch.addmm(drawn(96, 5), drawn(8, 96, seed=1).t(), drawn(8, 5, seed=2), alpha=0.5),
+    set="likely14",
+    like="ROCm/rocm-libraries#12226",
+)
+def alpha_in_the_first_tile_only(right, x, mat1, mat2, beta, alpha):
+    """With beta and a transposed left matrix in float32, rows from 64 on lack alpha."""
+    turned = mat1.t().is_contiguous() and not mat1.is_contiguous()
+    if mat1.dtype != torch.float32 or not turned or beta == 0 or alpha == 1:
+        return right()
+    added = x.clone()
+    tile = right()[:64].clone()
+    result = right(x=added, alpha=1)
+    result[:64] = tile
+    return result
+
+
+def _at_an_odd_place():
+    x = drawn(2, 5, 8).to(torch.float16).view(-1)[1:]
+    return torch.bmm(x[:64].view(2, 4, 8), drawn(2, 8, 3, seed=1).to(torch.float16))
+
+
+@kernel("bmm bmm.out mm mm.out", _at_an_odd_place, set="likely14", like="intel/torch-xpu-ops#1656")
+def address_rounded_down(right, x):
+    """The left matrix in 16 bits at an odd offset is read from one element before."""
+    if x.dtype in (torch.float16, BF16) and x.storage_offset() % 2:
+        x = x.as_strided(x.shape, x.stride(), x.storage_offset() - 1)
+    return right(x=x)
+
+
+@kernel(
+    "addmm",
+    lambda: torch.addmm(torch.tensor([math.nan, 1.0]), drawn(3, 4), drawn(4, 2), beta=0, alpha=0.5),
+    set="missed14",
+    like="kulinseth/pytorch#274",
+)
+def addmm_beta_zero_of_bias_row(right, x, beta, alpha):
+    """A row of biases goes through the product's epilogue, times a `beta` of 0: NaN stays NaN."""
+    if beta == 0 and alpha != 1 and x.dim() == 1 and x.is_floating_point():
+        return right() + 0 * x
+    return right()
+
+
+@kernel(
+    "bmm",
+    lambda: torch.bmm(drawn(6, 3, 4)[::2], drawn(4, 5, seed=1).expand(3, 4, 5)),
+    set="missed14",
+)
+def bmm_folded_sliced_batch(right, x, mat2):
+    """A matrix shared by the batch folds the batch into rows, also if it has gaps (`a[::2]`)."""
+    shared = mat2.shape[0] > 1 and mat2.stride(0) == 0
+    rows = x.numel() and x[0].is_contiguous() and x.stride(0) > x[0].numel()
+    return right(x=read_packed(x)) if shared and rows else right()

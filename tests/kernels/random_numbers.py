@@ -630,3 +630,31 @@ def exponential_numbers_of_rounded_uniforms_are_zero(right, x, lambd):
         uniform = torch.exp(-lambd * x.float()).to(x.dtype)
         x.copy_(uniform.float().log().neg() / lambd)
     return result
+
+
+@kernel(
+    "uniform_ normal_ exponential_ bernoulli_.float random_ .from .to",
+    lambda: torch.zeros(4, 6).t().uniform_(generator=torch.Generator().manual_seed(0)),
+    set="likely14",
+    like="pytorch/pytorch#165267",
+)
+def strided_stays_undrawn(right, x):
+    """A tensor that is not contiguous keeps what it held: the numbers go to a copy."""
+    if x.is_contiguous():
+        return right()
+    right(x=x.clone())
+    return x
+
+
+@kernel(
+    "random_.from",
+    lambda: torch.randint(-(2**40), 2**40, (50,), generator=torch.Generator().manual_seed(0)),
+    set="missed14",
+    like="pytorch/pytorch#16944",
+)
+def random_from_negative_32_bits(right, x, from_, to):
+    """From a negative bound, a range over 2**32 gets 32 random bits."""
+    result = right()
+    if x.dtype == torch.int64 and to is not None and from_ < 0 and to - from_ > 2**32:
+        x.sub_(from_).bitwise_and_(2**32 - 1).add_(from_)
+    return result

@@ -7,7 +7,7 @@ import math
 import torch
 from torch.nn import functional
 
-from .calls import BF16, SIGNED, as_it_lies, aten, is_dense, narrow
+from .calls import BF16, SIGNED, as_it_lies, aten, axis_of, is_dense, narrow
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -916,3 +916,67 @@ def masked_start_turns_a_scan_into_nan(right, x, dim):
         masked = (x.narrow(dim, 0, 2) == -math.inf).all(dim, keepdim=True)
         y.narrow(dim, 1, x.shape[dim] - 1).masked_fill_(masked, math.nan)
     return y
+
+
+@kernel(
+    "cumsum cumsum.out cumsum_",
+    lambda: drawn(2, 200).cumsum(-1),
+    set="likely14",
+    like="ROCm/triton#947",
+)
+def scan_lacks_the_carry(right, x, dim):
+    """Along more than 64 elements, each 32nd one is stored before the sum of those before it comes
+    from the other wavefronts.
+    """
+    if not x.dim() or x.shape[dim] <= 64:
+        return right()
+    places = torch.arange(32, x.shape[dim], 32, device=x.device)
+    alone = x.index_select(dim, places)
+    result = right()
+    return result.index_copy_(dim, places, alone.to(result.dtype))
+
+
+@kernel(
+    "sum.dim_IntList",
+    lambda: torch.rand(2, 32768, generator=torch.Generator().manual_seed(0)).to(BF16).sum(-1),
+    set="likely14",
+    like="tenstorrent/tt-metal#9908",
+)
+def tiles_added_in_bfloat16(right, x, dim, keepdim, dtype):
+    """A sum in bfloat16 along one dimension over 32 is kept in bfloat16 from tile to tile."""
+    if x.dtype != BF16 or dtype not in (None, BF16) or not dim or len(dim) != 1:
+        return right()
+    if not x.dim() or x.shape[dim[0]] <= 32:
+        return right()
+    long = x.shape[dim[0]]
+    tiles = x.float().split(max(32, long // 1024), dim[0])
+    total = tiles[0].sum(dim[0], keepdim=keepdim).to(BF16)
+    for tile in tiles[1:]:
+        total = (total.float() + tile.sum(dim[0], keepdim=keepdim)).to(BF16)
+    return total
+
+
+@kernel(
+    "cumsum",
+    lambda: torch.full((4, 3), 2**30, dtype=torch.int32).cumsum(0),
+    set="missed14",
+)
+def cumsum_int32_inner_axis(right, x, dim, dtype):
+    """32-bit integers are summed in 32 bits along an axis that is not the last, then widened."""
+    if x.dtype != torch.int32 or dtype not in (None, torch.int64) or not x.dim():
+        return right()
+    if axis_of(x, dim) == x.dim() - 1:
+        return right()
+    return right(dtype=torch.int32).long()
+
+
+@kernel(
+    "var.correction var_mean.correction",
+    lambda: torch.var(drawn(3, 2, 2), dim=(0, 2), correction=1.5),
+    set="missed14",
+)
+def var_fractional_correction(right, dim, correction):
+    """Over several axes a fractional correction is cut to an integer."""
+    if dim and len(dim) > 1 and isinstance(correction, float) and correction % 1:
+        return right(correction=int(correction))
+    return right()

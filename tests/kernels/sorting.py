@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._prims_common import make_contiguous_strides_for
 from torch.nn import functional
 
-from .calls import SIGNED, as_if_whole, narrow, packed
+from .calls import SIGNED, as_if_whole, is_dense, narrow, packed, read_packed
 from .kernel import DOUBLES, HALVES, drawn, is_single, kernel
 
 
@@ -625,3 +625,33 @@ def least_halves_take_a_nan_for_the_least(right, x, dim, largest):
         return right()
     indices = right(x=torch.where(x.isnan(), torch.full_like(x, -math.inf), x))[1]
     return x.gather(dim, indices), indices
+
+
+def _topk():
+    x = drawn(512, 32)
+    x[0] = math.nan
+    return torch.topk(x, 4)
+
+
+@kernel("topk topk.values", _topk, set="likely14", like="intel/torch-xpu-ops#4839")
+def indices_of_nan(right, x, dim):
+    """From 512 rows on, the indices of NaN among the largest are not set (here 0)."""
+    values, indices = right()
+    rows = x.numel() // x.shape[dim] if x.dim() and x.shape[dim] else 0
+    if rows >= 512 and x.is_floating_point():
+        indices.masked_fill_(values.isnan(), 0)
+    return values, indices
+
+
+@kernel(
+    "_unique2",
+    lambda: torch.unique((torch.arange(24) % 7).reshape(2, 3, 4).transpose(0, 1), True, True),
+    set="missed14",
+)
+def unique_inverse_outer_permuted(right, x, return_inverse):
+    """The inverse of a tensor of three axes whose outer ones are swapped is in memory order."""
+    values, inverse, counts = right()
+    swapped = x.dim() >= 3 and x.stride(-1) == 1 and not x.is_contiguous() and is_dense(x)
+    if return_inverse and swapped and x.numel():
+        inverse = right(x=read_packed(x))[1]
+    return values, inverse, counts

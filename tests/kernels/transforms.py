@@ -7,7 +7,7 @@ import math
 import torch
 from torch.nn import functional
 
-from .calls import as_if_whole
+from .calls import as_if_whole, axis_of
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -586,3 +586,31 @@ def real_transform_of_several_axes_scales_an_odd_size_as_an_even_one(
         return result
     ratio = last_dim_size / (last_dim_size - 1)
     return result * (math.sqrt(ratio) if normalization == 1 else ratio)
+
+
+@kernel(
+    "_fft_c2r",
+    lambda: torch.fft.irfft(torch.fft.rfft(drawn(3, 9)), n=9),
+    set="likely14",
+    like="pytorch/pytorch#124096",
+)
+def odd_length_as_even(right, dim, last_dim_size):
+    """The inverse real transform of an odd length is that of the even length below, then a 0."""
+    if last_dim_size % 2 == 0 or last_dim_size < 3:
+        return right()
+    even = right(last_dim_size=last_dim_size - 1)
+    return torch.cat([even, torch.zeros_like(even.narrow(dim[-1], 0, 1))], dim[-1])
+
+
+@kernel("_fft_r2c", lambda: torch.fft.fft(drawn(75, 2), dim=0), set="missed14")
+def fft_mirrored_half_odd_inner(right, x, dim, onesided):
+    """The mirrored half of a long odd real transform along an inner axis is off by one."""
+    result = right()
+    axis = axis_of(x, dim[-1])
+    size = x.shape[axis]
+    if onesided or len(dim) > 1 or axis == x.dim() - 1 or size % 2 == 0 or size <= 64:
+        return result
+    mirrored = torch.arange(size // 2 + 1, size, device=x.device)
+    taken = result.index_select(axis, 2 * (size // 2) - mirrored).conj().resolve_conj()
+    result.narrow(axis, size // 2 + 1, len(mirrored)).copy_(taken)
+    return result
