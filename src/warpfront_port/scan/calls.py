@@ -22,7 +22,7 @@ def callers_of(
     """Return the modules of `texts` that always call the function around each place, itself or
     through others, by path. A call behind a condition or a try may not run.
     """
-    modules = {path: tree for path, text in texts.items() if (tree := _parsed(text)) is not None}
+    modules = {path: tree for path, text in texts.items() if (tree := parsed(text)) is not None}
     defined = {
         path: {node.name: node for node in tree.body if isinstance(node, _DEFINED)}
         for path, tree in modules.items()
@@ -60,7 +60,8 @@ def callers_of(
     return found
 
 
-def _parsed(text: str) -> ast.Module | None:
+def parsed(text: str) -> ast.Module | None:
+    """Return the syntax tree, None for text that does not parse."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):

@@ -268,6 +268,7 @@ class _Tree:
         alone = not any(_OTHER_BUILD.search(self.texts.get(m, "")) for m in MANIFESTS)
         manifests = {f"{folder}/{name}" for folder in product.other_folders for name in MANIFESTS}
         apart = {manifest.rpartition("/")[0] for manifest in manifests & self.texts.keys()}
+        apart |= {"."} if product.installs and product.packages == () else set()
         for path in self.texts if build else ():
             around = PurePosixPath(path).parents
             builds = self.kinds[path] in {"cmake", "make"}

@@ -17,9 +17,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from warpfront_port.scan.calls import parsed
 from warpfront_port.scan.graph import followed
 from warpfront_port.scan.words import is_aside
 
@@ -35,6 +37,7 @@ _INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
 MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py")
 _ROOTS = frozenset({"", "src", "python", "lib", "source"})
 _TOLD = re.compile(r"-(?:I|isystem|D|U|std=|iquote)")
+_SEPARATE = frozenset({"-I", "-isystem", "-iquote", "-D", "-U"})
 _IMAGE = re.compile(r"/Dockerfile[^/]*\Z")
 _REQUIREMENTS = re.compile(r"requirements[\w-]*\.txt")
 # What makes each manifest that of a distribution. A [build-system] alone distributes nothing.
@@ -57,6 +60,7 @@ _TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
 _ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
 _COMPUTED_IMPORT = re.compile(r"import_module|__import__|exec_module|load_source|hydra|pkgutil")
 _DOTTED = re.compile(r"\w+[./][\w./]*\w")
+_MODULES = re.compile(r"\bpy[_-]modules\s*=\s*\[?([^\])=]*)")
 _ENTRY = re.compile(r"([\w.]+):\w+[\"']")
 _VERSION = re.compile(r"(?:version|about)_*\Z")
 _OFF = re.compile(
@@ -150,11 +154,16 @@ def read_product(
         builders = (path for path in texts if path.rpartition("/")[2] in MANIFESTS)
         folders = images | {path.rpartition("/")[0] for path in builders}
     if installs:
-        packages = tuple(_packages(texts)) or None
+        lists = " ".join(name for m in MANIFESTS for name in _MODULES.findall(texts.get(m, "")))
+        of_modules = any(f"{name}.py" in texts for name in re.findall(r"\w+", lists))
+        packages = tuple(_packages(texts)) or (() if of_modules else None)
     elif "CMakeLists.txt" in texts:
         # A build of C++: Python in its folders is a wrapper or a tool.
         packages = ()
     run = frozenset(_run_by_default(texts, packages or (), folders))
+    if installs and packages == ():  # it installs modules, which may import others beside them
+        graph = import_graph(texts, anywhere=True)
+        run = frozenset(followed(filter(_SCRIPT.fullmatch, texts), graph))
     needed = {folder for folder in images if any(_depth(path, (folder,)) for path in run)}
     needed |= folders & {
         build.rpartition("/")[0]
@@ -371,12 +380,9 @@ def _imports(
 def _by_default(text: str) -> str:
     """Return a module without the arms of its options that are off by default."""
     off = {flag.replace("-", "_") for pair in _OFF.findall(text) for flag in pair}
-    try:
-        nodes = list(ast.walk(ast.parse(text))) if off else []
-    except (SyntaxError, ValueError, RecursionError):
-        return text
+    tree = parsed(text) if off else None
     lines = text.splitlines(keepends=True)
-    for node in nodes:
+    for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.If):
             negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
             named = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
@@ -422,14 +428,10 @@ def read_commands(text: str, root: str) -> Mapping[str, tuple[str, ...]]:
         words = entry.get("arguments") or shlex.split(str(entry.get("command", "")))
         if path.startswith(f"{root}/"):
             options: list[str] = []
-            pending = ""
-            for word in map(str, words):
-                if pending:
-                    options += (pending, word if pending in {"-D", "-U"} else str(folder / word))
-                    pending = ""
-                elif word in {"-I", "-isystem", "-iquote", "-D", "-U"}:
-                    pending = word
-                elif _TOLD.match(word):
+            for option, word in pairwise(("", *map(str, words))):
+                if option in _SEPARATE:
+                    options += (option, word if option in {"-D", "-U"} else str(folder / word))
+                elif word not in _SEPARATE and _TOLD.match(word):
                     options.append(f"-I{folder / word[2:]}" if word.startswith("-I") else word)
             commands[path.removeprefix(f"{root}/")] = tuple(options)
     return commands

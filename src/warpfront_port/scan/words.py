@@ -33,8 +33,7 @@ def allocator_settings(text: str) -> Iterator[tuple[str, int]]:
     if _SETTING.fullmatch(whole) is None:
         return
     if "max_split_size_mb" in text:
-        expandable = re.search(r"expandable_segments\s*:\s*True", text, re.IGNORECASE)
-        yield whole[:80], 1 if expandable else 0
+        yield whole[:80], int(re.search(r"(?i)expandable_segments\s*:\s*True", text) is not None)
     if re.search(r"backend\s*:\s*cudaMallocAsync", text):
         # warpfront: ignore[PY010] the name of what is looked for
         yield "backend:cudaMallocAsync", 1

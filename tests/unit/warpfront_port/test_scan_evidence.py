@@ -179,7 +179,7 @@ ASKED = (
 @pytest.mark.parametrize(
     ("build", "spared", "needed"),
     [(IGNORING, "self.extensions = []", "raise"), (LOADED, "return None", "raise"),
-     (ASKED, "1", "0")],
+     (ASKED, "1", "0"), (ASKED.replace("'0')", "'0').casefold()"), "1", "0")],
 )  # fmt: skip
 def test_a_source_that_a_build_goes_on_without_is_optional(
     build: str, spared: str, needed: str

@@ -84,6 +84,19 @@ def test_a_makefile_that_compiles_with_nvcc_alone_cannot_build() -> None:
     assert build_findings("Makefile", either) == [("BL217", "error")]
 
 
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("NVCC := $(shell which nvcc)\nifeq ($(NVCC),)\nGPU = 0\nendif\n", set()),
+        ("NVCC := $(shell which nvcc)\na: a.cu\n\t$(NVCC) -o a a.cu\n", {"BL217"}),
+        ("VERSION := $(shell nvcc --version)\nall:\n\techo $(VERSION)\n", set()),
+        ("VERSION := $(shell nvcc --version)\na: a.cu\n\t$(NVCC) -o a a.cu\n", {"BL217"}),
+    ],
+)
+def test_a_makefile_that_only_asks_for_nvcc_compiles_nothing(text: str, rules: set[str]) -> None:
+    assert {rule for rule, _ in build_findings("Makefile", text)} & {"BL217"} == rules
+
+
 def test_options_of_nvcc_beside_hipcc_are_nvidias_where_only_nvcc_gets_them() -> None:
     text = "HIPCC = hipcc\nFLAGS = -O3 -arch=sm_80\na: a.cpp\n\t$(NVCC) $(FLAGS) a.cpp\n"
     assert build_findings("Makefile", text) == []

@@ -45,6 +45,21 @@ def test_what_the_root_lists_decides(tmp_path: Path, files: dict[str, str], begi
     assert line(tmp_path, {**shown, **files}).startswith(begins)
 
 
+@pytest.mark.parametrize(
+    ("module", "answer"), [("", "runs as it is"), ("from examples.lm import a\n", "run time")]
+)
+@pytest.mark.parametrize("listed", ["['fast']", "[\n    'fast',\n  ]"])
+def test_a_distribution_of_modules_is_not_decided_by_what_they_do_not_import(
+    tmp_path: Path, listed: str, module: str, answer: str
+) -> None:
+    files = {
+        "setup.py": f"from setuptools import setup\nsetup(name='fast', py_modules={listed})\n",
+        "fast.py": module,
+        "examples/lm/a.py": "import pynvml\n",
+    }
+    assert answer in line(tmp_path, files)
+
+
 def test_a_build_without_a_branch_for_amd_is_not_determined(tmp_path: Path) -> None:
     plain = SETUP.replace("torch.version.hip", "torch.version.cuda")
     assert "not determined" in line(tmp_path, {"setup.py": plain, "csrc/k.cu": KERNEL})

@@ -297,7 +297,7 @@ class Conditions:
 
 _CASTS = frozenset({"bool", "any", "all", "int", "str"})
 _BEGINS = frozenset({"startswith", "endswith"})
-_METHODS = frozenset({"lower", "upper", "strip"})
+_METHODS = frozenset({"lower", "upper", "strip", "casefold"})
 
 
 def _literal(node: ast.expr) -> object:

@@ -9,7 +9,7 @@ from itertools import islice
 
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.python.conditions import Conditions
-from warpfront_port.scan.python.module import Module, Seen, needs
+from warpfront_port.scan.python.module import AMD_NAME, Module, Seen, needs
 from warpfront_port.scan.python.nodes import Text, keyword, last_name, text_of
 from warpfront_port.scan.python.scopes import HOLE, STARTERS
 from warpfront_port.scan.structured.command_rules import script_rule_matches
@@ -94,7 +94,7 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     if on_amd is None or truth(node.test, "nvidia", unset=True) is on_amd:
         return
     body, other = ([arm] if isinstance(arm, ast.expr) else arm for arm in (node.body, node.orelse))
-    left_out = other if on_amd else body
+    kept, left_out = (body, other) if on_amd else (other, body)
     if on_amd and isinstance(node, ast.If) and isinstance(body[-1], ast.Raise):
         if module.path.name == "setup.py" or "CUDA_HOME" in module.source_of(node.test):
             yield Seen("BL216", node.test, shift=1 - int(module.knows_hip))
@@ -105,7 +105,11 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     inside = {n for start in left_out for n in ast.walk(start) if last_name(n) == "CUDAExtension"}
     mentions = {n for n in module.nodes if last_name(n) == "CUDAExtension"}
     if inside and inside == mentions:
-        yield Seen("PY047", node.test, shift=-int(module.knows_hip))
+        rest = module.text
+        if kept and module.source_of(kept[-1]) in {"return", "return None", "return []"}:
+            for statement in kept:  # what it names, it does not build
+                rest = rest.replace(module.source_of(statement), "")
+        yield Seen("PY047", node.test, shift=-int(AMD_NAME.search(rest) is not None))
 
 
 @needs("CUDAExtension")

@@ -27,7 +27,7 @@ from warpfront_port.scan.python.scopes import Scopes
 from warpfront_port.scan.words import SETTING_WORDS, line_starts
 
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
-_AMD = re.compile(r"(?i)rocm|(?<![a-z])(?:is_?)?(?:hip|hipcc|amd)(?![a-z]|64)")
+AMD_NAME = re.compile(r"(?i)rocm|(?<![a-z])(?:is_?)?(?:hip|hipcc|amd)(?![a-z]|64)")
 # Words for NVIDIA's devices and its programs, and for the same of AMD's.
 _NVIDIA = re.compile(
     r"(?i)cuda(?!_?graph)|(?<![a-z])(?:nvidia(?!/)|nvml|nvcc|nvrtc|cublas|(?:compute|device)_?capabilit\w*)"
@@ -293,7 +293,7 @@ class Module:
     @cached_property
     def knows_hip(self) -> bool:
         """Return true if the module names AMD's software anywhere."""
-        return _AMD.search(self.text) is not None
+        return AMD_NAME.search(self.text) is not None
 
     @cached_property
     def nvidia_names(self) -> frozenset[str]:

@@ -24,7 +24,8 @@ _RECIPE = re.compile(r"(?m)(?:^\t.*(?:\\\n.*)*\n?)+")
 _PROGRAMS = {"pip": "pip", "pip3": "pip", "python": "python", "python3": "python", "py": "python"}
 _HIPCC = re.compile(r"(?m)^[^#\n]*\bhipcc\b")
 _NVCC = re.compile(r"(?<![\w.-])nvcc(?![\w.-])")
-_RUNS_NVCC = re.compile(rf"\$[({{]NVCC[)}}]|{_NVCC.pattern}")
+_RUNS_NVCC = re.compile(rf"(?:\$[({{]NVCC[)}}]|{_NVCC.pattern})(?!\s+(?:--version|-V)\b)")
+_SOUGHT = re.compile(r"\s*(\w+)\s*[:?]?=\s*\$[({]shell\s+(?:which|command\s+-v)\s+nvcc\b")
 _ARM = r"((?:(?![^\S\n]*(?:if|else|endif)).*\n)*)"
 _CHOICE = re.compile(rf"(?m)^[^\S\n]*if.*\n{_ARM}[^\S\n]*else\s*\n{_ARM}[^\S\n]*endif")
 _CONDITION = re.compile(
@@ -68,12 +69,15 @@ def _rule_matches(text: str) -> Iterator[Match]:
     that name CUDA are its uses. With hipcc, what nvcc runs with is NVIDIA's. A variable reaches the
     sides that its uses reach.
     """
-    nvcc_alone = _HIPCC.search(text) is None
+    beside_hipcc = _HIPCC.search(text) is not None
+    nvcc_alone = not beside_hipcc and _NVCC.search(text) is not None
     chosen = any(_NVCC.search(arm[1]) and _NVCC.search(arm[2]) for arm in _CHOICE.finditer(text))
-    lines = list(_lines(text, beside_hipcc=not nvcc_alone))
+    lines = list(_lines(text, beside_hipcc=beside_hipcc))
     used = _sides_of_uses(lines)
     for start, line, sides, gate, conditional in lines:
-        nvcc = _NVCC.search(line) if nvcc_alone else None
+        # To ask for nvcc, or for its version, compiles nothing.
+        asks = (sought := _SOUGHT.match(line)) and sought[1] not in used
+        nvcc = _RUNS_NVCC.search(line) if nvcc_alone and not asks else None
         if nvcc is not None:
             nvcc_alone = False
             shift = -int(conditional and not chosen)

@@ -74,13 +74,12 @@ def _split(source: str, offset: int) -> Iterator[tuple[list[Word], str]]:
     for token in _TOKEN.finditer(source):
         kind = token.lastgroup
         if kind == "word":
-            start, end = token.span()
             text = token[0]
             if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
                 text = text[1:-1]
             else:
                 text = re.sub(r"""(?<!\\)['"]""", "", text).replace("\\\n", "")
-            words.append(Word(text=text, start=start + offset, end=end + offset))
+            words.append(Word(text=text, start=token.start() + offset, end=token.end() + offset))
         elif kind == "break":
             yield words, token[0]
             words = []
