@@ -67,7 +67,7 @@ _OFF = re.compile(
     r"\b(\w+): bool(?: \| None)? = False\b|[\"']--([\w-]+)[\"'][^()]*[\"']store_true[\"']"
 )
 _COMPILES = re.compile(
-    r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|Extension\b|ext_modules|cython|make\b"
+    r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|(?-i:Extension)\b|ext[-_]modules|cython|make\b"
 )
 
 

@@ -161,8 +161,8 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     """Return the consequence of one finding: an error of the product decides, the rest is to check.
 
     The product is what the root's build reaches, without tests and examples. A manifest, image or
-    script of a folder sets up some machine and decides nothing. A build of a folder decides where
-    CUDA sources of the product lie below it. A package that no module imports decides nothing.
+    script of a folder decides nothing, nor does a package that no module imports. A build of a
+    folder decides where CUDA sources lie below it. Modules of packages compile at run time.
     """
     path = PurePosixPath(finding.path)
     image = path.name.startswith("Dockerfile") and project.product.installs
@@ -170,18 +170,18 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     script = inside and kind_of(path) == "shell"
     packaging = script or (_is_packaging(rule.id) and (inside or image))
     product = project.product.has(finding.path) and not project.product.is_aside(finding.path)
-    if finding.severity is not Severity.ERROR or packaging or not product:
+    unneeded = rule.id == "DP303" and not project.product.needs(finding.cause)
+    if finding.severity is not Severity.ERROR or packaging or unneeded or not product:
         return Consequence.CHECK
-    if rule.id == "DP303" and not project.product.needs(finding.cause):
-        return Consequence.CHECK
-    units = project.units
     of_a_folder = rule.id.startswith("BL") and path.suffix != ".py"
     of_python = project.product.installs and project.product.code is not None
     below = f"{path.parent}/" if inside else ""
-    without = units and not any(unit.startswith(below) for unit in units)
+    without = project.units and not any(unit.startswith(below) for unit in project.units)
     if of_a_folder and (of_python or without):
         return Consequence.CHECK
-    return rule.consequence
+    is_run = finding.path in project.product.modules - project.builds.keys()
+    is_run &= rule.id.startswith("BL") and path.name != "setup.py"
+    return Consequence.RUNTIME if is_run else rule.consequence
 
 
 def _is_packaging(rule: str) -> bool:

@@ -60,6 +60,26 @@ def test_a_distribution_of_modules_is_not_decided_by_what_they_do_not_import(
     assert answer in line(tmp_path, files)
 
 
+@pytest.mark.parametrize(
+    ("described", "module", "answer"),
+    [
+        ("An extension to p", "", "runs as it is"),
+        ("An extension to p", "NVCC_FLAGS = ['-gencode']\n", "run time"),
+        ("Its setup.py has an Extension(...)", "", "not determined"),
+    ],
+)
+def test_a_package_that_builds_nothing_fails_when_its_compiler_is_started(
+    tmp_path: Path, described: str, module: str, answer: str
+) -> None:
+    files = {
+        "pyproject.toml": f"[project]\nname = 'p'\ndescription = '{described}'\n",
+        "p/__init__.py": "from p import a\n",
+        "p/a.py": module,
+        "p/templates/k.cu": KERNEL,
+    }
+    assert answer in line(tmp_path, files)
+
+
 def test_a_build_without_a_branch_for_amd_is_not_determined(tmp_path: Path) -> None:
     plain = SETUP.replace("torch.version.hip", "torch.version.cuda")
     assert "not determined" in line(tmp_path, {"setup.py": plain, "csrc/k.cu": KERNEL})
