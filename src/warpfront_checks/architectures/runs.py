@@ -245,6 +245,9 @@ def spread(fed_model: FedModel, device: str) -> CheckFinding:
             if len(places) < count:
                 details[f"places {count}"] = f"the library keeps it in one: {', '.join(places)}"
             answer = _answer(fed_model, model, device)
+            if answer.shape != exact.shape:
+                sizes = f"{tuple(answer.shape)} numbers, in one {tuple(exact.shape)}"
+                return failed(f"in {count} places: {sizes}", **details)
             off = rms_of((answer.double() - exact).nan_to_num())
             off /= max(rms_of(exact.nan_to_num()), 1e-30)
             if not off <= allowed:
