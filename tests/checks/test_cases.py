@@ -601,6 +601,15 @@ def test_defects_of_misaligned_memory_have_the_sizes_that_they_need() -> None:
         assert not conv.affects({**fed, **other}, "cuda")
 
 
+def test_a_filter_that_leaves_another_plan_behind_is_not_run() -> None:
+    (plan,) = defects_of("conv2d of pixels")
+    last = {"memory b": "some of the last", "lengths": {"c": 1, "o": 2}}
+    assert plan.unsafe
+    assert plan.affects(last, "cuda")
+    assert not plan.affects({**last, "memory b": "last"}, "cuda")
+    assert not plan.affects({**last, "lengths": {"c": 2, "o": 2}}, "cuda")
+
+
 @pytest.mark.parametrize(("wrong", "known"), [("2 of 4", True), ("2 of 6", False)])
 def test_nonzero_into_a_square_of_memory_is_a_known_defect(wrong: str, *, known: bool) -> None:
     label = f"result: element [0, 1] is 0, right is 3 ({wrong} are wrong) torch.nonzero(a)"
