@@ -550,13 +550,6 @@ def in_domain(operation: Operation, assignment: Assignment) -> bool:
     return not operation.domain or bool(eval(operation.domain, names))  # noqa: S307
 
 
-def is_empty_or_long_half(operation: Operation, assignment: Assignment) -> bool:
-    """Return whether a case has no elements, or a long sum that is rounded in 16 bits."""
-    longest = max(assignment["lengths"].values(), default=0)
-    rounded = assignment["dtype"] in HALVES and not operation.exact
-    return NONE in assignment.values() or (rounded and longest > operation.half_size)
-
-
 def _shared(operation: Operation, rank: int) -> set[str]:
     """Return the axes that more than one operand has."""
     words = Counter(word for _, axes in operation.arguments(rank) for word in {*axes})

@@ -16,8 +16,9 @@ _READER = Reader(error=ValueError, lenient=True)
 
 @dataclass(frozen=True)
 class KnownDefect:
-    """A wrong result of torch's own kernels, by a public thread: of labels that match, on a device,
-    in torch before a version, or (None) in each so far. Results name it; it fails no image.
+    """A wrong result of torch's own kernels, by a public thread: of labels that match, on a device
+    ("any": the CPU's result is every device's reference), in torch before a version, or (None) in
+    each so far. Results name it; it fails no image.
 
     `where` has the values of axes that the defect needs, as texts; `sizes` is an expression of the
     lengths of axes, in which one that the call does not have is 1. An `unsafe` one writes to other
@@ -43,7 +44,7 @@ class KnownDefect:
         known: Any = axes.get("lengths") or {}
         lengths = defaultdict(lambda: 1, known)
         sized = not self.sizes or (lengths and eval(self.sizes, {}, lengths))  # noqa: S307
-        return bool(needed and older and sized) and device == self.device
+        return bool(needed and older and sized) and self.device in {device, "any"}
 
 
 def defects_of(operation: str) -> tuple[KnownDefect, ...]:

@@ -64,6 +64,20 @@ class RoundedSteps(DispatchMode):
         x.copy_(torch.view_as_complex(rounded) if x.is_complex() else rounded)
 
 
+class LargestStep(DispatchMode):
+    """A mode that keeps the largest finite number of all results of a float64 call's steps."""
+
+    largest = 0.0
+
+    def computed(self, operator: Any, args: Any, kwargs: Any) -> Any:
+        dispatch = operator(*args, **kwargs)
+        for x in dense_in(dispatch):
+            if x.dtype == torch.float64:
+                numbers = x.detach().abs().nan_to_num(posinf=0.0)
+                self.largest = max(self.largest, float(numbers.max()))
+        return dispatch
+
+
 def disturbed(
     x: Tensor,
     dtype: torch.dtype,

@@ -17,7 +17,13 @@ from torch import Tensor
 from warpfront_checks.cases.bounds import Bound, Verdict, judge, numbers_of
 from warpfront_checks.cases.case import COMPLEX, Case
 from warpfront_checks.cases.oracle import oracle_for
-from warpfront_checks.cases.rounding import RoundedSteps, differentiable, disturbed, rms_of
+from warpfront_checks.cases.rounding import (
+    LargestStep,
+    RoundedSteps,
+    differentiable,
+    disturbed,
+    rms_of,
+)
 from warpfront_checks.executing import converted
 
 REFUSALS = (
@@ -148,9 +154,13 @@ class Bounds:
         return "" if actual.dtype == kind else f"{actual.dtype}, expected {kind}"
 
     def judge(self, place: int, actual: Tensor, expected: Tensor) -> Verdict:
-        """Return the verdict on one result by the record's bound, eased where terms cancel."""
+        """Return the verdict on one result by the record's bound, eased where terms cancel. Raises
+        `NoOracleError` for infinity where a step of the call itself leaves the range of the dtype.
+        """
         case, bound = self.case, bound_of(self.case)
         verdict = judge(actual, expected, bound)
+        if verdict.fault and bool(actual.isinf().any()) and self._leaves_range(actual.dtype):
+            raise NoOracleError(f"a step of it is no number of {actual.dtype}")
         if not (verdict.fault and case.summed and differentiable(actual)) or case.relative:
             return verdict
         exact, change = numbers_of(expected), torch.zeros(())
@@ -161,6 +171,15 @@ class Bounds:
             if not verdict.fault or (draw and verdict.share > FAR):
                 break
         return verdict
+
+    def _leaves_range(self, dtype: torch.dtype) -> bool:
+        """Return whether a result within the reference is too large for a dtype, but not its own.
+
+        A composed call, such as cross entropy with smoothed labels, stores sums in its dtype.
+        """
+        mode = LargestStep()
+        self.again(oracle_for(self.case.device), mode)
+        return mode.largest > float(torch.finfo(dtype).max)
 
     def _effect(self, draw: int, place: int, exact: Tensor) -> Tensor:
         """Return how far a result moves where operands and each step are off by a rounding."""

@@ -12,7 +12,6 @@ from warpfront_checks.cases.axes import (
     QUICK_CASES,
     assignments_of,
     build,
-    is_empty_or_long_half,
 )
 from warpfront_checks.cases.bounds import Tally, Verdict
 from warpfront_checks.cases.case import Case
@@ -47,9 +46,6 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
     # memory in one process of four.
     **dict.fromkeys(("systems", "transforms"), ("cuda",)),
 }
-# Kinds of device on which right kernels passed cases without elements, and long sums that are
-# rounded in 16 bits.
-EMPTY_ON = ("cpu",)
 QUICK_DTYPES = ("float32", "bfloat16")
 SUFFIX = ", cases"
 FIND_CASES = "cases.session:find_operation"
@@ -129,8 +125,6 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
             case = build(operation, assignment, device)
             if thread := preventing_thread(operation.defects, device, case.axes):
                 tally.defects[thread] += 1
-                continue
-            if kind_of(device) not in EMPTY_ON and is_empty_or_long_half(operation, assignment):
                 continue
             verdicts = verdicts_of(case, tally, last)
             tally.cases += bool(verdicts)
