@@ -32,7 +32,7 @@ from warpfront.bench.records import (
 )
 from warpfront.bench.statistics import holm, ranks
 from warpfront.report.history import Trend
-from warpfront.system.strict_values import read_as
+from warpfront.system.strict_values import extended, read_as
 from warpfront.system.texts import counted
 
 SCHEMA = 1
@@ -91,16 +91,8 @@ def night_of(bench: Bench, *, runner: str = "") -> Night:
     """Return the night of a bench. `runner` distinguishes machines whose devices have one name."""
     timed: tuple[Measurement | Training, ...] = (*bench.results, *bench.training)
     seconds = {each.id: each.median_seconds for each in timed if each.median_seconds is not None}
-    return Night(
-        at=bench.at,
-        cell_id=bench.cell_id,
-        target=bench.target,
-        device=str(bench.environment.get("device_name") or "unknown device"),
-        runner=runner,
-        image_digest=bench.image_digest,
-        content_hash=bench.content_hash,
-        seconds=seconds,
-    )
+    device = str(bench.environment.get("device_name") or "unknown device")
+    return extended(Night, bench, device=device, runner=runner, seconds=seconds)
 
 
 def night_line(night: Night) -> str:

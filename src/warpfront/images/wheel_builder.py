@@ -26,6 +26,7 @@ from warpfront.matrix.language import Patch
 from warpfront.system.digests import digest_of
 from warpfront.system.progress import Line
 from warpfront.system.store import read_text, scratch_folder, write_json
+from warpfront.system.strict_values import extended
 from warpfront.wheels.lock.values import LockedWheel, LockInputs, UnbuiltWheel, WheelLock
 from warpfront.wheels.resolve.resolver import Sdist, wheel_of
 from warpfront.wheels.sources import Site
@@ -175,15 +176,7 @@ class WheelBuilder:
             wheel, stated_by = metadata_wheel(sdist.path, name, folder)
             stored, sha256 = self.wheelhouse.keep(wheel)
         stand_in = wheel_of(stored, sha256, sdist=sdist)
-        return stand_in, UnbuiltWheel(
-            package=name,
-            version=stand_in.version,
-            sdist=sdist.path.name,
-            sdist_sha256=sdist.sha256,
-            index=sdist.index,
-            source=sdist.source,
-            metadata_from=stated_by,
-        )
+        return stand_in, extended(UnbuiltWheel, stand_in, package=name, metadata_from=stated_by)
 
     def _patches(self, name: str) -> tuple[Patch, ...]:
         return tuple(

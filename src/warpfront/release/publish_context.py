@@ -59,6 +59,7 @@ from warpfront.system import provenance
 from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store
+from warpfront.system.strict_values import extended
 
 Published = Publication | Blocked | Failed
 Find = Callable[[Cell], Evidence | Blocked | Failed]
@@ -201,7 +202,7 @@ def _indexed(
     so that images published together do not wait for each other.
     """
     machines = {cell.id: cell.machine for cell in every}
-    indexing = IndexWriter(registry=context.registry, signer=context.signer, record=writer.record)
+    indexing = extended(IndexWriter, context, record=writer.record)
 
     def stage(publication: Publication) -> Publication:
         return indexing.stage(publication, machines[publication.cell_id])
@@ -301,16 +302,8 @@ def _foreseen(plan: _Planned, context: PublishContext) -> Publication:
 
 def _published(plan: _Planned, context: PublishContext, writer: LedgerWriter) -> Published:
     started = time.monotonic()
-    publisher = ImagePublisher(
-        registry=context.registry,
-        engine=context.engine,
-        signer=context.signer,
-        watch=context.watch,
-        prove=partial(_proven, plan, context),
-        record=writer.record,
-        bring=context.bring,
-        mount_from=plan.mount_from,
-    )
+    prove = partial(_proven, plan, context)
+    publisher = extended(ImagePublisher, context, plan, prove=prove, record=writer.record)
     planned = _publication(plan, context)
     cell_id = planned.cell_id
     try:
