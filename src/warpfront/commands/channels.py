@@ -71,6 +71,7 @@ from warpfront.system.process import environment, run
 from warpfront.system.progress import Watch
 from warpfront.system.references import read_reference
 from warpfront.system.store import Store
+from warpfront.system.strict_values import extended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,10 +303,7 @@ class ChannelRepositories:
             raise InputError(f"--days {days}: nothing is younger than now")
         unneeded = not_needed(self.stock(), channel=channel, now=self.now, days=days)
         if dry_run or not unneeded:
-            return tuple(
-                Removed(repository=old.repository, digest=old.digest, tags=old.tags, reason=reason)
-                for old, reason in unneeded
-            )
+            return tuple(extended(Removed, stock, reason=reason) for stock, reason in unneeded)
         host = f"{self.registry.host}/"
         paths = (stock.repository.removeprefix(host) for stock, _ in unneeded)
         deleter = deleter_for(self.registry, tuple(dict.fromkeys(paths)), environment(), run)

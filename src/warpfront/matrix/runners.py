@@ -34,15 +34,19 @@ class Runner(RunnerText):
 
 def make_runners(text: MatrixText, document: Document) -> tuple[tuple[Runner, ...], list[Problem]]:
     """Return the entries of `runners:`, and their problems."""
-    problems = []
-    for name, runner in text.runners.items():
-        for where, message, hint in _wrong(name, runner):
+    runners, problems = [], []
+    for name, row in text.runners.items():
+        for where, message, hint in _wrong(name, row):
             problems.append(document.problem(("runners", name, *where), message, hint))
-    runners = tuple(_runner(name, runner) for name, runner in text.runners.items())
+        labels = row.labels or tuple(filter(None, (row.scale_set,)))
+        # All benches take hours on a processor.
+        usual = "tiny" if row.vendor == "cpu" else "default"
+        bench = "" if row.bench == "none" or not row.targets else row.bench or usual
+        runners.append(extended(Runner, row, name=name, labels=labels, bench=bench))
     if text.runners and not any(runner.builds for runner in runners):
         hint = "give one of them `builds: true`; images need no accelerator to be made"
         problems.append(document.problem(("runners",), "no runner builds images", hint))
-    return runners, problems
+    return tuple(runners), problems
 
 
 def _wrong(name: str, text: RunnerText) -> Iterator[tuple[Where, str, str]]:
@@ -65,18 +69,6 @@ def _wrong(name: str, text: RunnerText) -> Iterator[tuple[Where, str, str]]:
         vendor, machine = VENDORS[text.vendor], text.machine
         for message, hint in target_faults(vendor, text.targets, "runner", machine=machine):
             yield ("targets",), message, hint
-
-
-def _runner(name: str, text: RunnerText) -> Runner:
-    # All benches take hours on a processor.
-    bench = text.bench or ("tiny" if text.vendor == "cpu" else "default")
-    return extended(
-        Runner,
-        text,
-        name=name,
-        labels=text.labels or tuple(filter(None, (text.scale_set,))),
-        bench=bench if text.targets and bench != "none" else "",
-    )
 
 
 CACHE_VARIABLE = "WARPFRONT_BUILD_CACHE"

@@ -163,11 +163,12 @@ def terminable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _child(command: Command, *, merge: bool) -> Iterator[subprocess.Popen[str]]:
+    inherited = {name: value for name, value in os.environ.items() if name not in command.unset}
     try:
         started = subprocess.Popen(
             command.argv,
             cwd=command.cwd,
-            env=_inherited(command),
+            env={**inherited, **(command.environment or {})},
             stdin=subprocess.PIPE if command.stdin is not None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if merge else subprocess.PIPE,
@@ -187,11 +188,6 @@ def _child(command: Command, *, merge: bool) -> Iterator[subprocess.Popen[str]]:
             yield child
         finally:
             _running.discard(child)
-
-
-def _inherited(command: Command) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in command.unset}
-    return {**inherited, **(command.environment or {})}
 
 
 def _stop(child: subprocess.Popen[str]) -> None:

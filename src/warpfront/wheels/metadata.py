@@ -169,7 +169,9 @@ class StackFiles:
             for candidate in dict.fromkeys((version, release.public, release.base_version)):
                 for file, link in offered:
                     if file.tags and str(file.version) == candidate:
-                        yield candidate, self._of_link(link, transport)
+                        if link.url not in self.requirements:
+                            self.requirements[link.url] = _requires(link.url, transport)
+                        yield candidate, self.requirements[link.url]
 
         with self.site.transport() as transport:
             for name, version in pins.items():
@@ -178,11 +180,6 @@ class StackFiles:
                         package = Distribution(name=name, version=version, requires=requires)
                         yield package, of == version
                         break
-
-    def _of_link(self, link: Link, transport: Transport) -> tuple[str, ...] | None:
-        if link.url not in self.requirements:
-            self.requirements[link.url] = _requires(link.url, transport)
-        return self.requirements[link.url]
 
 
 def write_environment(folder: Path, distributions: Iterable[Distribution]) -> None:
