@@ -26,6 +26,13 @@ def findings_of(text: str) -> tuple[ScanFinding, ...]:
         ("def is_nvidia_system(): ...\nuse = is_nvidia_system()\n", [1, 2]),
         (f"{TORCH}from mine import frameworks\nversion = frameworks.get_cuda_ver()\n", [3]),
         (f"{TORCH}space = ExecutionSpace.Cuda\n", [2]),
+        ("from triton._C.libtriton import nvidia\n", [1]),
+        ("def install(cuda_version): ...\ninstall(cuda_version=None)\n", [1, 2]),
+        (f"{TORCH}from mine import has_cuda_capability\n", [2]),
+        ("import triton\nSM_80_FILES = ()\nk.asm['ptx'], helper.init_tma_descriptor\n", [2, 3]),
+        ('def f(error):\n    return "CUDA error: no kernel" in str(error)\n', [2]),
+        ('def f(name):\n    return 1 if "H100" in name else {"NVIDIA L40S": 2, "B200": 3}\n', [2]),
+        (f"{TORCH}print(torch.version.cuda)\n", [2]),
     ],
 )  # fmt: skip
 def test_a_name_for_nvidia_is_one_note_with_its_lines(text: str, lines: list[int]) -> None:
@@ -45,6 +52,10 @@ def test_a_name_for_nvidia_is_one_note_with_its_lines(text: str, lines: list[int
         "def is_nvidia_system(): ...\ndef is_rocm_system(): ...\n",
         'print("CUDA", "is not there")\nwhy = "CUDA is not available"\n',
         'model = "nvidia/Nemotron-4"\n',
+        "import torch.backends.cudnn as cudnn\ncudnn.benchmark = True\n",
+        "from numba import types\nkey = types.int64\n",
+        'def peak(name):\n    return "H100" in name or "AMD Instinct" in name\n',
+        'schema = "a100"\nsizes = {"v10": 1}\nTensor = tmap\n',
         "try:\n    import flashinfer\nexcept ImportError:\n    flashinfer = None\n",
     ],
 )
@@ -93,3 +104,21 @@ def test_nvml_decides_about_a_gpu_where_its_failure_says_so(
         f"    except Exception:\n        {ending}\n"
     )
     assert any(f.rule == "PY015" for f in findings_of(text)) is decides
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            "import triton\nC = [\n    triton.Config({}, num_stages=s)\n    for s in (2, 3)\n]\n",
+            [4],
+        ),
+        ("import triton\nC = triton.Config({}, num_stages=0)\n", [2]),
+        ("import triton\nC = triton.Config({}, num_stages=2)\n", []),
+        ("net = dict(depth=50, num_stages=4)\n", []),
+    ],
+)
+def test_stages_of_a_triton_kernel_are_notes(text: str, lines: list[int]) -> None:
+    found = [f for f in findings_of(text) if f.rule == "PY066"]
+    assert all(f.severity is Severity.NOTE for f in found)
+    assert [line for f in found for line in (f.uses or (f.line,))] == lines

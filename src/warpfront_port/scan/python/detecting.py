@@ -64,7 +64,7 @@ _WORDS = (
     *("torch", "cuda", "nvidia", "nvml", "nvtx", "rocm", "gfx", "triton", "jax", "flax", "flash"),
     *("xformers", "bitsandbytes", "apex", "tensorrt", "cutlass", "nccl", "_alloc_conf", "gemm"),
     *("site-packages", "cupy", "rapids", "cudf", "dali", "warp_size", "inductor", "nvcc", "ptxas"),
-    *("__global__", "__device__", "fast_math", "gencode", "--expt-", *SETTING_WORDS),
+    *("__global__", "__device__", "fast_math", "gencode", "--expt-", "nvgpu", *SETTING_WORDS),
 )
 _SHORT_WORDS = re.compile(r"\b(?:hip|hpu\b|nsys\b|ncu\b|pip\b|uv\b|setuptools|nox\b)|# /// script")
 _LITERALS = (
@@ -120,14 +120,15 @@ def rule_matches(
 
 
 def _of_lines(sightings: Iterable[Seen]) -> Iterator[Seen]:
-    """Yield what rules see; names that mean NVIDIA only on lines where no other rule sees any."""
+    """Yield what rules see; names that mean NVIDIA only where no other rule about AMD sees any."""
     names: list[Seen] = []
     lines: set[int] = set()
     for sighting in sightings:
         if sighting.rule == "PY064":
             names.append(sighting)
             continue
-        lines.add(getattr(sighting.node, "lineno", 0))
+        if not sighting.rule.startswith("HP"):
+            lines.add(getattr(sighting.node, "lineno", 0))
         yield sighting
     yield from (name for name in names if getattr(name.node, "lineno", 0) not in lines)
 

@@ -31,6 +31,15 @@ def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
         yield Seen("PY039", node)
 
 
+@needs("num_stages")
+def stages(module: Module, node: ast.keyword) -> Iterator[Seen]:
+    """Yield `num_stages=4`, and the items of a list that are given so."""
+    if node.arg == "num_stages" and "triton" in module.packages:
+        for value in module.scopes.values(node.value):
+            if isinstance(value, ast.Constant) and value.value not in (None, 1, 2):
+                yield Seen("PY066", value, f"num_stages={module.source_of(value)}", via=node)
+
+
 def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:
     """Yield (start, end, node) of the insides of string literals that contain CUDA."""
     for node in module.texts if _CUDA_TEXT.search(module.text) else ():

@@ -7,32 +7,44 @@ imports torch, means AMD's devices too. Other words for NVIDIA do not, in any sp
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from warpfront_port.scan.python.mentions import NVIDIA_PACKAGES
+from warpfront_port.scan.python.mentions import IMPORTS, longest_known
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text
 
+_MODEL = re.compile(
+    r"(?i)(?<![a-z0-9])(?:[rg]tx|geforce|tesla|quadro|jetson|[abhpv][1-8]00|[al]40s?|a[13]0g?"
+    r"|g[bh][23]00)(?![a-z0-9])"
+)
+"""A product of NVIDIA's: `H100`, `L40S`, `GB200`, `RTX`."""
+_Named = (
+    ast.Name | ast.Attribute | ast.FunctionDef | ast.ClassDef | ast.alias | ast.arg | ast.keyword
+)
 
-def own_names(
-    module: Module, node: ast.Name | ast.Attribute | ast.FunctionDef | ast.ClassDef
-) -> Iterator[Seen]:
-    """Yield `ExecutionSpace.Cuda`, `is_nvidia_system()`, and uses of NVIDIA's packages."""
-    match node:
-        case ast.Name(id=name, ctx=ast.Load()):
-            is_nvidias = module.imported.get(name, "").partition(".")[0] in NVIDIA_PACKAGES
-        case ast.Attribute(attr=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-            is_nvidias = False
-        case _:
-            return
-    if is_nvidias or (
-        name in module.nvidia_names and module.dotted(node).partition(".")[0] != "torch"
-    ):
+
+def own_names(module: Module, node: _Named) -> Iterator[Seen]:
+    """Yield `ExecutionSpace.Cuda`, `cuda_version=None`, and uses of NVIDIA's packages."""
+    fields = (getattr(node, field, None) for field in ("id", "attr", "arg", "name"))
+    name = next(filter(None, fields), "")
+    dotted = module.dotted(node)
+    if isinstance(node, ast.alias):
+        dotted, name = module.imported.get(node.asname or name, name), name.rpartition(".")[2]
+    is_read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    of_package = is_read and longest_known(dotted, IMPORTS)
+    differs = dotted == "torch.version.cuda" and not module.knows_hip
+    of_torch = dotted.partition(".")[0] == "torch"
+    if of_package or differs or (name in module.nvidia_names and not of_torch):
         yield Seen("PY064", node, name)
 
 
 def own_texts(module: Module, node: Text) -> Iterator[Seen]:
-    """Yield `"Cuda"`, `r"cu\\d+"`, `"nvidia"` and the like, but for sentences and messages."""
-    is_name = module.names_nvidia and len(node.value.split()) == 1
-    if is_name and module.means_nvidia(node.value) and not module.is_said(node):
+    """Yield `"Cuda"`, `r"cu\\d+"`, and in comparisons `"H100"`, but for sentences and messages."""
+    parent = module.parents[node]
+    compared = isinstance(parent, ast.Compare)
+    chooses = compared or (isinstance(parent, ast.Dict) and node in parent.keys)
+    of_model = chooses and not module.knows_hip and _MODEL.search(node.value)
+    of_vendor = module.names_nvidia and (compared or len(node.value.split()) == 1)
+    if of_model or (of_vendor and module.means_nvidia(node.value) and not module.is_said(node)):
         yield Seen("PY064", node, node.value)
