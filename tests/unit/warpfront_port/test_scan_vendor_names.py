@@ -33,6 +33,7 @@ def findings_of(text: str) -> tuple[ScanFinding, ...]:
         ('def f(error):\n    return "CUDA error: no kernel" in str(error)\n', [2]),
         ('def f(name):\n    return 1 if "H100" in name else {"NVIDIA L40S": 2, "B200": 3}\n', [2]),
         (f"{TORCH}print(torch.version.cuda)\n", [2]),
+        ("import triton\nflags = ['-lnvidia-ml', '-code=sm_%s']\nsource = 'gpu_burn.cu'\n", [2, 3]),
     ],
 )  # fmt: skip
 def test_a_name_for_nvidia_is_one_note_with_its_lines(text: str, lines: list[int]) -> None:
@@ -122,3 +123,22 @@ def test_stages_of_a_triton_kernel_are_notes(text: str, lines: list[int]) -> Non
     found = [f for f in findings_of(text) if f.rule == "PY066"]
     assert all(f.severity is Severity.NOTE for f in found)
     assert [line for f in found for line in (f.uses or (f.line,))] == lines
+
+
+def test_a_program_of_nvidias_is_started_behind_variables() -> None:
+    start = "import subprocess\nsubprocess.check_output({!r}, shell=True)\n"
+    commands = ("BYPASS=1 A='' nvidia-smi -L", "echo BYPASS=1 nvidia-smi")
+    found = [[f.rule for f in findings_of(start.format(c)) if f.rule == "PY016"] for c in commands]
+    assert found == [["PY016"], []]
+
+
+@pytest.mark.parametrize(
+    ("code", "severity"),
+    [
+        ("bytes.view(torch.float8_e4m3fn)", Severity.NOTE),
+        ("bytes.to(torch.float8_e4m3fn)", Severity.WARNING),
+    ],
+)
+def test_a_view_gives_bytes_a_format_and_computes_nothing(code: str, severity: Severity) -> None:
+    found = findings_of(f"{TORCH}scales = {code}\n")
+    assert [(f.rule, f.severity) for f in found] == [("PY037", severity)]

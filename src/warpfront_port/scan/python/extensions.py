@@ -17,7 +17,7 @@ from warpfront_port.scan.words import CUDA_INDEX, GFX, compiler_flag
 
 # Of a command: what it installs or starts. Programs have a rule of their own.
 _TAKEN = re.compile(r"DP3\d\d|CT402|PY00[128]|PY025")
-_STARTED = re.compile(rf"\s*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:[\s{HOLE}]|\Z)")
+_STARTED = re.compile(rf"\s*(?:\w+=\S*\s+)*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:[\s{HOLE}]|\Z)")
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
 _NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")

@@ -102,8 +102,10 @@ def attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
         one_of_many = isinstance(parent, ast.List | ast.Tuple)
         yield Seen(NAMES[entry], node, dotted, shift=-int(one_of_many))
     elif dotted in _OCP and not (f"{node.attr}uz" in module.text or _is_compared(module, node)):
-        # Callers may give another dtype than a parameter's default.
-        yield Seen("PY037", node, dotted, shift=-int(isinstance(parent, ast.arguments)))
+        # Callers may give another dtype than a parameter's default; a view gives bytes a format.
+        views = isinstance(parent, ast.Call) and last_name(parent.func) == "view"
+        given = views or isinstance(parent, ast.arguments)
+        yield Seen("PY037", node, dotted, shift=-int(given))
 
 
 def _is_compared(module: Module, node: ast.AST) -> bool:

@@ -30,9 +30,10 @@ _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
 AMD_NAME = re.compile(r"(?i)rocm|(?<![a-z])(?:is_?)?(?:hip|hipcc|amd)(?![a-z]|64)")
 # Words for NVIDIA's devices, its programs and libraries, and for the same of AMD's.
 _NVIDIA = re.compile(
-    r"(?i)cuda(?!_?graph)|(?:compute|device|cuda)_?capabilit"
-    r"|(?<![a-z])(?:nvidia(?!/)|nv(?:ml|cc|rtc|gpu|smi|link)|cu(?:blas|dnn|fft|sparse|solver)"
-    r"|(?:tma|ptx|cubin)(?![a-z]))|(?<![a-z0-9])(?:sm_?\d\d(?!\d)|cu(?=\d|\\d))"
+    r"(?i)cuda(?!_?graph)|(?:compute|device|cuda)_?capabilit|\.cuh?\Z|(?<=[=,])(?:sm|compute)_"
+    r"|(?:(?<![a-z])|(?<=-l))(?:nvidia(?!/)|nv(?:ml|cc|rtc|gpu|smi|link)"
+    r"|cu(?:blas|dnn|fft|sparse|solver)|(?:tma|ptx|cubin)(?![a-z]))"
+    r"|(?<![a-z0-9])(?:sm_?\d\d(?!\d)|cu(?=\d|\\d))"
 )
 _TWINS = ("hip", "rocm", "amd")
 _WORD = re.compile(r"\w+")
@@ -40,7 +41,9 @@ _WORD = re.compile(r"\w+")
 _FLAG = (
     r"(?:-*(?:no|use|is|with)[-_]?)?cuda|.*CUDA_(?:VISIBLE_DEVICES|LAUNCH_BLOCKING|DEVICE_ORDER)"
 )
-_TORCHS = r"-*(?:[a-z][\w-]*[-_])?cuda(?:s|[-_](?!v?er|capab)[a-z]\w*)?|.*CUDA_ALLOC_CONF|nvcc"
+_TORCHS = (
+    r"-*(?:[a-z][\w-]*[-_])?cuda(?:s|[-_](?!v?er|capab)[a-z]\w*)?|.*CUDA_ALLOC_CONF|nvcc|.*\.cuh?"
+)
 _SHARED = [re.compile(rf"(?:{words})(?::.*)?\Z") for words in (_FLAG, f"{_FLAG}|{_TORCHS}")]
 _SAYING = re.compile(r"(?i)print|echo|warn|info|error|exception|debug|critical|log\Z|exit")
 _Node = TypeVar("_Node", bound=ast.AST)
