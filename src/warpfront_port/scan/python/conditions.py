@@ -269,7 +269,7 @@ class Conditions:
 
     def _remaining(self, values: Sequence[ast.expr | None], world: World) -> object:
         """Return the one value that remains where NVIDIA's programs are missing."""
-        starts = self._module.names("nvcc") or self._module.names("nvidia-smi")
+        starts = any(name in self._module.text for name in ("nvcc", "nvidia-smi"))
         values = values if starts and world[0] != "nvidia" else ()
         remaining = [value for value in values if value is None or not self._is_missed(value)]
         if len(remaining) == len(values):

@@ -29,7 +29,7 @@ from warpfront_port.scan.python import (
 )
 from warpfront_port.scan.python.gates import Gates, Standing
 from warpfront_port.scan.python.mentions import EVERY_NAME, OF_PACKAGES
-from warpfront_port.scan.python.module import Module, Seen, sees
+from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text
 from warpfront_port.scan.structured.dependencies import toml_rule_matches
 from warpfront_port.scan.words import SETTING_WORDS, line_starts
@@ -136,8 +136,8 @@ def _of_lines(sightings: Iterable[Seen]) -> Iterator[Seen]:
 def _seen(module: Module, context: Context) -> Iterator[Seen]:
     for kind, detectors in _DETECTORS.items():
         nodes = module.texts if kind is Text else module.of(kind)
-        for detect in detectors if nodes else ():
-            for node in nodes if sees(detect, module) else ():
+        for detect in detectors:
+            for node in nodes:
                 for sighting in detect(module, node):
                     yield from _of_others(sighting, module, context)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from warpfront_port.scan.python.mentions import imports_nvidia
-from warpfront_port.scan.python.module import Module, Seen, needs
+from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import elements, last_name, text_of
 
 # What a compared value is made of, by its dotted names.
@@ -25,7 +25,6 @@ def _is_made_of(module: Module, nodes: list[ast.expr], names: re.Pattern[str]) -
     return any(names.search(name) for node in nodes for name in module.scopes.made_of(node))
 
 
-@needs("get_device_capability", "get_device_properties", "gcnArchName")
 def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
     """Yield compared compute capabilities and gfx names."""
     sides = [node.left, *node.comparators]
@@ -59,7 +58,6 @@ def _gives_torch_an_option(module: Module, node: ast.AST) -> bool:
     return methods and all(module.dotted(value).startswith("torch.") for value in arguments)
 
 
-@needs("version.cuda")
 def cuda_version(module: Module, node: ast.Call | ast.Subscript) -> Iterator[Seen]:
     """Yield `torch.version.cuda.split(".")`, `Version(torch.version.cuda)`, and slices."""
     match node:
@@ -93,7 +91,6 @@ def tests(module: Module, node: ast.If | ast.IfExp | ast.While) -> Iterator[Seen
         yield Seen("PY022", node.test, shift=by_version - 1)
 
 
-@needs("nvmlInit")
 def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
     """Yield `try: nvmlInit() except: <go on with the CPU>`."""
     inner = (each for statement in node.body for each in ast.walk(statement))
@@ -105,7 +102,6 @@ def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
         yield Seen("PY015", started, "nvmlInit()")
 
 
-@needs("_HOME")
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
     """Yield `WITH_CUDA = CUDA_HOME is not None`; the arms of a statement tell themselves."""
     last = module.dotted(node).split(".")[-1]
@@ -116,7 +112,6 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
         yield Seen("PY047", node, text, shift=-2 if of_arms else -int(module.knows_hip))
 
 
-@needs("CUDA_HOME", "get_cuda_path")
 def home_as_text(module: Module, node: ast.Name | ast.Attribute | ast.Call) -> Iterator[Seen]:
     """Yield `os.path.join(CUDA_HOME, "lib")`, `CUDA_HOME + "/lib"` and `os.environ["X"] = ...`."""
     home = node.func if isinstance(node, ast.Call) else node
@@ -125,14 +120,12 @@ def home_as_text(module: Module, node: ast.Name | ast.Attribute | ast.Call) -> I
         return
     parent = module.parents[node]
     match parent:
-        case ast.Call(func=function, args=arguments):
-            fails = node in arguments and module.dotted(function) in _OF_PATHS
-        case ast.BinOp(op=ast.Add()):
-            fails = True
+        case ast.Call(func=function, args=arguments) if node in arguments:
+            fails = module.dotted(function) in _OF_PATHS
         case ast.Assign(targets=[ast.Subscript(value=target)]):
             fails = module.dotted(target) == "os.environ"
         case _:
-            fails = False
+            fails = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add)
     if fails:
         yield Seen("PY061", node, module.excerpt(parent))
 

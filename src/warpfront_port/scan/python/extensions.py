@@ -9,7 +9,7 @@ from itertools import islice
 
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.python.conditions import Conditions
-from warpfront_port.scan.python.module import AMD_NAME, Module, Seen, needs
+from warpfront_port.scan.python.module import AMD_NAME, Module, Seen
 from warpfront_port.scan.python.nodes import Text, keyword, last_name, text_of
 from warpfront_port.scan.python.scopes import HOLE, STARTERS
 from warpfront_port.scan.structured.command_rules import script_rule_matches
@@ -77,7 +77,6 @@ def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
         yield Seen("BL216", node)
 
 
-@needs("CUDA_HOME")
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
     """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an import for ROCm."""
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
@@ -112,7 +111,6 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
         yield Seen("PY047", node.test, shift=-int(AMD_NAME.search(rest) is not None))
 
 
-@needs("CUDAExtension")
 def source_patterns(module: Module, node: ast.Call) -> Iterator[Seen]:
     """Yield `glob.glob("csrc/*.cpp")` where torch's hipify writes its files next to the sources."""
     looks = last_name(node.func) in {"glob", "rglob", "iglob"} and node.args
@@ -139,7 +137,6 @@ def started_commands(module: Module, node: ast.Call) -> Iterator[Seen]:
                 yield from _found(text.text.replace(HOLE, "_"), text.node, node)
 
 
-@needs("setup")
 def setup_requirements(module: Module, node: ast.Call) -> Iterator[Seen]:
     """Yield `setup(install_requires=[...], extras_require={...})`."""
     if last_name(node.func) == "setup":

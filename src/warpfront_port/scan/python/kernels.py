@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from warpfront_port.scan.python.module import Module, Seen, needs
+from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import called_name, last_name
 
 _CUDA_TEXT = re.compile(
@@ -22,7 +22,6 @@ _RNG = frozenset({"get_rng_state", "set_rng_state", "get_rng_state_all", "set_rn
 _SYNCHRONISING = frozenset({"item", "cpu", "tolist", "nonzero", "numpy", "synchronize"})
 
 
-@needs("num_warps")
 def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
     """Yield `32 * num_warps`, and `num_warps=n // 32`: the lanes of a warp written down."""
     text = module.source_of(node)
@@ -31,7 +30,6 @@ def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
         yield Seen("PY039", node)
 
 
-@needs("num_stages")
 def stages(module: Module, node: ast.keyword) -> Iterator[Seen]:
     """Yield `num_stages=4`, and the items of a list that are given so."""
     if node.arg == "num_stages" and "triton" in module.packages:
@@ -53,7 +51,6 @@ def cuda_texts(module: Module) -> Iterator[tuple[int, int, ast.AST]]:
             yield opening.end(), end - closing, node
 
 
-@needs("graph")
 def capture_bodies(module: Module, node: ast.With) -> Iterator[Seen]:
     """Yield operations that are not allowed while a graph is captured, in functions too."""
     calls = (i.context_expr for i in node.items if isinstance(i.context_expr, ast.Call))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from warpfront_port.scan.catalogue import catalogue, rules_by_name
 from warpfront_port.scan.package_rules import vendor_packages
-from warpfront_port.scan.python.module import Module, Seen, needs
+from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import last_name, text_of
 
 IMPORTS = {
@@ -19,7 +19,6 @@ NAMES = rules_by_name("dotted")
 ENVIRONMENT = rules_by_name("environment")
 EVERY_NAME = frozenset().union(IMPORTS, NAMES, ENVIRONMENT)
 OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_package)
-NVIDIA_PACKAGES = frozenset(name.split(".")[0] for name in IMPORTS)
 
 
 CALLS: Mapping[str, Sequence[tuple[str, re.Pattern[str], re.Pattern[str], str]]] = {
@@ -62,7 +61,6 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield from _with_arguments(module, node, called, arguments)
 
 
-@needs("environ")
 def read_variables(module: Module, node: ast.Subscript) -> Iterator[Seen]:
     """Yield `os.environ["CUDA_HOME"]` where it is read, as a call that gets it."""
     if isinstance(node.ctx, ast.Load) and module.dotted(node.value) == "os.environ":
@@ -120,12 +118,10 @@ _LISTING = (ast.Compare, ast.Dict, ast.Subscript, ast.Tuple, ast.List, ast.Set)
 
 def imports_nvidia(statement: ast.AST) -> bool:
     """Return true if a statement imports a package of NVIDIA's."""
-    names: list[str] = []
-    if isinstance(statement, ast.Import):
-        names = [alias.name for alias in statement.names]
-    elif isinstance(statement, ast.ImportFrom):
-        names = [statement.module or ""]
-    return any(name.split(".")[0] in NVIDIA_PACKAGES for name in names)
+    owner = f"{getattr(statement, 'module', None) or ''}."
+    aliases = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else ()
+    names = (f"{owner}{alias.name}".strip(".") for alias in aliases)
+    return any(longest_known(name, IMPORTS) for name in names)
 
 
 def longest_known(dotted: str, table: Mapping[str, str]) -> str:

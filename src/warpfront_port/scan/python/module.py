@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TypeVar, cast
 
@@ -47,24 +47,6 @@ _TORCHS = (
 _SHARED = [re.compile(rf"(?:{words})(?::.*)?\Z") for words in (_FLAG, f"{_FLAG}|{_TORCHS}")]
 _SAYING = re.compile(r"(?i)print|echo|warn|info|error|exception|debug|critical|log\Z|exit")
 _Node = TypeVar("_Node", bound=ast.AST)
-_Detector = TypeVar("_Detector", bound=Callable[..., object])
-_NEEDED: dict[Callable[..., object], tuple[str, ...]] = {}
-
-
-def needs(*words: str) -> Callable[[_Detector], _Detector]:
-    """Mark a detector that sees nothing in a module whose text has none of the words."""
-
-    def mark(detector: _Detector) -> _Detector:
-        _NEEDED[detector] = words
-        return detector
-
-    return mark
-
-
-def sees(detector: Callable[..., object], module: Module) -> bool:
-    """Return true if the module's text has a word that the detector needs."""
-    words = _NEEDED.get(detector)
-    return words is None or any(map(module.names, words))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +77,6 @@ class Module:
         self.text = text
         self.tree = parsed(text)
         self._dotted: dict[ast.AST, str] = {}
-        self.names = cache(text.__contains__)
-        """Return true if the text has a word."""
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes: list[ast.AST] = []
         self._by_type: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
@@ -302,13 +282,8 @@ class Module:
     @cached_property
     def nvidia_names(self) -> frozenset[str]:
         """Return the words of the text that mean NVIDIA's devices, without a twin for AMD."""
-        names = _WORD.findall(self.text) if self.names_nvidia else ()
+        names = _WORD.findall(self.text) if _NVIDIA.search(self.text) else ()
         return frozenset(filter(self.means_nvidia, set(names)))
-
-    @cached_property
-    def names_nvidia(self) -> bool:
-        """Return true if the module names NVIDIA's devices or programs anywhere."""
-        return _NVIDIA.search(self.text) is not None
 
     def means_nvidia(self, text: str) -> bool:
         """Return true for a name or text that means NVIDIA's devices, without a twin for AMD."""

@@ -46,7 +46,7 @@ class Assignment(NamedTuple):
 
 def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
     """Yield every setting and environment variable of a rule that this node assigns."""
-    if not module.has_settings and not module.names("env"):
+    if not module.has_settings and "env" not in module.text:
         return
     for assignment in _assignments(module, node):
         if may_be_setting(assignment.name):

@@ -45,6 +45,6 @@ def own_texts(module: Module, node: Text) -> Iterator[Seen]:
     compared = isinstance(parent, ast.Compare)
     chooses = compared or (isinstance(parent, ast.Dict) and node in parent.keys)
     of_model = chooses and not module.knows_hip and _MODEL.search(node.value)
-    of_vendor = module.names_nvidia and (compared or len(node.value.split()) == 1)
+    of_vendor = compared or len(node.value.split()) == 1
     if of_model or (of_vendor and module.means_nvidia(node.value) and not module.is_said(node)):
         yield Seen("PY064", node, node.value)

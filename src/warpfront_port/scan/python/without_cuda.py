@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront_port.scan.python.module import Module, Seen, needs
+from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text, keyword, last_name, text_of
 
 _DEVICE_NAME = re.compile(
@@ -26,7 +26,6 @@ _COMPARING = (ast.Compare, ast.MatchValue)
 _HARMLESS = frozenset({"is_available", "device_count", "is_initialized", "is_bf16_supported"})
 
 
-@needs("cuda", "CUDAExtension")
 def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
     """Yield `.cuda()`, `torch.cuda.*()`, events, AMP and custom extensions."""
     dotted, name = module.dotted(node.func), last_name(node.func)
@@ -42,7 +41,6 @@ def device_calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield Seen("HP606", node, "CUDAExtension")
 
 
-@needs("cuda")
 def questions(module: Module, node: ast.Call) -> Iterator[Seen]:
     """Yield `torch.cuda.is_available()` and `.device_count()`: False and 0 on other devices.
 
@@ -69,7 +67,6 @@ def _is_cuda_autocast(dotted: str, node: ast.Call) -> bool:
     )
 
 
-@needs("cuda")
 def device_strings(module: Module, node: Text) -> Iterator[Seen]:
     """Yield `"cuda"`, `"cuda:0"`, `f"cuda:{rank}"` where they choose or compare a device."""
     text = node.value
@@ -128,7 +125,6 @@ def _choice(module: Module, node: ast.AST, parent: ast.AST) -> int | None:
     return 0 if _DEVICE_NAME.match(name) else -1 if beside else None
 
 
-@needs("cuda")
 def device_attributes(module: Module, node: ast.Attribute) -> Iterator[Seen]:
     """Yield `tensor.is_cuda`, and functions of torch.cuda that are passed as values."""
     parent = module.parents[node]
