@@ -1,7 +1,8 @@
 """A failure for a vendor's issue: its frame in comments, and the script that repeats it.
 
-A case of the catalogue prints itself. A failure of another session has the same frame, and the
-command that runs the session again with its inputs.
+A case of the catalogue or of attention prints itself. The script of a layer or of a sample is a
+foreign text, so it is printed in comments. Any other failure has the same frame, and the command
+that runs the session again with its inputs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from warpfront_checks.attention.provider import case_of, stored_item
 from warpfront_checks.cases.axes import RECONCILED, axes_of, build
+from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.check_options import OPTIONS_KEY, stored_options
 from warpfront_checks.claims import DEVICES
@@ -50,13 +53,14 @@ def explained(result: Path, check: str) -> str:
     lines = [f"{session}: {check} is wrong on {target}"]
     lines += [f"{name}: {environment[name]}" for name in _FACTS if name in environment]
     lines.append(f"wrong: {check_record.reason}")
-    for name in ("faults", "bad"):
-        listed = check_record.details.get(name)
-        faults = listed[:_FAULTS] if isinstance(listed, list) else []
-        lines += [f"  {fault}" for fault in faults]
+    details = check_record.details
+    for name, most in (("faults", _FAULTS), ("bad", _FAULTS), ("report", None), ("script", None)):
+        listed = details.get(name)
+        lines += [f"  {line}" for line in (listed if isinstance(listed, list) else [])[:most]]
     run = (stored_options(environment) or {}).get("run")
     again = f"python -m warpfront_checks {session} --claims FILE --results FOLDER --run {run}"
-    lines.append(f"{session} has no script; this runs it again with the same inputs: {again}")
+    script = "its script is above" if "script" in details else f"{session} has no script"
+    lines.append(f"{script}; this runs it again with the same inputs: {again}")
     return "\n".join(map(_comment, lines)) + "\n"
 
 
@@ -66,9 +70,11 @@ def _comment(line: object) -> str:
 
 
 def _case_script(check_record: CheckRecord) -> str:
-    """Return a failed case's report as comments, and its script of the catalogue's own values."""
+    """Return a failed case's report as comments, and its script: of values that are ours."""
     stored_case = check_record.details.get("case")
     case = stored_case if isinstance(stored_case, dict) else {}
+    if item := stored_item(case):
+        return _printed(check_record, case_of(item))
     operation = CATALOGUE.get(str(case.get("operation")))
     stored, device = case.get("assignment"), case.get("device")
     if operation is None or not isinstance(stored, dict) or device not in DEVICES:
@@ -87,6 +93,10 @@ def _case_script(check_record: CheckRecord) -> str:
     if any(type(n) is not int or n < 0 for n in (*numbers.values(), *sizes.values())):
         raise UnexplainedError(f"{check_record.name}: a size or the seed is no number")
     script = build(operation, {**assignment, **numbers, "lengths": sizes}, str(device))
+    return _printed(check_record, script)
+
+
+def _printed(check_record: CheckRecord, script: Case) -> str:
     listed = check_record.details.get("report")
     lines = listed if isinstance(listed, list) else []
     return "\n".join([*map(_comment, lines), repr(script)]) + "\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import runpy
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,26 +16,32 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
-from warpfront_checks.attention import backends  # noqa: E402
-from warpfront_checks.attention.backends import (  # noqa: E402
-    TIERS,
-    Tier,
-    fallback_text,
-)
+from warpfront_checks.attention import backends, provider  # noqa: E402
+from warpfront_checks.attention.backends import fallback_text  # noqa: E402
+from warpfront_checks.attention.provider import TIERS, Tier, cases_of  # noqa: E402
+from warpfront_checks.cases.run import reference_of  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 from warpfront_checks.children import CRASHED, DONE, HUNG, Begun, Returned  # noqa: E402
 from warpfront_checks.claims import DEVICES  # noqa: E402
+from warpfront_checks.explaining import explained  # noqa: E402
 from warpfront_checks.precision import computes_float64  # noqa: E402
 from warpfront_checks.results import CheckFinding, Recorder  # noqa: E402
 
 QUICK = CheckOptions(quick=True)
 FLASH = TIERS["sdpa flash"]
+# A way whose softmax has lost its scale.
+HALF = """
+def {function}(q, k, v, causal, mask):
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    return torch.softmax(q @ k.mT, -1) @ v
+"""
 
 
 def fake(name: str) -> Tier:
     return Tier(
         name=f"fake {name}",
-        compute=f"fake_tiers:{name}",
+        way="fake",
+        options={"name": name},
         kernels=FLASH.kernels,
         operators=FLASH.operators,
         devices=("cpu",),
@@ -41,11 +49,11 @@ def fake(name: str) -> Tier:
 
 
 def cases(device: str, effort: CheckOptions = QUICK) -> list[dict[str, Any]]:
-    return list(backends.cases_of(FLASH, device, effort))
+    return list(cases_of(FLASH, device, effort))
 
 
 def test_every_device_has_lengths_dtypes_and_a_way_to_compute() -> None:
-    for table in (backends.LENGTHS, backends.TIMED_LENGTHS, backends.DTYPES_OF):
+    for table in (provider.LENGTHS, backends.TIMED_LENGTHS, provider.DTYPES_OF):
         assert set(table) == set(DEVICES)
     for device in DEVICES:
         assert any(not tier.absence(device) for tier in TIERS.values())
@@ -92,7 +100,7 @@ def found_of(tier: Tier) -> CheckFinding:
     """Every quick case, in this process."""
     returned = (
         Returned(item=item, place=0, outcome=DONE, seconds=0.0, document=backends.do_item(item))
-        for item in backends.cases_of(tier, "cpu", QUICK)
+        for item in cases_of(tier, "cpu", QUICK)
     )
     return backends.find_tier(tier, returned, {})
 
@@ -102,6 +110,8 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     here = str(Path(__file__).parent)
     monkeypatch.syspath_prepend(here)
     monkeypatch.setenv("PYTHONPATH", here, prepend=":")
+    part = "from fake_tiers import {name} as {function}\n"
+    monkeypatch.setitem(provider.PARTS, "fake", part)
 
 
 @pytest.mark.parametrize("name", ["sdpa flash", "sdpa math"])
@@ -115,8 +125,8 @@ def test_what_torch_has_for_the_cpu_computes_every_case(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("wrong", ", forward: wrong: output: RMS error"),
-        ("wrong_backward", ", backward: wrong: q: RMS error"),
+        ("wrong", ", forward: wrong: result: RMS error"),
+        ("wrong_backward", ", backward: wrong: gradient of a: RMS error"),
         ("another", "width 64, none, equal heads, forward: another kernel: not its own kernel"),
     ],
 )
@@ -149,7 +159,7 @@ def test_a_case_that_ends_its_process_costs_itself_only(
     wanted = {"dtype": "float32", "width": 128, "backward": False, "grouped": 4}
     items = [
         item
-        for item in backends.cases_of(fake(name), "cpu", CheckOptions())
+        for item in cases_of(fake(name), "cpu", CheckOptions())
         if wanted.items() <= item.items()
     ]
     found: backends.Runs = {}
@@ -165,7 +175,7 @@ def test_a_case_that_ends_its_process_costs_itself_only(
 def test_the_session_says_which_ways_are_not_here_and_writes_an_example_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = next(backends.cases_of(FLASH, "cpu", QUICK))
+    first = next(cases_of(FLASH, "cpu", QUICK))
     monkeypatch.setattr(backends, "cases_of", lambda tier, *_: iter([_for(tier, first)]))
     monkeypatch.setitem(backends.TIMED_LENGTHS, "cpu", 64)
     recorder = Recorder(session="attention", target="cpu", folder=tmp_path)
@@ -194,13 +204,39 @@ def test_the_example_is_in_the_measured_order_and_ends_with_what_takes_everythin
 
 def test_what_is_expected_is_what_autograd_gives_and_heads_that_are_shared_are_added_up() -> None:
     wanted = {"mask": "causal", "grouped": 2, "backward": True, "dtype": "float32", "width": 64}
-    items = backends.cases_of(FLASH, "cpu", CheckOptions())
-    inputs = backends._CaseInputs(next(item for item in items if wanted.items() <= item.items()))
-    leaves = [x.double().requires_grad_() for x in inputs.tensors]
+    items = cases_of(FLASH, "cpu", CheckOptions())
+    case = provider.case_of(next(item for item in items if wanted.items() <= item.items()))
+    reference = reference_of(case)
+    leaves = [reference.drawn[name].double().requires_grad_() for name in "abc"]
     output = torch.nn.functional.scaled_dot_product_attention(
         *leaves, is_causal=True, enable_gqa=True
     )
-    right = (output, *torch.autograd.grad(output, leaves, inputs.cotangent.double()))
-    found = inputs.run(backends.plain, "cpu", torch.float64)
+    right = (output, *torch.autograd.grad(output, leaves, reference.drawn["fed"]))
+    found = (*reference.expected, *reference.rights)
     for one, other in zip(found, right, strict=True):
         assert torch.allclose(one, other)
+
+
+@pytest.mark.process
+def test_a_wrong_case_is_made_small_and_is_a_script_of_torch_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backends, "_DESCRIBED", set())
+    monkeypatch.setitem(provider.PARTS, "dot_product", HALF)
+    recorder = Recorder(session="attention", target="cpu", folder=tmp_path)
+    math = TIERS["sdpa math"]
+    item = next(cases_of(math, "cpu", QUICK))
+    document = backends.do_item(item)
+    wrong = Returned(item=item, place=0, outcome=DONE, seconds=0.0, document=document)
+    recorder.run({"tier": lambda: backends.find_tier(math, [wrong], {})})
+    recorder.finish()
+    script = explained(recorder.path, "tier")
+    frame = [line for line in script.splitlines() if line.startswith("# ")]
+    assert frame[0] == "# sdpa math: result is wrong on cpu"
+    assert "#   a: shape (1, 4, 2, 2), float32, contiguous" in frame
+    assert 10 <= len(script.splitlines()) <= 40
+    assert "warpfront" not in script
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "largest difference" in done.stdout

@@ -170,6 +170,27 @@ class Measured(Bounds):
         return partial(disturbed, dtype=dtype, generator=generator, by_matrix=by_matrix)
 
 
+class ByPeer(Measured):
+    """Bounds by what the CPU is off by in the same dtype, on the CPU too (`Limits.by_cpu`)."""
+
+    def fault_of_form(self, place: int, actual: Tensor, expected: Tensor) -> str:
+        return Bounds.fault_of_form(self, place, actual, expected)
+
+    def limits(self, place: int, actual: Tensor, expected: Tensor, peer: Tensor) -> Limits:  # noqa: ARG002 - for subclasses
+        """Return the limits of a result or gradient."""
+        return Limits.by_cpu(actual, expected, peer, actual.dtype)
+
+    def judge(self, place: int, actual: Tensor, expected: Tensor) -> Verdict:
+        peer = self.peers[place]
+        if peer is None or actual.shape != expected.shape or not actual.is_floating_point():
+            return judge(actual, expected, Bound())
+        limits = self.limits(place, actual, expected, peer.detach())
+        verdict = judge(actual.double(), expected, limits.bound)
+        strict = not verdict.fault
+        profiles = opinions(actual.double(), expected, actual.dtype, strict=strict)
+        return replace(verdict, profiles=profiles)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """The bound of a tensor: `rms` times an RMS `base`; `element` times an element's `scale`."""

@@ -12,13 +12,14 @@ from warpfront_checks.cases.axes import (
     QUICK_CASES,
     assignments_of,
     build,
+    in_domain,
 )
 from warpfront_checks.cases.bounds import Tally, Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
 from warpfront_checks.cases.known_defects import NO_AXES, preventing_thread, thread_of
 from warpfront_checks.cases.operation import Operation
-from warpfront_checks.cases.report import described, shrunk
+from warpfront_checks.cases.report import described, first_values, shrunk
 from warpfront_checks.cases.run import (
     ContextEndedError,
     LackingError,
@@ -182,21 +183,28 @@ def _shown(
 ) -> Mapping[str, object]:
     """Return the case made small, as lines and as the assignment that makes it again."""
 
-    def fails(case: Case) -> Verdict | None:
-        if preventing_thread(operation.defects, device, case.axes):
+    def fails(assignment: dict[str, Any]) -> Verdict | None:
+        if not in_domain(operation, assignment):
             return None
-        try:
-            return next((verdict for verdict in run_case(case) if verdict.fault), None)
-        except (NoOracleError, LackingError):
-            return None
-        except Exception as error:  # noqa: BLE001 - it fails by raising
-            return Verdict.raised(error)
+        case = build(operation, assignment, device)
+        return None if preventing_thread(operation.defects, device, case.axes) else fault_of(case)
 
-    small = shrunk(operation, dict(assignment), device, fails)
-    again = fails(build(operation, small, device))
-    small = small if again else dict(assignment)
+    first = dict(assignment)
+    small = shrunk(first, first_values(operation, first), fails, least=operation.least_size)
+    again = fails(small)
+    small = small if again else first
     case = build(operation, small, device)
     return {
         "case": {"operation": operation.name, "device": device, "assignment": small},
         "report": list(described(case, again or worst)),
     }
+
+
+def fault_of(case: Case, **options: Any) -> Verdict | None:
+    """Return the first fault of a case, or nothing. Options are those of `run_case`."""
+    try:
+        return next((verdict for verdict in run_case(case, **options) if verdict.fault), None)
+    except (NoOracleError, LackingError):
+        return None
+    except Exception as error:  # noqa: BLE001 - it fails by raising
+        return Verdict.raised(error)
