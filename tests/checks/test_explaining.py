@@ -19,6 +19,8 @@ from result_files import results_document  # noqa: E402
 from warpfront_checks.cases import session  # noqa: E402
 from warpfront_checks.check_options import CheckOptions, drawn_seeds  # noqa: E402
 from warpfront_checks.explaining import UnexplainedError, explained  # noqa: E402
+from warpfront_checks.models.families import NETWORKS  # noqa: E402
+from warpfront_checks.models.modes import Proving, finding_of, judge_mode  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
 
 EFFORT = CheckOptions(run="explained", seeds=drawn_seeds("explained", 1))
@@ -45,6 +47,36 @@ def test_a_case_is_a_frame_and_a_script_of_torch_alone(tmp_path: Path) -> None:
     assert f"# torch {torch.__version__}" in frame[1]
     assert any(line.startswith("# call: found = torch.tanh(a)") for line in frame)
     assert any("aten.tanh" in line for line in frame if line.startswith("# overloads"))
+    assert "warpfront" not in script
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "largest difference" in done.stdout
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("wrong", "lines"), [("addmm", "aten.addmm.default(bias, "), ("gelu", "aten.gelu.default(")]
+)
+def test_a_layer_is_a_frame_and_a_script_of_the_operators_that_it_called(
+    wrong: str, lines: str, tmp_path: Path
+) -> None:
+    larger = WrongKernel(
+        f"a larger {wrong}", (wrong,), lambda right, *a, **k: right(*a, **k) * 1.01
+    )
+    network = next(one for one in NETWORKS if one.name == "mlp")
+    recorder = Recorder(session="numerics", target="cpu", folder=tmp_path)
+    with seeded(larger, CPU.device):
+        find = partial(judge_mode, network, "float32", Proving(device="cpu"))
+        recorder.run({"mlp float32": lambda: finding_of({0: find()}, "mlp float32 on cpu")})
+    recorder.finish()
+    text = explained(recorder.path, "mlp float32").splitlines()
+    assert all(line.startswith("# ") for line in text), "a file's own text runs by no accident"
+    assert any("shape (1, " in line for line in text), "it was made small"
+    assert any(lines in line for line in text)
+    start = next(n for n, line in enumerate(text) if "import math, torch" in line)
+    assert 10 <= start <= 25
+    script = "\n".join(line[4:] for line in text[start:-1])
     assert "warpfront" not in script
     done = subprocess.run(
         [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True

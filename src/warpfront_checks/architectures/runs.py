@@ -146,6 +146,7 @@ def _of_rows(rows: list[Verdict], **details: Any) -> CheckFinding:
     if first is None:
         return passed(**details)
     fault = first.fault_by().replace("body.", "")
+    details |= first.describe() if first.describe else {}
     return failed(fault, first_over=first.layer.removeprefix("body."), **details)
 
 

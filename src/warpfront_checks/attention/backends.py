@@ -29,7 +29,7 @@ from warpfront_checks.bench.rounds import Clock
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.measured import ByPeer
-from warpfront_checks.cases.report import described, shrunk
+from warpfront_checks.cases.report import described, least_sizes
 from warpfront_checks.cases.run import (
     LackingError,
     compared,
@@ -125,24 +125,15 @@ def _judged(case: Case, item: Mapping[str, Any]) -> dict[str, Any]:
     return document
 
 
-def _with(axis: str, value: object, assignment: dict[str, Any]) -> dict[str, Any]:
-    return {**assignment, axis: value}
-
-
 def _shown(item: Mapping[str, Any], worst: Verdict) -> dict[str, object]:
     """Return a wrong case made small, as lines and as the axes that make it again."""
-    sizes = ("batch", "length", "width")
-    assignment = {**item, "lengths": {name: item[name] for name in sizes}}
-
-    def fails(assignment: Mapping[str, Any]) -> Verdict | None:
-        return fault_of(case_of({**assignment, **assignment["lengths"]}), bounds=ByPeer)
-
+    case, fails = case_of(item), partial(fault_of, bounds=ByPeer)
     if not item["tier"].compiled:
-        first = {"mask": "none", "backward": False, "grouped": item["heads"]}
-        steps = [partial(_with, axis, value) for axis, value in first.items()]
-        assignment = shrunk(assignment, steps, fails)
-    small = {**assignment, **assignment.pop("lengths")}
-    report = list(described(case_of(small), fault_of(case_of(small), bounds=ByPeer) or worst))
+        case = least_sizes(case, fails)
+    sizes = zip(("batch", "heads", "length", "width"), case.arguments[0].shape, strict=True)
+    grouped, backward = case.arguments[1].shape[1], bool(case.leaves)
+    small = {**item, **dict(sizes), "grouped": grouped, "backward": backward}
+    report = list(described(case, fails(case) or worst))
     return {"case": {**small, "tier": item["tier"].name}, "report": report}
 
 

@@ -127,16 +127,17 @@ def case_of(item: Mapping[str, Any]) -> Case:
         for name, count in zip("abc", (heads, grouped, grouped), strict=True)
         for shape in [(batch, count, length, width)]
     ]
-    square, hidden, mask = (length, length), "", "None"
+    hidden, mask = "", "None"
     if item["mask"] == "mask":
         values = "(torch.rand({shape}, generator=g) < 0.7) | torch.eye({shape}[0]).bool()"
+        square = (length, length)
         visible = Argument(name="d", shape=square, drawn=square, values=values, floating=False)
         arguments.append(visible)
         hidden, mask = ".masked_fill(~d, -math.inf)", "d"
     elif item["mask"] == "causal":
-        hidden = f".masked_fill(torch.ones{square}.triu(1) > 0, -math.inf)"
-    keys, values = (f"{x}.repeat_interleave({heads // grouped}, 1)" for x in "bc")
-    scores = f"(a @ {keys}.mT * {width}**-0.5){hidden}"
+        hidden = ".masked_fill(torch.ones(a.shape[2], a.shape[2]).triu(1) > 0, -math.inf)"
+    keys, values = (f"{x}.repeat_interleave(a.shape[1] // b.shape[1], 1)" for x in "bc")
+    scores = f"(a @ {keys}.mT * a.shape[-1] ** -0.5){hidden}"
     return Case(
         operation=item["tier"].name,
         code=f"attend(a, b, c, {item['mask'] == 'causal'}, {mask})",

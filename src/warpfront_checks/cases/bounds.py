@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -54,7 +54,7 @@ class Verdict:
     layer's in a model. `share` is the largest error as a share of its bound, and `rms` the root
     mean square error as a share of its own. Both are at most 1 where `fault` is empty. `index` is
     that of the worst element of a fault. `profiles` has the verdict of each profile of
-    tolerances: nothing without numbers to compare.
+    tolerances: nothing without numbers to compare. `describe` returns details of a fault.
     """
 
     name: str = ""
@@ -65,6 +65,7 @@ class Verdict:
     rms: float = 0.0
     index: tuple[int, ...] = ()
     profiles: Mapping[str, bool | None] = field(default_factory=dict)
+    describe: Callable[[], Mapping[str, object]] | None = field(default=None, compare=False)
 
     @classmethod
     def failed(cls, name: str, fault: str, *, layer: str = "", kind: str = "") -> Verdict:

@@ -284,7 +284,9 @@ class Case:
                 # All alike, as below a sum, or along one axis alone.
                 whole = f"i != {self.seed // 2} % right.dim()" if self.seed % 2 else "False"
                 shape = f"tuple(n if {whole} else 1 for i, n in enumerate(right.shape))"
-            expression = VALUES[self.fed].format(shape=shape, dtype=self.dtype, numel="")
+            expression = VALUES.get(self.fed, self.fed).format(
+                shape=shape, dtype=self.dtype, numel=""
+            )
             lines = [f"fed = {expression}"]
             if self.dtype in COMPLEX:
                 lines = [f"fed = ({expression}) * (1 + 2j if right.is_complex() else 1)"]

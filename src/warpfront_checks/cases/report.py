@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import platform
 import random
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 
-from warpfront_checks.cases.axes import Assignment, Drawing, axes_of
+from warpfront_checks.cases.axes import Assignment, Drawing, axes_of, build, in_domain
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.operation import Operation
@@ -17,45 +17,49 @@ from warpfront_checks.cases.run import execute, names_of
 from warpfront_checks.executing import Watched
 from warpfront_checks.precision import precision_settings
 
-Fails = Callable[[Assignment], object]
-Step = Callable[[Assignment], Assignment]
+Fails = Callable[[Case], object]
 SHOWN_OVERLOADS = 6
 
 
-def shrunk(
-    assignment: Assignment, steps: Iterable[Step], fails: Fails, *, least: int = 1
-) -> Assignment:
-    """Return an assignment that still fails: after each step at which it does, with least sizes."""
-    for step in steps:
-        smaller = step(assignment)
-        if smaller != assignment and fails(smaller):
-            assignment = smaller
-    for name in assignment["lengths"]:
-        while (size := assignment["lengths"][name]) > max(1, least):
-            lengths = {**assignment["lengths"], name: max(least, size // 2, 1)}
-            if not fails({**assignment, "lengths": lengths}):
-                break
-            assignment = {**assignment, "lengths": lengths}
-    return assignment
-
-
-def first_values(operation: Operation, assignment: Assignment) -> Iterator[Step]:
-    """Yield for each axis of a case the step to its first value."""
+def shrunk(operation: Operation, assignment: Assignment, device: str, fails: Fails) -> Assignment:
+    """Return an assignment that still fails, with most axes at their first value, sizes least."""
     dtypes = (assignment["dtype"],)
-
-    def step(axis: str, first: object, assignment: Assignment) -> Assignment:
-        if assignment[axis] == first:
-            return assignment
+    axes = axes_of(operation, dtypes)
+    for axis, values in axes.items():
+        if axis in {"dtype", "rank"} or axis not in assignment or assignment[axis] == values[0]:
+            continue
         drawing = Drawing(operation, dtypes, random.Random(0))
-        smaller = drawing.constrained({**assignment, axis: first})
+        smaller = drawing.constrained({**assignment, axis: values[0]})
         smaller |= {"seed": assignment["seed"], "wide": assignment["wide"]}
         if not axis.startswith("size "):
             smaller["lengths"] = assignment["lengths"]
-        return smaller
+        if in_domain(operation, smaller) and fails(build(operation, smaller, device)):
+            assignment = smaller
+    for name in assignment["lengths"]:
+        while (size := assignment["lengths"][name]) > max(1, operation.least_size):
+            lengths = {**assignment["lengths"], name: max(operation.least_size, size // 2, 1)}
+            smaller = {**assignment, "lengths": lengths}
+            if not (in_domain(operation, smaller) and fails(build(operation, smaller, device))):
+                break
+            assignment = smaller
+    return assignment
 
-    for axis, values in axes_of(operation, dtypes).items():
-        if axis in assignment and axis not in {"dtype", "rank"}:
-            yield partial(step, axis, values[0])
+
+def least_sizes(case: Case, fails: Fails) -> Case:
+    """Return a case of any provider that still fails, of which sizes and gradients are fewest."""
+    plain = replace(case, arguments=tuple(replace(a, leaf=False) for a in case.arguments))
+    case = plain if fails(plain) else case
+    for size in sorted({n for a in case.arguments for n in a.shape}, reverse=True):
+        rest = size
+        while rest > 1 and fails(smaller := _resized(case, rest, rest // 2)):
+            case, rest = smaller, rest // 2
+    return case
+
+
+def _resized(case: Case, size: int, smaller: int) -> Case:
+    shapes = [tuple(smaller if n == size else n for n in a.shape) for a in case.arguments]
+    pairs = zip(case.arguments, shapes, strict=True)
+    return replace(case, arguments=tuple(replace(a, shape=x, drawn=x) for a, x in pairs))
 
 
 def described(case: Case, verdict: Verdict) -> Iterator[str]:

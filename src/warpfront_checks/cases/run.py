@@ -70,7 +70,7 @@ def _compiled(text: str) -> Any:
 def names_of(case: Case | None = None) -> dict[str, Any]:
     """Return the names that a script begins with, and what a case's own first statements make."""
     names: dict[str, Any] = {"torch": torch, "F": torch.nn.functional, "math": math}
-    if case is not None and case.setup:
+    if case is not None:
         names |= case.made
         if not case.made:
             execute(case.setup, names)

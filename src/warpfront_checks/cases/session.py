@@ -12,14 +12,13 @@ from warpfront_checks.cases.axes import (
     QUICK_CASES,
     assignments_of,
     build,
-    in_domain,
 )
 from warpfront_checks.cases.bounds import Tally, Verdict
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE, TOPICS
 from warpfront_checks.cases.known_defects import NO_AXES, preventing_thread, thread_of
 from warpfront_checks.cases.operation import Operation
-from warpfront_checks.cases.report import described, first_values, shrunk
+from warpfront_checks.cases.report import described, shrunk
 from warpfront_checks.cases.run import (
     ContextEndedError,
     LackingError,
@@ -183,16 +182,13 @@ def _shown(
 ) -> Mapping[str, object]:
     """Return the case made small, as lines and as the assignment that makes it again."""
 
-    def fails(assignment: dict[str, Any]) -> Verdict | None:
-        if not in_domain(operation, assignment):
-            return None
-        case = build(operation, assignment, device)
-        return None if preventing_thread(operation.defects, device, case.axes) else fault_of(case)
+    def fails(case: Case) -> Verdict | None:
+        prevented = preventing_thread(operation.defects, device, case.axes)
+        return None if prevented else fault_of(case)
 
-    first = dict(assignment)
-    small = shrunk(first, first_values(operation, first), fails, least=operation.least_size)
-    again = fails(small)
-    small = small if again else first
+    small = shrunk(operation, dict(assignment), device, fails)
+    again = fails(build(operation, small, device))
+    small = small if again else dict(assignment)
     case = build(operation, small, device)
     return {
         "case": {"operation": operation.name, "device": device, "assignment": small},

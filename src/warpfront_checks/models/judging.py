@@ -10,11 +10,10 @@ Optimizer steps are judged from the device's own gradients, and their loss by fl
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -22,14 +21,12 @@ from torch import Tensor, nn
 
 from warpfront_checks.cases.bounds import Bound, Verdict, judge, rounding_unit
 from warpfront_checks.cases.measured import R_STEPS, Limits
-from warpfront_checks.executing import converted
-from warpfront_checks.models.families import Function
-from warpfront_checks.models.passes import Call, Pass, Precision, Specimen, tensors_of
+from warpfront_checks.models.passes import Pass, Precision, Specimen
+from warpfront_checks.models.provider import LayerCall
 from warpfront_checks.tolerance_profiles import opinions
 
 # float32 and mixed precision after one step; later steps get a band that widens with each.
 LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
-HALF = (torch.float16, torch.bfloat16)
 
 
 def judge_layers(
@@ -54,11 +51,13 @@ def judge_layers(
         # What several layers share has one gradient for all of them: the whole model's business.
         shared = {f"gradient of {n}" for n, p in layer.named_parameters() if owners[id(p)] > 1}
         try:
-            judged = list(_judge_call(call, layer, passed, specimen))
+            mine = LayerCall(call=call, layer=layer, specimen=specimen)
+            judged = list(mine.verdicts(passed))
         except Exception as error:
             if left_out is None:
                 raise
-            left_out.setdefault(call.layer, f"not run again: {first_line(error)}")
+            reason = first_line(error.__cause__ or error)
+            left_out.setdefault(call.layer, f"not run again: {reason}")
             continue
         rows = [row for row in judged if row.name not in shared and keeps(call.layer, row.name)]
         forward += rows[:1]
@@ -66,7 +65,7 @@ def judge_layers(
     return forward + [row for rows in reversed(backward) for row in rows]
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return an exception's type and the beginning of its message."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
@@ -92,9 +91,13 @@ def _end(name: str, passed: Pass, specimen: Specimen) -> Verdict:
 
     actual, exact, cpu = (of(each) for each in (passed, specimen.exact, specimen.same_dtype))
     label = name if name == "logits" else f"gradient of {name}"
-    if fault := _structure_fault(actual, exact, cpu, specimen.precision):
-        return Verdict.failed(label, fault)
-    limits = Limits.by_cpu(actual, exact, cpu, _kind(cpu, specimen.precision), most=math.inf)
+    precision = specimen.precision
+    # Which layers autocast leaves in float32 is the device type's own list.
+    if actual.dtype != cpu.dtype and not (precision.mixed and actual.is_floating_point()):
+        return Verdict.failed(label, f"{actual.dtype}, expected {cpu.dtype}")
+    if actual.shape != exact.shape:
+        return Verdict.failed(label, judge(actual, exact, Bound()).fault)
+    limits = Limits.by_cpu(actual, exact, cpu, precision.kind(cpu), most=math.inf)
     verdict = _compared(actual, exact, Bound(slack=math.inf, rms=limits.bound.rms))
     if verdict.fault:
         limits = limits.eased([of(each) for each in specimen.rounded], exact, R_STEPS)
@@ -122,111 +125,10 @@ def first_over(rows: list[Verdict]) -> Verdict | None:
     return next((row for row in rows if row.fault_by()), None)
 
 
-def _judge_call(
-    call: Call, layer: nn.Module, passed: Pass, specimen: Specimen
-) -> Iterator[Verdict]:
-    once = call.gradient_out is not None and call.times == 1
-    gradient = call.gradient_out if once else None
-    exact, cpu = (_replay(layer, call, gradient, kind, specimen) for kind in (torch.float64, None))
-    assert call.output is not None
-    owned = {f"gradient of {n}": f"{call.layer}.{n}" for n, _ in layer.named_parameters()}
-    device = {"output": call.output}
-    if once:
-        device |= {f"gradient of {name}": tensor for name, tensor in call.gradients_in.items()}
-        device |= {
-            n: passed.gradients[full] for n, full in owned.items() if full in passed.gradients
-        }
-    for name, reference in exact.items():
-        actual, twin = device.get(name), cpu[name]
-        if actual is None:
-            verdict = Verdict.failed(name, "missing")
-        elif fault := _structure_fault(actual, reference, twin, specimen.precision):
-            verdict = Verdict.failed(name, fault)
-        elif not reference.is_floating_point():
-            verdict = judge(actual, reference, Bound())
-        else:
-            kind, sums = _kind(twin, specimen.precision), {}
-            if gradient is not None and name in owned and reference.dim() == 1:
-                # The gradient that was added up to a vector's.
-                sums["added"] = float(gradient.double().abs().sum()) / reference.numel()
-                sums["stored"] = _walk(gradient, reference, layer) / 2 if kind in HALF else 0.0
-            limits = Limits.by_cpu(actual, reference, twin, kind, **sums)
-            verdict = _compared(actual, reference, limits.bound)
-        made_by = layer.function if isinstance(layer, Function) else type(layer)
-        yield replace(verdict, name=name, layer=call.layer, kind=made_by.__name__)
-
-
-def _replay(
-    layer: nn.Module,
-    call: Call,
-    gradient: Tensor | None,
-    dtype: torch.dtype | None,
-    specimen: Specimen,
-) -> dict[str, Tensor]:
-    """Return the CPU's output and gradients in float64, or (None) as the device computed."""
-    layer_copy = copy.deepcopy(layer) if dtype is None else copy.deepcopy(layer).to(dtype)
-    layer_copy.zero_grad(set_to_none=True)
-
-    def prepare(value: Tensor) -> Tensor:
-        wide = value.is_floating_point() and dtype is not None
-        return value.detach().to(dtype if wide else value.dtype).clone()
-
-    arguments, options = converted(call.arguments, prepare), converted(call.options, prepare)
-    tensors = tensors_of(arguments, options)
-    leaves = {name: tensors[name] for name in call.wanted} if gradient is not None else {}
-    for leaf in leaves.values():
-        leaf.requires_grad_()
-    wide = contextlib.nullcontext if dtype is None else specimen.wide
-    region = specimen.precision.autocast("cpu") if dtype is None else wide()
-    with region, torch.set_grad_enabled(gradient is not None):
-        output = layer_copy(*arguments, **options)
-        output = output[0] if isinstance(output, tuple) else output
-    results = {"output": output.detach()}
-    if gradient is not None:
-        with wide():
-            output.backward(gradient.to(output.dtype))
-        leaves.update(layer_copy.named_parameters())
-    computed = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
-    return results | {f"gradient of {name}": grad for name, grad in computed.items()}
-
-
-# Their parameters belong to the second axis of what comes back, all others' to the last.
-OF_CHANNELS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.Conv1d, nn.Conv2d, nn.GroupNorm)
-
-
 def _compared(actual: Tensor, exact: Tensor, bound: Bound) -> Verdict:
     verdict = judge(actual.double(), exact, bound)
     profiles = opinions(actual.double(), exact, actual.dtype, strict=not verdict.fault)
     return replace(verdict, profiles=profiles)
-
-
-def _kind(cpu: Tensor, precision: Precision) -> torch.dtype:
-    """Return the dtype that a value is judged as: of a mixed pass, that of its products."""
-    return precision.dtype if precision.mixed else cpu.dtype
-
-
-def _walk(gradient: Tensor, exact: Tensor, layer: nn.Module) -> float:
-    """Return for a vector of parameters the largest partial sum of the additions to one of them.
-    GPUs that store partial sums of a norm in 16 bits round those, however small the result is; the
-    worst error is where the most was added. Additions of one sample have mostly one sign, and only
-    different samples are a random walk.
-    """
-    axis = 1 if isinstance(layer, OF_CHANNELS) else -1
-    if gradient.shape[axis] != exact.numel():
-        return 0.0
-    terms = gradient.double().movedim(axis, 0)
-    samples = terms.flatten(2).sum(2) if terms.dim() > 2 else terms
-    sizes = (each.flatten(1).square().sum(1) for each in (terms, samples))
-    return float(torch.maximum(*sizes).sqrt().max())
-
-
-def _structure_fault(actual: Tensor, exact: Tensor, cpu: Tensor, precision: Precision) -> str:
-    if actual.shape != exact.shape:
-        return f"shape {tuple(actual.shape)}, expected {tuple(exact.shape)}"
-    # Which layers autocast leaves in float32 is the device type's own list.
-    if actual.dtype != cpu.dtype and not (precision.mixed and actual.is_floating_point()):
-        return f"{actual.dtype}, expected {cpu.dtype}"
-    return ""
 
 
 STEPS = 3

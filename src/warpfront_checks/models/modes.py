@@ -205,6 +205,8 @@ def finding_of(tables: dict[int, list[Verdict]], label: str, profile: str = STRI
     }
     if over:
         details["first_over"] = over[0][1].layer
+        describe = next((row.describe for _, row in over if row.describe), dict)
+        details |= describe()
         faults[0] = f"{label}, {faults[0]}"
     return judged(faults, f"largest share of a budget {max(used.values()):.2f}", **details)
 

@@ -187,6 +187,10 @@ class Precision:
         region: Region = contextlib.nullcontext()
         return torch.autocast(device, dtype=self.dtype) if self.mixed else region
 
+    def kind(self, cpu: Tensor) -> torch.dtype:
+        """Return the dtype that a value is judged as: of a mixed pass, that of its products."""
+        return self.dtype if self.mixed else cpu.dtype
+
     @property
     def parameters(self) -> torch.dtype:
         return torch.float32 if self.mixed else self.dtype
