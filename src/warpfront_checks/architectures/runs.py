@@ -30,7 +30,7 @@ from warpfront_checks.architectures.watched import (
     floating,
     observed_layers,
 )
-from warpfront_checks.cases.bounds import Verdict, rounding_unit
+from warpfront_checks.cases.bounds import Bound, Verdict, judge, rounding_unit
 from warpfront_checks.cases.measured import Limits
 from warpfront_checks.cases.rounding import rms_of
 from warpfront_checks.documents import packaged
@@ -198,14 +198,14 @@ def generate(fed_model: FedModel, device: str) -> CheckFinding:
     dtype, new = generated.logits[0].dtype, tokens[:, -steps.shape[1] :]
     limits = Limits.by_cpu(steps.to(dtype), exact, same, dtype, most=math.inf)
     off = limits.bound.rms * _OTHER_ORDER
-    share = rms_of(steps - exact) / off
+    verdict = judge(steps, exact, Bound(slack=math.inf, rms=off))
     gaps = exact.amax(-1) - exact.gather(-1, new[..., None])[..., 0]
     wrong = []
-    if not share <= 1:
-        wrong.append(f"logits of cached steps are {share:.3g} of what rounding allows")
+    if verdict.fault:
+        wrong.append(f"logits of cached steps are {verdict.rms:.3g} of what rounding allows")
     elif float(gaps.max()) > 2 * off * math.sqrt(exact.shape[-1]):
         wrong.append(f"a token whose logit is {float(gaps.max()):.3g} below the largest")
-    return judged(wrong, largest_share=float(f"{share:.3g}"), tokens=new.tolist())
+    return judged(wrong, largest_share=float(f"{verdict.rms:.3g}"), tokens=new.tolist())
 
 
 def _read_at_once(body: Any, feed: Feed, tokens: Tensor, dtype: torch.dtype) -> Tensor:
@@ -231,7 +231,8 @@ def spread(fed_model: FedModel, device: str) -> CheckFinding:
     exact, half = reference.double(), 2 * fed_model.parameters
     several = device == "cuda" and torch.cuda.device_count() > 1
     memory = {"cpu": half} if device == "cpu" else {0: half, 1 if several else "cpu": 8 * half}
-    allowed = _OTHER_PLACES * rounding_unit(reference.dtype)
+    off = _OTHER_PLACES * rounding_unit(reference.dtype) * rms_of(exact.nan_to_num())
+    bound = Bound(slack=math.inf, rms=off)
     details: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         body.save_pretrained(name)
@@ -246,14 +247,8 @@ def spread(fed_model: FedModel, device: str) -> CheckFinding:
             if len(places) < count:
                 details[f"places {count}"] = f"the library keeps it in one: {', '.join(places)}"
             answer = _answer(fed_model, model, device)
-            if answer.shape != exact.shape:
-                sizes = f"{tuple(answer.shape)} numbers, in one {tuple(exact.shape)}"
-                return failed(f"in {count} places: {sizes}", **details)
-            off = rms_of((answer.double() - exact).nan_to_num())
-            off /= max(rms_of(exact.nan_to_num()), 1e-30)
-            if not off <= allowed:
-                share = f"off by {off:.3g} of the answer ({allowed:.3g} allowed)"
-                return failed(f"in {count} places: {share}", **details)
+            if fault := judge(answer.double(), exact, bound).fault:
+                return failed(f"in {count} places: {fault}", **details)
     return passed(**details)
 
 

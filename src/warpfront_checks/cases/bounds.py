@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.check_options import STRICT
-from warpfront_checks.tolerance_profiles import ANSWERS, counted
+from warpfront_checks.tolerance_profiles import ANSWERS, counted, opinions
 
 OVER = 1e300
 # The bits of the exponent of a float64: with no others, the power of 2 that is no larger.
@@ -173,6 +173,13 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     if 1 < rms < math.inf:
         fault = f"RMS error {root:.3g}, {rms:.3g} times what is allowed; {fault}"
     return replace(verdict, fault=fault, rms=min(rms, OVER))
+
+
+def judge_by_all(actual: Tensor, expected: Tensor, bound: Bound, dtype: torch.dtype) -> Verdict:
+    """Compare float64 values by a bound, and by each profile's tolerances for a dtype."""
+    verdict = judge(actual.double(), expected, bound)
+    strict = not verdict.fault
+    return replace(verdict, profiles=opinions(actual.double(), expected, dtype, strict=strict))
 
 
 def errors_and_bounds(actual: Tensor, expected: Tensor, bound: Bound) -> tuple[Tensor, Tensor]:

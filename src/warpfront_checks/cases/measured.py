@@ -185,10 +185,10 @@ class ByPeer(Measured):
         if peer is None or actual.shape != expected.shape or not actual.is_floating_point():
             return judge(actual, expected, Bound())
         limits = self.limits(place, actual, expected, peer.detach())
-        verdict = judge(actual.double(), expected, limits.bound)
-        strict = not verdict.fault
-        profiles = opinions(actual.double(), expected, actual.dtype, strict=strict)
-        return replace(verdict, profiles=profiles)
+        return self.compared(actual, expected, limits.bound)
+
+    def compared(self, actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
+        return judge(actual.double(), expected, bound)
 
 
 @dataclass(frozen=True, kw_only=True)

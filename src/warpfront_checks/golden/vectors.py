@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from warpfront_checks.cases.bounds import Bound, Verdict, judge
+from warpfront_checks.cases.bounds import Bound, Verdict, judge, judge_by_all
 from warpfront_checks.cases.measured import Limits
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claimed_device import computes, judge_device
@@ -56,7 +56,7 @@ from warpfront_checks.results import (
     passed,
     write_json,
 )
-from warpfront_checks.tolerance_profiles import counted, opinions
+from warpfront_checks.tolerance_profiles import counted
 from warpfront_checks.torch_devices import read_arch_list, read_facts, telling_variables
 
 Inputs = tuple[Tensor, ...]
@@ -498,11 +498,9 @@ def check_case(golden: Golden, case_name: str, dtype: str, device: str) -> Check
     for name, (exact, bound) in () if faults else ours.items():
         # The maker's and this device's with float64 by its bound, one with the other by twice that.
         local, maker = computed[name].detach().cpu().double(), vectors[name].double()
-        verdict = judge(local, exact, bound)
-        profiles = opinions(local, exact, computed[name].dtype, strict=not verdict.fault)
         ways[name] = {
             "maker": judge(maker, exact, bound),
-            "here": replace(verdict, profiles=profiles),
+            "here": judge_by_all(local, exact, bound, computed[name].dtype),
             "apart": judge(local, maker, replace(bound, slack=2 * bound.slack, rms=2 * bound.rms)),
         }
     # The two against float64 decide. Apart by more than both bounds while each is within its own

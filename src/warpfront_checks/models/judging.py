@@ -19,11 +19,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from warpfront_checks.cases.bounds import Bound, Verdict, judge, rounding_unit
+from warpfront_checks.cases.bounds import Bound, Verdict, judge, judge_by_all, rounding_unit
 from warpfront_checks.cases.measured import R_STEPS, Limits
 from warpfront_checks.models.passes import Pass, Precision, Specimen
 from warpfront_checks.models.provider import LayerCall
-from warpfront_checks.tolerance_profiles import opinions
 
 # float32 and mixed precision after one step; later steps get a band that widens with each.
 LOSS_BAND = {torch.float32: 1e-5, torch.float16: 1e-3, torch.bfloat16: 5e-3}
@@ -92,16 +91,17 @@ def _end(name: str, passed: Pass, specimen: Specimen) -> Verdict:
     actual, exact, cpu = (of(each) for each in (passed, specimen.exact, specimen.same_dtype))
     label = name if name == "logits" else f"gradient of {name}"
     precision = specimen.precision
-    # Which layers autocast leaves in float32 is the device type's own list.
-    if actual.dtype != cpu.dtype and not (precision.mixed and actual.is_floating_point()):
-        return Verdict.failed(label, f"{actual.dtype}, expected {cpu.dtype}")
+    if fault := precision.fault_of(actual, cpu):
+        return Verdict.failed(label, fault)
     if actual.shape != exact.shape:
         return Verdict.failed(label, judge(actual, exact, Bound()).fault)
     limits = Limits.by_cpu(actual, exact, cpu, precision.kind(cpu), most=math.inf)
-    verdict = _compared(actual, exact, Bound(slack=math.inf, rms=limits.bound.rms))
+    bound = Bound(slack=math.inf, rms=limits.bound.rms)
+    verdict = judge_by_all(actual, exact, bound, actual.dtype)
     if verdict.fault:
         limits = limits.eased([of(each) for each in specimen.rounded], exact, R_STEPS)
-        verdict = _compared(actual, exact, Bound(slack=math.inf, rms=limits.bound.rms))
+        bound = replace(bound, rms=limits.bound.rms)
+        verdict = judge_by_all(actual, exact, bound, actual.dtype)
     return replace(verdict, name=label)
 
 
@@ -115,20 +115,14 @@ def judge_places(passed: Pass, device: str) -> list[Verdict]:
 def judge_loss(loss: float, exact: float, precision: Precision, *, step: int) -> Verdict:
     """After step n the band is n times as wide: steps add up."""
     actual, expected = torch.tensor([[loss], [exact]], dtype=torch.float64)
-    verdict = judge(actual, expected, Bound(slack=LOSS_BAND[precision.dtype] * step * abs(exact)))
-    profiles = opinions(actual, expected, precision.dtype, strict=not verdict.fault)
-    return replace(verdict, layer="loss", name=f"step {step}", profiles=profiles)
+    bound = Bound(slack=LOSS_BAND[precision.dtype] * step * abs(exact))
+    verdict = judge_by_all(actual, expected, bound, precision.dtype)
+    return replace(verdict, layer="loss", name=f"step {step}")
 
 
 def first_over(rows: list[Verdict]) -> Verdict | None:
     """Return the row that is over its budget first, in the order of computation."""
     return next((row for row in rows if row.fault_by()), None)
-
-
-def _compared(actual: Tensor, exact: Tensor, bound: Bound) -> Verdict:
-    verdict = judge(actual.double(), exact, bound)
-    profiles = opinions(actual.double(), exact, actual.dtype, strict=not verdict.fault)
-    return replace(verdict, profiles=profiles)
 
 
 STEPS = 3

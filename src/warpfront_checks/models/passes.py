@@ -191,6 +191,13 @@ class Precision:
         """Return the dtype that a value is judged as: of a mixed pass, that of its products."""
         return self.dtype if self.mixed else cpu.dtype
 
+    def fault_of(self, actual: Tensor, cpu: Tensor) -> str:
+        """Return how a dtype is another than the CPU's, or nothing. Which layers autocast leaves in
+        float32 is the device type's own list.
+        """
+        right = actual.dtype == cpu.dtype or (self.mixed and actual.is_floating_point())
+        return "" if right else f"{actual.dtype}, expected {cpu.dtype}"
+
     @property
     def parameters(self) -> torch.dtype:
         return torch.float32 if self.mixed else self.dtype

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from warpfront_checks.cases.bounds import Verdict
+from warpfront_checks.cases.bounds import Bound, Verdict, judge_by_all
 from warpfront_checks.cases.case import Argument, Case
 from warpfront_checks.cases.measured import ByPeer, Limits
 from warpfront_checks.cases.report import described, least_sizes
@@ -202,11 +202,11 @@ class LayerBounds(ByPeer):
         self.of = of
 
     def fault_of_form(self, place: int, actual: Tensor, _expected: Tensor) -> str:
-        peer, precision = self.peers[place], self.of.specimen.precision
-        # Which layers autocast leaves in float32 is the device type's own list.
-        if peer is None or (precision.mixed and actual.is_floating_point()):
-            return ""
-        return "" if actual.dtype == peer.dtype else f"{actual.dtype}, expected {peer.dtype}"
+        peer = self.peers[place]
+        return "" if peer is None else self.of.specimen.precision.fault_of(actual, peer)
+
+    def compared(self, actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
+        return judge_by_all(actual, expected, bound, actual.dtype)
 
     def limits(self, place: int, actual: Tensor, expected: Tensor, peer: Tensor) -> Limits:
         kind, sums = self.of.specimen.precision.kind(peer), {}
