@@ -77,13 +77,15 @@ def main() -> None:
     torch = {
         cuda: hip
         for cuda, hip in of_torch(ast.parse(options.torch.read_text("utf-8")))
-        if NAME.match(cuda) and OF_CUDA.match(cuda) and NAME.match(hip)
+        if OF_CUDA.match(cuda) and (NAME.match(cuda + hip) or ("." in cuda and "/" in hip))
     }
     none = {name for name in lacking if OF_CUDA.match(name)}
     none |= set(options.undeclared.read_text("utf-8").split())
     # A constant or type that torch maps to a name of HIP's has a twin; functions may differ.
     none -= {cuda for cuda, hip in torch.items() if cuda[:2] == "CU" and hip in perl.values()}
     twins = {**{cuda: hip for cuda, hip in torch.items() if cuda not in none}, **perl}
+    # CUDA's headers declare `nv_bfloat16` as another name of `__nv_bfloat16`.
+    twins |= {name: twins[f"__{name}"] for name in ("nv_bfloat16", "nv_bfloat162")}
     lines = [
         cuda if hip == regular(cuda) else f"{cuda} {hip}" for cuda, hip in sorted(twins.items())
     ]

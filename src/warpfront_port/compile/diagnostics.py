@@ -39,6 +39,10 @@ _INCLUDED = re.compile(
 )
 _INSTANTIATED = re.compile(r".{0,8000}\bat line (?P<line>\d{1,8}) of (?P<path>[^\n]{1,1000})")
 _REQUESTED = re.compile(r"in instantiation of|in call to|expanded from|required from")
+_DECLARED = re.compile(
+    r"candidate function(?:\Z| not viable: call to __)"
+    r"|.*\b(?:declared|defined|(?:defini|declara)tion is) here"
+)
 # Messages that only repeat that something failed; reported if there are no others.
 _ECHO = re.compile(
     r"aborted due to errors|command failed|linker command failed|ld returned|"
@@ -65,7 +69,7 @@ class Diagnostic:
     """A message of a compiler. `place` is None where the compiler named none.
 
     `via` are the places that instantiate the code in question, `included` those that include its
-    file; the nearest first.
+    file; the nearest first. `declared` are the declarations that it is about.
     """
 
     severity: Severity
@@ -73,6 +77,7 @@ class Diagnostic:
     place: Place | None
     via: tuple[Place, ...] = ()
     included: tuple[Place, ...] = ()
+    declared: tuple[Place, ...] = ()
 
 
 def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
@@ -92,6 +97,9 @@ def read_diagnostics(output: str) -> tuple[Diagnostic, ...]:
         elif gnu is not None:
             # The place that requested the faulty code, where the note names it.
             place = _place(gnu) if _REQUESTED.search(gnu["message"]) else None
+            if place is None and diagnostics and _DECLARED.match(gnu["message"]):
+                last = diagnostics[-1]
+                diagnostics[-1] = replace(last, declared=(*last.declared, _place(gnu)))
         elif instantiated := _INSTANTIATED.match(line):
             place = _place(instantiated)
         if place and diagnostics:

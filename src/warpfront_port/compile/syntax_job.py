@@ -34,7 +34,8 @@ import subprocess  # noqa: TID251 - it runs where warpfront is not
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -49,6 +50,7 @@ _CODE = _SOURCES | {".hip", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl", ".in"}
 _BUILDS = {"CMakeLists.txt", "Makefile", "setup.py"}
 _MOST_WITNESSES = 20
 _MOST_BUILDS = 20
+_MOST_SECONDS = 600  # for all sources: a pass that begins later is none, and a next scan makes it
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DECLARED = (
     r"(?:struct|class|enum|union|typename|using|namespace)\s+%s\b"
@@ -57,6 +59,7 @@ _DECLARED = (
 _LACKED = re.compile(r"(?:undeclared identifier|unknown type name|no type named) '(\w+)'")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^<>\"\n]+)[>\"]", re.MULTILINE)
 _STOP = re.compile(r"^[ \t]*#[ \t]*error\b", re.MULTILINE)
+_DEFINE = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", re.MULTILINE)
 _STANDARD = re.compile(
     r"(?:CMAKE_(?:CXX|CUDA)|CXX|CUDA)_STANDARD\s+(\d\d)|-std=(?:c|gnu)\+\+(\d\w)"
 )
@@ -279,6 +282,13 @@ class Tree:
             for name in names
             if any(re.search(_DECLARED % (name, name), t) for t in self.texts.values() if name in t)
         )
+
+    def build_words(self, *, is_unreached: bool) -> set[str]:
+        """Return the names that builds have. What compiles sources that no build lists may also
+        define what opens a header of the tree: its macros.
+        """
+        texts = self.texts.values() if is_unreached else ()
+        return {*_NAME.findall(self.builds), *(m for text in texts for m in _DEFINE.findall(text))}
 
     def stops(self) -> list[str]:
         """Return the places of `#error`, as `path:line`."""
@@ -517,7 +527,7 @@ def write_shims(
     return forced
 
 
-def tree_options(tree: Tree, folder: Path, provided: Iterable[str], torch: str) -> list[str]:
+def tree_options(tree: Tree, folder: Path, provided: Collection[str], torch: str) -> list[str]:
     """Return the options for what a tree uses and neither HIP nor torch has.
 
     A header that only CUDA has, or that torch has no more, is an error of its own where it is
@@ -534,9 +544,12 @@ def tree_options(tree: Tree, folder: Path, provided: Iterable[str], torch: str) 
         if not in_tree and (_CUDAS.match(name) or gone):
             path = folder / "absent" / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            hip_name = name.replace("thrust/system/cuda/", "thrust/system/hip/")
+            hip_name, again = name.replace("thrust/system/cuda/", "thrust/system/hip/"), "_next"
+            whole = "{0}/{0}.cuh".format(name.partition("/")[0])  # it has all of its library
+            if whole in provided and not torch:
+                hip_name, again = whole, ""
             path.write_text(
-                f"#if __has_include_next(<{hip_name}>)\n#include_next <{hip_name}>\n"
+                f"#if __has_include{again}(<{hip_name}>)\n#include{again} <{hip_name}>\n"
                 f"#else\n#error {ABSENT}{name}\n#endif\n"
             )
     options = ["-isystem", str(folder / "absent")]
@@ -805,6 +818,7 @@ class _Passes:
     claims: AbstractSet[str]
     state: str
     scratch: str
+    end: float
 
     def of(self, unit: str) -> dict[str, object]:
         """Return the result of a source, in its language."""
@@ -824,6 +838,8 @@ class _Passes:
         claims = {path: tree.texts[path] for path in sorted(self.claims & tree.read_by(unit))}
         decided = f"{self.state}\0{unit}\0{words}\0{[*claims]}".replace(self.scratch, "")
         run = partial(passes, words, tree.root, unit, seconds, read, claims=claims, sides=sides)
+        if time.monotonic() > self.end:
+            run = partial(dict, unit=unit, codes=[124], output="", lines={})
         result = _stored(self.job, decided, run)
         return {**result, "is_native": unit in self.native, "is_host": unit in self.hosts}
 
@@ -870,7 +886,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
 
         passed = _Passes(
             job, tree, (plain, argv), [*shared], overlay, read, configured, native,
-            {*hosts}, of_torch, claims, state, scratch,
+            {*hosts}, of_torch, claims, state, scratch, time.monotonic() + _MOST_SECONDS,
         ).of  # fmt: skip
         results = _in_threads(passed, [*units, *witnesses], int(job["jobs"]))
         included = _as_parts(passed, results[: len(units)], sorted(parts), int(job["jobs"]))
@@ -882,7 +898,7 @@ def run_job(job: Mapping[str, Any]) -> dict[str, object]:
         "units": [*results[: len(units)], *included],
         "hip": {hip: cuda for cuda, hip in names.items() if cuda in tree.words and hip in words},
         "witnesses": results[len(units) :],
-        "build_words": sorted(words & set(_NAME.findall(tree.builds))),
+        "build_words": sorted(words & tree.build_words(is_unreached=bool(unreached))),
         "unconfigured": configured.reason or unreached, "reached": reached,
         "stops": tree.stops(),
         "own": tree.own(lacked), "by_python": bool(is_torchs),

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from warpfront_port.compile.diagnostics import Diagnostic, Place, read_diagnostics
@@ -58,6 +60,7 @@ class SyntaxResult:
 def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     """Return the meaning of a job's results, whose paths are below `root` where the job ran."""
     findings: dict[tuple[str, int, str], ScanFinding] = {}
+    named: set[tuple[str, int]] = set()
     compiled: list[str] = []
     uncompiled: dict[str, str] = {}
     unsure: set[str] = set()
@@ -72,7 +75,8 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
         errors: list[ScanFinding] = []
         lacking: list[str] = []
         undefined: list[str] = []
-        for diagnostic in _first_errors(str(entry["output"]), own):
+        diagnostics, related = _first_errors(str(entry["output"]), own, root)
+        for diagnostic in diagnostics:
             undefined += _undefined(diagnostic, root, defined, stops)
             answer = _meaning(diagnostic, root, names)
             if isinstance(answer, str):
@@ -93,6 +97,7 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
         if any(entry["codes"]) and not errors and not lacking:
             lacking.append("the compiler ended without a diagnostic of this source")
         findings.update({(f.path, f.line, f.message): f for f in errors})
+        named |= related if errors else set()
         if entry.get("is_host"):
             continue  # no GPU's compiler reads it: what its libraries lack decides nothing
         if lacking and not errors:
@@ -101,7 +106,7 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
             compiled.append(entry["unit"])
     return SyntaxResult(
         compiler=document.get("compiler") or "",
-        findings=tuple(sorted(findings.values())),
+        findings=tuple(sorted([*findings.values(), *_notes(named, findings)])),
         compiled=tuple(compiled),
         uncompiled=uncompiled,
         reached=frozenset(reached),
@@ -133,23 +138,46 @@ def _read(
     return {path: lines for path, lines in read.items() if path not in unread}
 
 
-def _first_errors(output: str, own: AbstractSet[str]) -> Iterator[Diagnostic]:
-    """Yield the errors of a source that follow from no earlier one.
+def _notes(
+    named: AbstractSet[tuple[str, int]], errors: Iterable[tuple[str, int, str]]
+) -> Iterator[ScanFinding]:
+    """Yield a note for each file with lines that errors are about or lead to."""
+    places = sorted(named - {error[:2] for error in errors})
+    message = "declarations that errors are about, and lines that follow from errors"
+    for path, lines in groupby(places, key=itemgetter(0)):
+        numbers = tuple(line for _, line in lines)
+        note = _finding(Place(path=path, line=numbers[0]), message, "", {})
+        yield replace(note, severity=Severity.NOTE, uses=numbers)
+
+
+def _first_errors(
+    output: str, own: AbstractSet[str], root: str
+) -> tuple[list[Diagnostic], set[tuple[str, int]]]:
+    """Return the errors of a source that follow from no earlier one, and the places in the tree of
+    the others and of the declarations that errors are about.
 
     A parser that lost its way misses what comes, and names that the tree declares itself (`own`).
-    Where a header is missing, so is any name but the compiler's.
+    Where a header is missing, so is any name but the compiler's. A line's later errors follow too.
     """
     errors = [item for item in read_diagnostics(output) if item.severity == "error"]
     missing = False
+    first: list[Diagnostic] = []
+    related: list[Place] = []
+    lines: set[tuple[str, int]] = set()
     for index, error in enumerate(errors):
-        name = _UNDECLARED.search(error.message)
-        follows = index > 0 and (
-            _OF_A_PARSER.match(error.message) or (name is not None and name[1] in own)
-        )
+        name, place = _UNDECLARED.search(error.message), _own_place(error, root)
+        lost = _OF_A_PARSER.match(error.message) or (name is not None and name[1] in own)
         from_header = missing and _FOLLOWING.search(error.message)
-        if not follows and (not from_header or _BUILT_IN.search(error.message)):
-            yield error
+        follows = (index > 0 and lost) or (from_header and not _BUILT_IN.search(error.message))
+        related += error.declared
+        if place and (follows or (place.path, place.line) in lines):
+            related.append(place)
+        elif not follows:
+            first.append(error)
+        lines |= {(place.path, place.line)} if place else set()
         missing = missing or _ABSENT.search(error.message) is not None
+    inside = [place for place in related if place.path.startswith(f"{root}/")]
+    return first, {(place.path.removeprefix(f"{root}/"), place.line) for place in inside}
 
 
 def _undefined(
@@ -166,11 +194,15 @@ def _undefined(
         yield f"its build may define {name[1]}, and was not wholly configured"
 
 
+def _own_place(diagnostic: Diagnostic, root: str) -> Place | None:
+    """Return a diagnostic's place in the project, or that of the project's code that led to it."""
+    places = (diagnostic.place, *diagnostic.via)
+    return next((place for place in places if place and place.path.startswith(f"{root}/")), None)
+
+
 def _meaning(diagnostic: Diagnostic, root: str, names: Mapping[str, str]) -> ScanFinding | str:
     """Return the project's error that a diagnostic is, or what the environment lacks."""
-    message, places = diagnostic.message, (diagnostic.place, *diagnostic.via)
-    # Its own place, or that of the project's code that led to it.
-    place = next((place for place in places if place and place.path.startswith(f"{root}/")), None)
+    message, place = diagnostic.message, _own_place(diagnostic, root)
     if LACKS in message:
         header = message.partition(LACKS)[2].strip("\"' ")
         return f"the toolchain has no {header}"
@@ -206,7 +238,8 @@ def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) ->
 
 def with_syntax(scan: Scan, result: SyntaxResult) -> Scan:
     """Return a scan with a compiler's answers; rules whose claims it refutes become notes."""
-    lines = {(finding.path, finding.line) for finding in result.findings}
+    errors = (f for f in result.findings if f.severity is Severity.ERROR)
+    lines = {(finding.path, finding.line) for finding in errors}
     uncompiled = {**scan.uncompiled, **result.uncompiled}
     uncompiled = {unit: uncompiled[unit] for unit in uncompiled if unit not in result.compiled}
     project = scan.project

@@ -113,6 +113,16 @@ def test_a_rule_that_the_compiler_refutes_is_a_note_and_ptx_is_not(tmp_path: Pat
     assert added(tmp_path, "", 0, 0, text=ptx)[0] == "gfx942: will not build: 1 cause"
 
 
+def test_a_note_of_the_compiler_stands_in_for_no_rule(tmp_path: Path) -> None:
+    mask = "__device__ int f(int v) { return __shfl_sync(0xffffffff, v, 0); }\n"
+    (tmp_path / "k.cu").write_text(mask + KERNEL)
+    output = "/src/k.cu:2:1: error: no matching function for call to 'f'\n"
+    output += "/src/k.cu:1:1: note: candidate function not viable: call to __device__ function\n"
+    found = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
+    found = with_syntax(found, read_results(results(output, 1, 1), "/src"))
+    assert [(f.line, f.rule) for f in found.findings] == [(1, "CC701"), (1, "CU108"), (2, "CC701")]
+
+
 def test_shims_map_headers_and_the_names_that_sources_use(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "k.cu").write_text("#include <cublas_v2.h>\nvoid f() { cudaFree(0); }\n")
@@ -165,6 +175,17 @@ def test_a_header_that_no_environment_has_is_an_error_of_its_own(tmp_path: Path)
     assert options[2:] == ["-include", str(out / "back_end.h")]
     assert syntax_job.tree_options(tree, tmp_path / "cpu", {"cuda.h"}, "")
     assert not (tmp_path / "cpu" / "absent" / "THC").exists()
+
+
+def test_a_header_of_a_library_whose_whole_has_a_twin_is_part_of_that(tmp_path: Path) -> None:
+    source, table = tmp_path / "src", {"cub/cub.cuh": "hipcub/hipcub.hpp"}
+    source.mkdir()
+    (source / "k.cu").write_text("#include <cub/block/block_radix_sort.cuh>\n")
+    tree = syntax_job.Tree(source)
+    for torch, included in (("", "#include <cub/cub.cuh>"), ("/torch", syntax_job.ABSENT)):
+        out = tmp_path / f"out{len(torch)}"  # torch's hipify renames those of its table alone
+        syntax_job.tree_options(tree, out, table, torch)
+        assert included in (out / "absent/cub/block/block_radix_sort.cuh").read_text()
 
 
 CONFINED = """
@@ -296,6 +317,11 @@ def test_a_source_is_a_part_of_another_one_whose_passes_compiled_it(
     assert passed == ["all.cu", "off.cu"]
     assert sorted(result.compiled) == ["all.cu", "off.cu", "part.cu"]
     assert [finding.path for finding in result.findings] == ["off.cu"]
+    # No pass begins when the time for all of them is over.
+    monkeypatch.setattr(syntax_job, "_MOST_SECONDS", -1)
+    late = read_results(syntax_job.run_job(job), str(tmp_path))
+    assert (passed, late.compiled) == (["all.cu", "off.cu"], ())
+    assert set(late.uncompiled.values()) == {"the compiler took longer than its limit"}
 
 
 def test_a_part_of_a_source_that_was_not_compiled_is_not_determined(tmp_path: Path) -> None:
@@ -794,7 +820,8 @@ def test_an_error_that_follows_from_another_one_is_no_cause() -> None:
         output = "".join(f"/s/k.cu:{n}:1: error: {m}\n" for n, m in enumerate(messages, 1))
         unit = {"unit": "k.cu", "codes": [1, 1], "output": output}
         document = {"compiler": "clang", "units": [unit], "reached": ["k.cu"], **more}
-        return [finding.message for finding in read_results(document, "/s").findings]
+        findings = read_results(document, "/s").findings
+        return [finding.message for finding in findings if finding.severity == "error"]
 
     grid, parsed = "unknown type name '__grid_constant__'", "expected ')'"
     own, other = "use of undeclared identifier 'query'", "use of undeclared identifier '__hmax2'"
@@ -811,8 +838,29 @@ def test_an_error_that_follows_from_another_one_is_no_cause() -> None:
     named = "/s/k.cu:5:1: error: use of undeclared identifier 'cuda'\n"
     builtin = f"/s/k.cu:6:1: error: {other}\n"
     unit = {"unit": "k.cu", "codes": [1, 1], "output": included + named + builtin}
-    findings = read_results({"compiler": "clang", "units": [unit]}, "/s").findings
-    assert [finding.message for finding in findings] == ["'cuda/atomic' file not found", other]
+    first, note, second = read_results({"compiler": "clang", "units": [unit]}, "/s").findings
+    assert [first.message, second.message] == ["'cuda/atomic' file not found", other]
+    assert (note.severity, note.line) == ("note", 5)
+    # A line has one error.
+    twice = {"unit": "k.cu", "codes": [1, 1], "output": builtin + builtin.replace("hmax2", "hmin2")}
+    (one,) = read_results({"compiler": "clang", "units": [twice]}, "/s").findings
+    assert one.message == other
+
+
+def test_the_declarations_that_errors_are_about_are_a_note_of_their_file() -> None:
+    output = (
+        "/s/k.cu:9:1: error: no matching function for call to 'f'\n"
+        "/s/a.h:3:5: note: candidate function not viable: call to __host__ function from __device__"
+        " function\n"
+        "/s/a.h:5:5: note: candidate function not viable: no known conversion from 'V' to 'W'\n"
+        "/s/k.cu:12:1: error: reference to __host__ function 'g' in __global__ function\n"
+        "/s/a.h:8:5: note: 'g' declared here\n"
+        "/usr/include/hip/h.h:8:5: note: 'h' declared here\n"
+    )
+    unit = {"unit": "k.cu", "codes": [1, 1], "output": output}
+    note, *errors = read_results({"compiler": "clang", "units": [unit]}, "/s").findings
+    assert (note.path, note.severity, note.uses) == ("a.h", "note", (3, 8))
+    assert [error.line for error in errors] == [9, 12]
 
 
 def test_a_tree_s_own_names_are_those_that_it_declares(tmp_path: Path) -> None:
