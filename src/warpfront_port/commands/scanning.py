@@ -31,6 +31,7 @@ from warpfront_port.scan.calls import callers_of
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
 from warpfront_port.scan.cuda.conditions import MacroRow
+from warpfront_port.scan.cuda.warp_size_rules import OF_THE_WAVE
 from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
 from warpfront_port.scan.findings import (
@@ -198,6 +199,7 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         needs_headers=unported and bool(project.units) and not project.builds,
         masks=headers.narrow_masks(code),
         device_widths=headers.device_widths(code),
+        takes_whole_waves=any(map(OF_THE_WAVE.search, code.values())),
     )
 
 

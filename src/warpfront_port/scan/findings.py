@@ -152,6 +152,7 @@ class Context:
     its headers define on some sides only; "unset" is all that is known there, and a number has no
     meaning. `twin_macros` are tested macros of CUDA's with the tested one of HIP's that the same
     name has. `masks` are macros of its headers that have 32 bits set, with path and line.
+    `takes_whole_waves` is true where a file names the device's width, or takes lanes by it.
     `device_widths` are those that only a device's pass makes 64, with their place. `own_packages`
     are the Python packages that the tree itself is the source of. `evidence` shows by path which
     files run on AMD already. `started` are the functions that scripts at the root call.
@@ -167,6 +168,7 @@ class Context:
     needs_headers: bool = False
     masks: Mapping[str, str] = field(default_factory=dict)
     device_widths: Mapping[str, str] = field(default_factory=dict)
+    takes_whole_waves: bool = True
     own_packages: frozenset[str] = frozenset()
     evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)
     started: frozenset[str] = frozenset()

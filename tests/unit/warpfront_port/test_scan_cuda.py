@@ -290,6 +290,13 @@ def test_a_mask_that_a_header_of_the_tree_defines_is_known_by_its_place() -> Non
     assert "a/warp.h:1" in found.excerpt
 
 
+def test_an_arm_for_a_header_of_cuda_s_that_was_included_is_none_of_amd_s() -> None:
+    case = "case CUFFT_LICENSE_ERROR: return 1;"
+    assert "CU147" in {one.rule for one in seen(case) if "amd" in one.sides}
+    arm = f"#ifdef _CUFFT_H_\n{case}\n#endif\n"
+    assert not [one for one in seen(arm) if "amd" in one.sides]
+
+
 def test_an_opt_in_to_what_a_block_has_anyway_is_no_finding() -> None:
     text = (
         "void f() {{ cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, {}); }}"
@@ -337,16 +344,32 @@ def test_a_reduction_over_groups_of_32_lanes_is_right(width: str, *, found: bool
 
 
 @pytest.mark.parametrize(
+    ("rest", "shift"),
+    [
+        ("if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;", -1),
+        ("if (threadIdx.x % warpSize == 0) part[threadIdx.x / warpSize] = v;", 0),
+        ("v = __shfl_sync(m, v, 0);", 0),
+    ],
+)
+def test_a_reduction_over_32_lanes_is_right_in_code_that_counts_32(rest: str, shift: int) -> None:
+    loop = "for (int o = 16; o > 0; o >>= 1) v += __shfl_down_sync(m, v, o);"
+    found = seen(f"__global__ void k(float v) {{ {loop} {rest} }}")
+    assert [one.shift for one in found if one.rule == "CU113"] == [shift]
+
+
+@pytest.mark.parametrize(
     ("code", "shifts"),
     [
-        ("int w = threadIdx.x / 32; v = __shfl_down_sync(m, v, 1);", [0]),
+        ("int w = threadIdx.x / 32; v = __shfl_sync(m, v, 1);", [0]),
+        ("int w = threadIdx.x / 32; v = __shfl_down_sync(m, v, 1);", [-1]),
         ("int w = threadIdx.x / 32; v = __shfl_down_sync(m, v, 1, warpSize);", [0]),
         ("int w = threadIdx.x / 32; v = __shfl_down_sync(m, v, 1, 32);", [-1]),
         ("int w = threadIdx.x / 32; v = warpSum(v);", [-1]),
         ("int lane = threadIdx.x & 63; int half_of_warp = lane >> 5; v = __shfl(v, 1);", []),
+        ("int warp_bits = bits[at / 8] >> (at % 32); v = __shfl(v, 1);", []),
     ],
 )
-def test_lanes_of_32_are_certain_where_the_file_exchanges_over_a_whole_wave(
+def test_lanes_of_32_are_certain_where_the_file_takes_lanes_of_a_whole_wave(
     code: str, shifts: list[int]
 ) -> None:
     found = seen(f"__global__ void k(float v) {{ {code} }}")
@@ -357,6 +380,8 @@ def test_a_warps_width_in_a_source_without_lanes_counts_something_else() -> None
     width = "#define WARP_SIZE 32\nint threads(int n) { return n * WARP_SIZE; }\n"
     assert [one.shift for one in seen(width, path="a.cu")] == [-1]
     assert [one.shift for one in seen(width, path="a.cuh")] == [0]
+    nowhere = Context(takes_whole_waves=False)
+    assert [one.shift for one in seen(width, path="a.cuh", context=nowhere)] == [-1]
 
 
 @pytest.mark.parametrize(("width", "found"), [("", True), (", 32", False)])
@@ -366,12 +391,10 @@ def test_lanes_that_returned_are_missing_in_a_whole_wave(width: str, *, found: b
     assert ("CU171" in rules_of(code)) is found
 
 
-@pytest.mark.parametrize(
-    ("rest", "found"), [("v = warpSum(v);", True), ("v = __shfl_sync(m, v, 0);", True), ("", False)]
-)
-def test_32_threads_are_a_tile_where_no_lanes_exchange_values(rest: str, *, found: bool) -> None:
+@pytest.mark.parametrize(("rest", "shift"), [("v = __shfl_sync(m, v, 0);", 0), ("", -1)])
+def test_32_threads_may_be_a_tile_where_no_lanes_exchange_values(rest: str, shift: int) -> None:
     text = f"__global__ void k(float v) {{ a[threadIdx.x % 32] = v; __syncthreads(); {rest} }}"
-    assert ("CU114" in rules_of(text)) is found
+    assert [one.shift for one in seen(text) if one.rule == "CU114"] == [shift]
 
 
 def test_an_arm_for_a_macro_of_cuda_is_noted_where_the_tree_tests_its_twin() -> None:

@@ -8,6 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tree_sitter import Node
 
@@ -58,7 +59,9 @@ def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
         shift = 0 if certain else -1
         text = " ".join(template.replace("\\n", " ").replace("\\t", " ").split())
         text = text if len(text) <= 60 else text[:57] + "..."
-        yield rule_match(view, "CU107", whole, excerpt=text, shift=shift)
+        match = rule_match(view, "CU107", whole, excerpt=text, shift=shift)
+        function = view.syntax.function(span[0])
+        yield replace(match, use=function.start_byte) if function else match
 
 
 def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:

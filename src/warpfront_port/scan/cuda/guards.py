@@ -15,12 +15,11 @@ _VERSIONS = frozenset(
     {"CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__"}
     | {"__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__"}
 )
+_OF_NVCC = {"__CUDACC__", "__NVCC__", "__CUDA_ARCH__"}
+"""Macros that hipify renames, and that HIP's compiler sets for no project without it."""
 _COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
 """Beside one of these it is about a fault of nvcc's."""
 _ENDS = re.compile(r"(?:__trap|assert|abort|throw|printf)\b")
-_NOT_ON_DEVICES = re.compile(
-    r"&&\s*!\s*defined\s*\(?\s*__CUDA_ARCH__|\A\s*!\s*defined\s*\(?\s*__CUDA_ARCH__\W+&&"
-)
 
 
 def guard_rule_matches(view: View) -> Iterator[Match]:
@@ -29,6 +28,7 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
     tested = {name for chain in view.reaches.chains for name in chain.macros}
     twins = view.context.twin_macros
     alone = {name for name in tested & twins.keys() if twins[name] not in tested}
+    alone |= tested & _OF_NVCC if view.context.needs_headers else set()
     for chain in view.reaches.chains:
         considered = any(arm.reach == {"amd"} for arm in chain.arms) or any(
             "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
@@ -52,7 +52,7 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
                 excerpt = f"#{arm.directive.name} {arm.directive.body}"
                 yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
             elif content and (names := arm.macros & alone):
-                excerpt = f"{min(names)}, and none for {twins[min(names)]}"
+                excerpt = f"{min(names)}, and none for {twins.get(min(names), 'HIP')}"
                 for place in (span, (end - 1, end)):  # AMD's condition, or its arm after this one
                     yield rule_match(view, "CU124", place, excerpt=excerpt, sides=chain.reach)
 
@@ -75,11 +75,10 @@ def choice_rule_matches(view: View) -> Iterator[Match]:
 def _decides(arm: Arm) -> bool:
     """Return true if an arm keeps AMD out, or lets AMD in for a wrong reason."""
     condition, reached = condition_of(arm.directive), "amd" in arm.reach
-    if "__CUDA_ARCH__" in arm.macros:
-        # for host compilation: with a bound on the architecture it is for all but old devices
-        denied = "||" not in condition and _NOT_ON_DEVICES.search(condition)
-        if not reached or denied or (">" not in condition and _certain_on_amd(condition)):
-            return True
+    # for host compilation: with a bound on the architecture it is for all but old devices
+    is_of_host = ">" not in condition and _certain_on_amd(condition)
+    if "__CUDA_ARCH__" in arm.macros and (not reached or is_of_host):
+        return True
     versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
     # an unset macro, or HIP's own number, satisfies a bound for old releases
     return bool(versions) and (not reached or ("<" in condition and _certain_on_amd(condition)))

@@ -31,12 +31,10 @@ Around = tuple[Node, ...]
 _MOST_BYTES = 1_500_000
 _MOST_STEPS = 1_000_000
 _MOST_PLACES = 1000
-_PIECE = 600
 
 _MACRO_HEAD = re.compile(r"(?:\#|%:)\s*define\s+\w+(?:\([^()]*\))?")
 _NAME = re.compile(r"[A-Za-z_]\w*+")
 _SPECIFIER = re.compile(r"__(global|device|host)__")
-_MAY_BE_CALL = re.compile(r"\w+\s*(?:<[^;{}]{0,200}>\s*)?\(")
 _FUNCTIONS = frozenset({"function_definition", "lambda_expression"})
 _PARAMETERS = {"parameter_declaration", "optional_parameter_declaration"}
 _DECLARING = _PARAMETERS | {"declaration", "field_declaration", "for_range_loop"}
@@ -195,15 +193,9 @@ class Syntax:
     def call(self, offset: int) -> tuple[Span, tuple[Span, ...]]:
         """Return the span of the call of the name at `offset`, and those of its arguments.
 
-        Both are empty where it is no call. The tree has no call for a variable whose arguments look
-        like parameters, or for text that is no C++. The text after it is then parsed alone.
+        Both are empty where it is no call.
         """
         call_node = _called(self.path(offset), offset)
-        if call_node is None and _MAY_BE_CALL.match(self.code, offset):
-            end = self.code.find(";", offset, offset + _PIECE)
-            piece = self.code[offset : end if end > 0 else offset + _PIECE]
-            tree = self._parse(b" " * offset + piece.encode("ascii", "replace"))
-            call_node = _called(self._path(tree, offset), offset)
         arguments = None if call_node is None else call_node.child_by_field_name("arguments")
         nodes = () if arguments is None else arguments.named_children
         spans = tuple((node.start_byte, node.end_byte) for node in nodes)

@@ -27,7 +27,6 @@ _BIT_OPERATIONS = {"__popc", "__ffs", "__clz", "__brev"}
 _SHUFFLE_NAMES = {"__shfl", "__shfl_up", "__shfl_down", "__shfl_xor"}
 MASK_NAMES = frozenset(
     {f"{name}_sync" for name in (*_SHUFFLE_NAMES, "__any", "__all")}
-    | _SHUFFLE_NAMES
     | _BALLOTS
     | _BIT_OPERATIONS
     | {"__activemask", "__syncwarp"}
@@ -48,10 +47,6 @@ _HALVING_FROM_16 = re.compile(
     r"\bfor\s*\([^;(){}]{0,60}=\s*(?:16|32\s*/\s*2|32\s*>>\s*1)\s*;[^;{}]{0,60};"
     r"[^;{}]{0,40}(?:>>=\s*1|/=\s*2|=\s*\w+\s*(?:>>\s*1|/\s*2))"
 )
-_DOUBLING_TO_32 = re.compile(
-    r"\bfor\s*\([^;(){}]{0,60}=\s*1\s*;\s*\w+\s*(?:<\s*(?:=\s*16|32)|<\s*32)\s*;"
-    r"[^;{}]{0,40}(?:<<=\s*1|\*=\s*2)"
-)
 _SHUFFLES = re.compile(r"\b\w*(?:shfl|shuffle)\w*", re.IGNORECASE)
 _WIDTH = re.compile(r"\b(\w+)\s*(?:=|\{)\s*(32|0[xX]20|64|0[xX]40)[uU]?\s*[;,}]")
 _CONSTANT = re.compile(r"\b(?:const|constexpr|static)\b")
@@ -66,7 +61,11 @@ _THREAD_NAME = re.compile(
     re.IGNORECASE,
 )
 _OF_LANES = re.compile(r"lane|warp", re.IGNORECASE)
-_EXCHANGE = re.compile(r"\b__(?:shfl|ballot|any|all|match)\w*(?=\s*\()")
+_SHIFT = re.compile(r"(?:<<|>>)[\s(]*\Z")
+OF_THE_WAVE = re.compile(
+    r"\b(?:__(?:shfl(?!_(?:up|down|xor))|ballot|any|all|match)\w*|WARP_(?:SHFL|BALLOT))(?=\s*\()"
+    r"|\bwarpSize\b"
+)
 _OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
 _ON_BITS = frozenset("&|^~")
@@ -79,11 +78,6 @@ _BUILT_IN = re.compile(r"\b__(?:ballot|activemask|match_any|match_all)(?:_sync)?
 _OF_A_THREAD = re.compile(r"\b(?:threadIdx|laneId|lane_id)\b")
 _HALF = re.compile(r">>\s*32\b")
 _LAUNCH = re.compile(r"<<<|\b(?:hip|cuda)LaunchKernel")
-# Where no lanes exchange values, 32 threads are a tile and not a warp.
-_TALK = re.compile(
-    r"(?i)\bvolatile\b|\w_sync\s*\(|\b\w*(?:shfl|shuffle|ballot|syncwarp|reduce|warp|lane)\w*"
-    r"(?:<[^;(){}]{0,80}>)?\s*\("
-)
 _PARTIAL_RETURN = re.compile(
     r"\bif\s*\((?P<condition>[^;{}]{1,120}?)\)\s*(?:\{\s*return\s*;\s*\}|return\s*;)"
 )
@@ -107,8 +101,6 @@ def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
             yield rule_match(view, "CU109", (start, span[1]), excerpt=excerpt, names={name})
     if name in _BIT_OPERATIONS:
         yield from _narrow_bits(view, span)
-    if name.startswith("__shfl"):
-        yield from _shuffle_constants(view, name, span)
 
 
 def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
@@ -179,18 +171,6 @@ def _comes_from(view: View, span: Span, origin: re.Pattern[str], depth: int = 2)
     return False
 
 
-def _shuffle_constants(view: View, name: str, span: Span) -> Iterator[Match]:
-    whole, arguments = view.syntax.call(span[0])
-    lane_at = 2 if name.endswith("_sync") else 1
-    if len(arguments) <= lane_at:
-        return
-    numbers = [number_of(view, view.code[slice(*argument)]) for argument in arguments[lane_at:]]
-    if numbers[0] == 31 and name in ("__shfl_sync", "__shfl"):
-        yield rule_match(view, "CU113", whole)
-    if numbers[0] == 16 and "up" not in name and not _is_of_a_group(view, name, span[0]):
-        yield rule_match(view, "CU113", whole, shift=-1)
-
-
 def lane_rule_matches(view: View) -> Iterator[Match]:
     """Yield the matches of arithmetic with an assumed warp size: CU111, CU113, CU114, CU117."""
     lowered = " ".join(sorted(view.names)).lower()
@@ -207,13 +187,13 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
 
 
 def _halvings(view: View) -> Iterator[Match]:
-    """Yield halvings from 16 or 32 lanes. In HIP code, a kernel of 32 lanes may use only 32."""
-    for pattern, shift in ((_HALVING_FROM_16, 0), (_DOUBLING_TO_32, -1)):
-        for match in pattern.finditer(view.code):
-            loop = view.syntax.around(match.start(), "for_statement")
-            shuffle = loop and _SHUFFLES.search(view.code, match.end(), loop.end_byte)
-            if shuffle and not _is_of_a_group(view, shuffle[0], shuffle.start()):
-                yield rule_match(view, "CU113", match.span(), shift=shift)
+    """Yield halvings from 16 lanes. In HIP code, a kernel of 32 lanes may use only 32."""
+    shift = 0 if _takes_whole_waves(view) else -1
+    for match in _HALVING_FROM_16.finditer(view.code):
+        loop = view.syntax.around(match.start(), "for_statement")
+        shuffle = loop and _SHUFFLES.search(view.code, match.end(), loop.end_byte)
+        if shuffle and not _is_of_a_group(view, shuffle[0], shuffle.start()):
+            yield rule_match(view, "CU113", match.span(), shift=shift)
 
 
 def _warp_constants(view: View) -> Iterator[Match]:
@@ -246,7 +226,8 @@ def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iter
     amds, by_architecture = region.reach == {"amd"}, any(map(_ARCH_MACRO.search, region.tested))
     if value == 32 and not (amds and by_architecture):
         # A header's width may be that of exchanges in what includes it.
-        shift = 0 if view.source.path.suffix in HEADERS or _exchanges_over_waves(view) else -1
+        of_header = view.source.path.suffix in HEADERS and view.context.takes_whole_waves
+        shift = 0 if of_header or _takes_whole_waves(view) else -1
         yield rule_match(view, "CU114", span, excerpt=f"{name} = 32", names={name}, shift=shift)
     elif value == 64 and amds and not by_architecture:
         yield rule_match(view, "CU117", span, excerpt=f"{name} = 64", sides=SIDES)
@@ -255,26 +236,29 @@ def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iter
 def _lane_arithmetic(view: View) -> Iterator[Match]:
     """Yield arithmetic that makes lanes of 32 from a thread's number.
 
-    It is certain where the file exchanges values over a whole wave. A lane's number that is taken
+    It is certain where the file takes lanes of a whole wave. A lane's number that is taken
     apart at 32 is that of a wave of 64: with 32 lanes nothing would remain.
     """
-    talks = _TALK.search(view.code) is not None
-    shift = 0 if _exchanges_over_waves(view) else -1
+    shift = 0 if _takes_whole_waves(view) else -1
     for match in _LANE_ARITHMETIC.finditer(view.code):
         operand = match["left"]
         start = match.start()
         # The variable that the arithmetic is for may be named after lanes or warps.
         variable, _start = view.syntax.taker(match.start("op"), "binary_expression", _OF_NUMBERS)
-        lanes = _OF_LANES.search(variable) and not operand.isdigit() and view.in_device_code(start)
-        named = lanes or (talks and _THREAD_NAME.fullmatch(operand))
-        if named and "lane" not in operand.lower():
+        shifted = _SHIFT.search(view.code, max(0, start - NEAR // 20), start)  # a bit of a word
+        lanes = _OF_LANES.search(variable) and not (operand.isdigit() or shifted)
+        lanes = lanes and view.in_device_code(start)
+        if (lanes or _THREAD_NAME.fullmatch(operand)) and "lane" not in operand.lower():
             yield rule_match(view, "CU114", match.span(), shift=shift)
 
 
-def _exchanges_over_waves(view: View) -> bool:
-    """Return true if a call takes lanes of the whole wave, and not of a group with a width."""
-    exchanges = _EXCHANGE.finditer(view.code)
-    return any(not _is_of_a_group(view, match[0], match.start()) for match in exchanges)
+def _takes_whole_waves(view: View) -> bool:
+    """Return true if the device's own width counts: as `warpSize`, in a vote, or in a shuffle from
+    a numbered lane of no group. Lanes at a distance below 32 are in the same half of a wave of 64,
+    so that code which counts 32 everywhere has the same results there.
+    """
+    calls = OF_THE_WAVE.finditer(view.code)
+    return any(not _is_of_a_group(view, match[0], match.start()) for match in calls)
 
 
 def _is_of_a_group(view: View, name: str, start: int) -> bool:
