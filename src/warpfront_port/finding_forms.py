@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from warpfront.report import sarif
@@ -100,6 +100,11 @@ def verdict_text(verdict: Verdict, scan: Scan, *, everything: bool = False) -> s
     if unbuilt := verdict.project.unbuilt:
         first = ", ".join(unbuilt[:PLACES_SHOWN]) + (", ..." if unbuilt[PLACES_SHOWN:] else "")
         lines.append(f"not built, so not judged: {plural(len(unbuilt), 'CUDA source')}: {first}")
+    of_units = {unit: e for unit in verdict.project.units if (e := scan.evidence.get(unit))}
+    lines += [
+        f"left out: {plural(source.files, 'source')}, because {source.place}: {source.reason}"
+        for source in taken_of(of_units, ("left-out", "optional"))[:few]
+    ]
     lines += [
         f"taken for AMD's: {plural(source.files, 'file')}, because {source.place}: {source.reason}"
         for source in verdict.taken[:few]
@@ -167,11 +172,11 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
 _OF_AMD = ("amd", "built")
 
 
-def taken_of(evidence: Mapping[str, Evidence]) -> tuple[Taken, ...]:
-    """Return the number of files behind each place of evidence, largest first."""
-    places = Counter(
-        (item.place, item.reason) for item in evidence.values() if item.kind in _OF_AMD
-    )
+def taken_of(
+    evidence: Mapping[str, Evidence], kinds: Container[str] = _OF_AMD
+) -> tuple[Taken, ...]:
+    """Return the number of files behind each place of evidence of some kinds, largest first."""
+    places = Counter((item.place, item.reason) for item in evidence.values() if item.kind in kinds)
     ordered = sorted(places.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Taken(files=n, place=place, reason=reason) for (place, reason), n in ordered)
 

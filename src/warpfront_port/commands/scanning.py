@@ -46,7 +46,6 @@ from warpfront_port.scan.languages import reason_of_languages
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.reach import MANIFESTS, read_commands
 from warpfront_port.scan.severities import Judged
-from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import definitions
 from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.verdict import Verdict, judge_project
@@ -193,7 +192,7 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         unknown=project.unknown,
         own_headers=frozenset(s.path.name for s in sources if not cuda.is_cudas_own(s)),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
-        vendor_macros=headers.vendor_macros(facts) | _of_cudas_build(texts, facts),
+        vendor_macros=headers.vendor_macros(facts) | _of_cudas_build(project, facts),
         twin_macros=twins,
         is_unported=unported,
         needs_headers=unported and bool(project.units) and not project.builds,
@@ -203,15 +202,11 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     )
 
 
-def _of_cudas_build(
-    texts: Mapping[str, str], facts: Iterable[headers.HeaderFacts]
-) -> dict[str, MacroRow]:
+def _of_cudas_build(project: Project, facts: Iterable[headers.HeaderFacts]) -> dict[str, MacroRow]:
     """Return the macros that builds with CMake define for CUDA alone, and no header defines."""
     sides: dict[str, frozenset[Side]] = {}
-    for path, text in texts.items():
-        if kind_of(PurePosixPath(path)) == "cmake":
-            for name, reached in definitions(text):
-                sides[name] = sides.get(name, frozenset()) | reached
+    for name, reached in definitions(c for commands in project.cmake.values() for c in commands):
+        sides[name] = sides.get(name, frozenset()) | reached
     own = {name for fact in facts for name in fact.reaches}
     row: MacroRow = {"amd": "unset", "other": "unset"}
     return {name: row for name, of in sides.items() if of == {"nvidia"} and name not in own}

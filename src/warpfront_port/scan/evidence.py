@@ -29,7 +29,7 @@ from warpfront_port.scan.reach import (
     sources_of,
 )
 from warpfront_port.scan.structured import kind_of
-from warpfront_port.scan.structured.cmake import HIP_ARM, off_by_default, read_cmake
+from warpfront_port.scan.structured.cmake import HIP_ARM
 from warpfront_port.scan.structured.commands import Command
 from warpfront_port.scan.structured.makefile import reached_lines
 from warpfront_port.scan.words import (
@@ -74,6 +74,7 @@ _PART_OF_NVIDIA = re.compile(
 _OTHER_BUILD = re.compile(r"(?i)cmake|skbuild|scikit|\bmake\b")
 _BESIDE = frozenset({"shell", "requirements"})
 _NAMED_FOR_AMD = frozenset({"dockerfile", "yaml"}) | _BESIDE
+_EXCLUDING = frozenset({"left-out", "optional"})
 _SAYING = frozenset({"message", "return", "option"})
 _LISTED: tuple[tuple[str, EvidenceKind], ...] = (
     ("its build lists it for CUDA alone", "left-out"),
@@ -88,7 +89,7 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
 
     `texts` are the sources, builds, lists and scripts of a tree, by relative path with `/`.
     """
-    tree = _Tree(texts, project.builds)
+    tree = _Tree(texts, project.builds, project.cmake)
     by_path = {path: inner for path in texts if (inner := tree.evidence_inside(path)) is not None}
     copies = dict(tree.copies())
     for path, evidence in (*copies.items(), *tree.listed()):
@@ -96,16 +97,10 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
             by_path[path] = evidence
     copied = {path for path, evidence in copies.items() if by_path[path] is evidence}
     tree.follow_includes(by_path, copied)
-    by_option = dict(tree.optional_folders())
-    if by_option.keys() >= set(project.units):  # without the option there is no product
-        by_option = {path: item for path, item in by_option.items() if item.kind == "aside"}
-    for path, evidence in (
-        *by_option.items(),
-        *tree.spared(project),
-        *tree.chosen(project),
-        *tree.unused(project),
-        *tree.built(),
-    ):
+    for path, evidence in (*tree.by_default(project), *tree.spared(project), *tree.chosen(project)):
+        by_path.setdefault(path, evidence)
+    tree.follow_exclusions(by_path)
+    for path, evidence in (*tree.unused(project), *tree.built()):
         by_path.setdefault(path, evidence)
     return {**by_path, **dict(tree.aside(project))}
 
@@ -116,6 +111,7 @@ class _Tree:
 
     texts: Mapping[str, str]
     builds: Mapping[str, PythonBuild]
+    commands: Mapping[str, tuple[Command, ...]]
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
@@ -129,12 +125,6 @@ class _Tree:
     def includes(self) -> tuple[Mapping[str, set[str]], Mapping[str, set[str]]]:
         """Return the headers that each source includes, and the users of each header."""
         return include_graph(self.texts)
-
-    @cached_property
-    def commands(self) -> Mapping[str, tuple[Command, ...]]:
-        """Return the commands of CMake's files."""
-        cmakes = (path for path, kind in self.kinds.items() if kind == "cmake")
-        return {path: tuple(read_cmake(self.texts[path])) for path in cmakes}
 
     def cite(self, path: str, offset: int, reason: str, kind: EvidenceKind = "amd") -> Evidence:
         """Return the evidence at an offset of a file."""
@@ -211,19 +201,51 @@ class _Tree:
                 if command.name == "add_subdirectory" and command.words:
                     yield command, path, PurePosixPath(path).parent / command.words[0].text
 
-    def optional_folders(self) -> Shown:
-        """Yield the files of folders that CMake adds only by an option that is off by default."""
-        off = off_by_default(c for commands in self.commands.values() for c in commands)
-        reason = "only an option that is off by default adds it"
+    def by_default(self, project: Project) -> Shown:
+        """Yield what CMake builds only by an option that is off, or where it finds CUDA.
+
+        Where that is all units and the build has no target beside them, it is the product.
+        """
+        of_python = any(map(project.product.has, project.builds))
+        off = frozenset() if of_python else project.false
         folders: dict[PurePosixPath, Evidence | None] = {}
         for command, path, folder in self._added() if off else ():
-            kind: EvidenceKind = "aside" if is_of_use(f"{folder}/") else "optional"
-            by_option = not off.isdisjoint(command.conditions)
-            evidence = self.cite(path, command.start, reason, kind) if by_option else None
+            evidence = self._under(off, command, path, is_aside=is_of_use(f"{folder}/"))
             folders[folder] = evidence if folders.get(folder, evidence) else None
-        for path in self.texts if folders else ():
-            around = filter(None, map(folders.get, PurePosixPath(path).parents))
-            yield from ((path, nearest) for nearest in islice(around, 1))
+        listed: dict[str, Evidence | None] = {}
+        has_target = False
+        for path, commands in self.commands.items() if off else ():
+            folder = PurePosixPath(path).parent
+            around = next(filter(None, map(folders.get, (folder, *folder.parents))), None)
+            for command in commands:
+                evidence = around or self._under(off, command, path)
+                if evidence is None and command.name.startswith("add_custom"):
+                    continue  # no compiler of the build reads what it names
+                has_target |= evidence is None and command.name in {"add_library", "add_executable"}
+                for name, *_ in _of_cmake((command,), self.texts[path]):
+                    for source in named(name, folder, self.sources):
+                        listed[source] = evidence if listed.get(source, evidence) else None
+        for source, item in listed.items():  # what no list names goes with what is beside it
+            folder = PurePosixPath(source).parent
+            folders[folder] = item if folders.get(folder, item) else None
+        by_path = {path: item for path, item in listed.items() if item}
+        for path in (
+            (path for path in self.texts if path not in listed) if any(folders.values()) else ()
+        ):
+            nearest = filter(None, map(folders.get, PurePosixPath(path).parents))
+            by_path.update((path, item) for item in islice(nearest, 1))
+        is_product = by_path.keys() >= set(project.units) and not has_target
+        for path, item in by_path.items():
+            if item.kind == "aside" or not is_product:
+                yield path, item
+
+    def _under(
+        self, off: AbstractSet[str], command: Command, path: str, *, is_aside: bool = False
+    ) -> Evidence | None:
+        """Return the evidence of a command in an arm that is not taken by default, if it is."""
+        reason = "its build leaves it out without an option or CUDA"
+        kind: EvidenceKind = "aside" if is_aside else "optional"
+        return self.cite(path, command.start, reason, kind) if command.is_under(off) else None
 
     def built(self) -> Shown:
         """Yield the CUDA sources below a build that has a branch for AMD of its own.
@@ -293,15 +315,7 @@ class _Tree:
                 for source in named(item.name, PurePosixPath(path).parent, self.sources):
                     spared.setdefault(source, evidence)
                     needed |= set() if item.optional or path in spare else {source}
-        spared = {path: item for path, item in spared.items() if path not in needed}
-        yield from spared.items()
-        # A header of these sources alone is a part of them.
-        includes, users = self.includes if spared else ({}, {})
-        required = (path for path in includes if path not in spared and path not in users)
-        shared = followed(required, includes)
-        for path in spared:
-            inner = followed({path}, includes) - shared
-            yield from ((header, spared[path]) for header in inner if header not in spared)
+        yield from ((path, item) for path, item in spared.items() if path not in needed)
 
     def chosen(self, project: Project) -> Shown:
         """Yield the modules named for NVIDIA that no other one imports without a condition, and
@@ -373,13 +387,17 @@ class _Tree:
         for path in [p for p, item in by_path.items() if item.kind == "amd" and p in includes]:
             if users.get(path) or not path.endswith((".h", ".hpp", ".cuh")):
                 _spread(path, by_path[path], includes, by_path, copied)
-        left_out = {path for path, item in by_path.items() if item.kind == "left-out"}
-        pending = list(users)
+
+    def follow_exclusions(self, by_path: dict[str, Evidence]) -> None:
+        """Carry evidence to the headers that only sources include which a build leaves out."""
+        includes, users = self.includes
+        excluded = {path for path, item in by_path.items() if item.kind in _EXCLUDING}
+        pending = list(users) if excluded else []
         while pending:
             path = pending.pop()
-            if path not in by_path and users.get(path, set()) <= left_out:
+            if path not in by_path and users.get(path, set()) <= excluded:
                 by_path[path] = by_path[min(users[path])]
-                left_out.add(path)
+                excluded.add(path)
                 pending += includes.get(path, ())
 
 

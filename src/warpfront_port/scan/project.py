@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
@@ -13,7 +14,8 @@ from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.python.builds import PythonBuild, read_build, users_of
 from warpfront_port.scan.reach import EXTENSIONS, Product, named, read_product, sources_of
 from warpfront_port.scan.structured import kind_of
-from warpfront_port.scan.structured.cmake import HIP_ARM
+from warpfront_port.scan.structured.cmake import HIP_ARM, false_by_default, read_cmake
+from warpfront_port.scan.structured.commands import Command
 from warpfront_port.scan.words import line_of, uncommented
 
 _UNIT = frozenset({".cu", ".hip", ".c", ".cc", ".cpp", ".cxx"})
@@ -77,6 +79,7 @@ class Project:
     modules that build extensions, `dispensable` those that their users go on without. `builds_hip`
     is true for a build of HIP's own. `hosts` are the other sources that Python builds list,
     for the host's compiler. `unbuilt` are CUDA sources that the build which decides does not list.
+    `cmake` are the commands of CMake's files, `false` the names in them that are false by default.
     """
 
     units: tuple[str, ...] = ()
@@ -91,6 +94,8 @@ class Project:
     builds_hip: bool = False
     hosts: tuple[str, ...] = ()
     unbuilt: tuple[str, ...] = ()
+    cmake: Mapping[str, tuple[Command, ...]] = field(default_factory=dict, repr=False)
+    false: AbstractSet[str] = frozenset()
 
 
 def read_project(
@@ -117,6 +122,8 @@ def read_project(
     uses = {
         path: Counter(n for n in _CUDA_NAME.findall(c) if n in twins) for path, c in codes.items()
     }
+    kinds = {path: kind_of(PurePosixPath(path)) for path in texts}
+    cmake = {path: tuple(read_cmake(texts[path])) for path in texts if kinds[path] == "cmake"}
     return Project(
         units=tuple(sorted(counted)),
         unbuilt=tuple(p for p in sorted(units) if not (reached.has(p) or reached.is_aside(p))),
@@ -134,6 +141,8 @@ def read_project(
         builds=builds,
         dispensable=frozenset(build for build, ways in users.items() if all(ways.values())),
         builds_hip=any(_place(texts, *way) for way in _OF_HIP),
+        cmake=cmake,
+        false=false_by_default(command for commands in cmake.values() for command in commands),
     )
 
 

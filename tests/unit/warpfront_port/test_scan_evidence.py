@@ -13,6 +13,8 @@ CMAKE = (
     "else()\n  add_library(k n.cu)\nendif()\n"
 )
 
+NEEDED = "if(NOT CUDA_FOUND)\n  message(FATAL_ERROR none)\nendif()\n"
+
 
 def shown(texts: dict[str, str]) -> dict[str, tuple[str, str]]:
     found = evidence_of(texts, read_project(texts))
@@ -294,6 +296,35 @@ def test_a_folder_that_an_option_adds_which_is_off_decides_nothing(
     del texts["k.cu"]
     alone = shown(texts | {"more/m.cu": KERNEL})
     assert "more/m.cu" not in alone
+
+
+@pytest.mark.parametrize(
+    ("search", "is_optional"),
+    [
+        ("find_package(CUDA)\nif(CUDA_FOUND)\n", True),
+        ("check_language(CUDA)\nif(CMAKE_CUDA_COMPILER)\n", True),
+        ("find_package(CUDA)\nif(CUDA_FOUND)\n  set(GPU ON)\nendif()\nif(GPU AND UNIX)\n", True),
+        ("find_package(CUDA REQUIRED)\nif(CUDA_FOUND)\n", False),
+        (f"find_package(CUDA)\n{NEEDED}if(CUDA_FOUND)\n", False),
+        ("option(USE_HIP hip OFF)\nif(USE_HIP)\n", False),
+    ],
+)
+def test_what_a_build_leaves_out_where_it_finds_no_cuda_decides_nothing(
+    search: str, *, is_optional: bool
+) -> None:
+    added = "  add_library(part gpu/k.cu)\nendif()\n"
+    texts = {
+        "CMakeLists.txt": f"add_library(main m.cpp)\n{search}{added}",
+        "m.cpp": "int m;\n",
+        "gpu/k.cu": f'#include "k.h"\n{KERNEL}',
+        "gpu/other.cu": KERNEL,
+        "k.h": "int h;\n",
+    }
+    parts = {"gpu/k.cu", "gpu/other.cu", "k.h"}
+    left_out = {path for path, (kind, _) in shown(texts).items() if kind == "optional"}
+    assert left_out == (parts if is_optional else set())
+    texts["CMakeLists.txt"] = f"{search}{added}"  # nothing is left without it
+    assert not any(kind == "optional" for kind, _ in shown(texts).values())
 
 
 def test_a_header_that_nothing_includes_is_none_that_the_build_needs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from warpfront_port.scan.findings import Match, Side
@@ -13,6 +14,7 @@ from warpfront_port.scan.structured.commands import (
     Command,
     Word,
     of_cuda_alone,
+    sides_of,
 )
 from warpfront_port.scan.words import GFX, compiler_flag
 
@@ -24,7 +26,6 @@ _TOKEN = re.compile(
 HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
 )
-_DEFINES = re.compile(r"(?i)definitions|-D")
 _DEFINITION = re.compile(r"(?<![\w-])-D([A-Za-z_]\w*)")
 _DEFINED = re.compile(r"([A-Z_][A-Z0-9_]*)(?:=.*)?")
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
@@ -51,19 +52,42 @@ def read_cmake(text: str) -> Iterator[Command]:
             yield replace(command, words=words, sides=arms.sides, conditions=arms.conditions)
 
 
-def off_by_default(commands: Iterable[Command]) -> frozenset[str]:
-    """Return the options that commands declare, and no one as on: off where no value is given."""
-    options: dict[str, set[bool]] = {}
+def false_by_default(commands: Iterable[Command]) -> AbstractSet[str]:
+    """Return the names that are false where no value is given and no CUDA is found: options that
+    are off, what a build seeks of CUDA and goes on without, and variables set for these alone.
+
+    An option for HIP is none of them: a build for AMD turns it on.
+    """
+    false: dict[str, bool] = {}
+    needed: set[str] = set()
+    variables: list[tuple[str, Command]] = []
     for command in commands:
-        if command.name == "option" and command.words:
-            value = (*command.texts[2:3], "OFF")[0]
-            options.setdefault(command.texts[0], set()).add(value.upper() in FALSE)
-    return frozenset(name for name, off in options.items() if off == {True})
+        match command.name, command.texts:
+            case "option", (name, *rest) if "amd" not in (sides_of(name) or ()):
+                off = (*rest[1:2], "OFF")[0].upper() in FALSE
+                false[name] = false.get(name, True) and off
+            case "find_package", ("CUDA" | "CUDAToolkit" as name, *rest):
+                false[f"{name}_FOUND"] = false.get(f"{name}_FOUND", True) and "REQUIRED" not in rest
+            case "check_language", ("CUDA",):
+                false["CMAKE_CUDA_COMPILER"] = True
+            case "message", ("FATAL_ERROR", *_):  # what it ends without
+                needed.update(c[4:] for c in command.conditions[-1:] if c.startswith("NOT "))
+            case "set", (name, value, *_) if value.upper() not in FALSE:
+                variables.append((name, command))
+            case _:
+                pass
+    names = {name for name, is_false in false.items() if is_false} - needed
+    before = -1
+    while len(names) > before:
+        before = len(names)
+        others = {name for name, command in variables if not command.is_under(names)}
+        names |= {name for name, _ in variables} - others - false.keys()
+    return names
 
 
-def definitions(text: str) -> Iterator[tuple[str, frozenset[Side]]]:
-    """Yield the macros that CMake text defines for sources, and the sides that reach each."""
-    for command in read_cmake(text) if _DEFINES.search(text) else ():
+def definitions(commands: Iterable[Command]) -> Iterator[tuple[str, frozenset[Side]]]:
+    """Yield the macros that commands define for sources, and the sides that reach each."""
+    for command in commands:
         whole = command.name.endswith("definitions")
         for word in command.words:
             names = _DEFINITION.findall(word.text)

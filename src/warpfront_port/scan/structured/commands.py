@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -54,7 +55,8 @@ class Word:
 class Command:
     """A simple command: its name, its words with the name's or without, and assignments before.
 
-    `conditions` are those of the arms around it, the outermost first, in CMake.
+    `conditions` are those of the arms around it, the outermost first, in CMake: `NOT X` for the
+    last arm after `X`.
     """
 
     name: str
@@ -67,6 +69,11 @@ class Command:
     @property
     def texts(self) -> tuple[str, ...]:
         return tuple(word.text for word in self.words)
+
+    def is_under(self, names: AbstractSet[str]) -> bool:
+        """Return true if an arm around the command needs one of `names` to be true."""
+        needed = (c.split(" AND ") for c in self.conditions if " OR " not in c)
+        return any(not names.isdisjoint(parts) for parts in needed)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,7 +119,7 @@ class Arms:
         if not self._open:
             return
         arm = self._open[-1]
-        arm.condition = condition if negated is False else ""
+        arm.condition = condition or f"NOT {arm.condition}"
         sides = sides_of(condition) if negated is not None else None
         asks = sides is None and _ASKS.search(condition) is not None
         arm.gate = Gate.AVAILABILITY if asks else Gate.OPEN
