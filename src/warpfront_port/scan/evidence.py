@@ -55,6 +55,7 @@ _BUILDS_ROCM = re.compile(r"(?i)rocm|hipcc")
 _HIPCC = re.compile(r"\bhipcc\b")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _WORD = re.compile(r"[\w./*%$(){}-]+")
+_NAME = re.compile(r"[\w.+-]+")
 # Of one digit near the word; of two only next to it: those near may be a distribution's.
 _RELEASE = re.compile(r"(?<![\d.])([5-9])\.\d")
 _LATER = re.compile(r"(?:[-_]?version)?[\s:=\"'\[/@-]*(1\d)\.\d", re.IGNORECASE)
@@ -225,9 +226,11 @@ class _Tree:
                 for name, *_ in _of_cmake((command,), self.texts[path]):
                     for source in named(name, folder, self.sources):
                         listed[source] = evidence if listed.get(source, evidence) else None
+        beside: dict[PurePosixPath, Evidence | None] = {}
         for source, item in listed.items():  # what no list names goes with what is beside it
             folder = PurePosixPath(source).parent
-            folders[folder] = item if folders.get(folder, item) else None
+            beside[folder] = item if beside.get(folder, item) else None
+        folders = beside | folders
         by_path = {path: item for path, item in listed.items() if item}
         for path in (
             (path for path in self.texts if path not in listed) if any(folders.values()) else ()
@@ -335,10 +338,26 @@ class _Tree:
             yield path, self.cite(min(chosen), 0, reason, "left-out")
 
     def unused(self, project: Project) -> Shown:
-        """Yield the headers that no source includes, where sources are what is built."""
+        """Yield the headers that no source includes, where sources are what is built, and the
+        files of CMake's language that no build names: the settings of one machine, or a user's.
+        """
         for path in self.sources.paths if project.units else ():
             if PurePosixPath(path).suffix in HEADERS and not self.includes[1].get(path):
                 yield path, self.cite(path, 0, "no source of the tree includes it", "optional")
+        named: dict[str, set[str]] = {}
+        for path in self.commands:
+            name = PurePosixPath(path).name
+            for word in {name, name.removesuffix(".cmake").removeprefix("Find")}:
+                named.setdefault(word, set()).add(path)
+        graph = {
+            path: set[str]().union(
+                *(named.get(word, ()) for word in _NAME.findall(self.texts[path]))
+            )
+            for path in self.commands
+        }
+        builds = {path for path in self.commands if path.endswith("CMakeLists.txt")}
+        for path in self.commands.keys() - followed(builds, graph) if builds else ():
+            yield path, self.cite(path, 0, "no file of the build names it", "aside")
 
     def copies(self) -> Shown:
         """Yield files with a copy for AMD, whose path differs in the vendor's name alone."""

@@ -81,7 +81,6 @@ def is_automation(path: str) -> bool:
 
 _AUTOMATION = re.compile(
     r"(?:.*/)?\.[^/]+(?:/|\.ya?ml\Z)|(?:azure-pipelines|appveyor)[\w-]*\.ya?ml\Z|(?:ci|cicd|buildkite)/"
-    r"|(?:[\w.-]+/)*host-configs/"
 )
 
 

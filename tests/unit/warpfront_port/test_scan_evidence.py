@@ -327,6 +327,19 @@ def test_what_a_build_leaves_out_where_it_finds_no_cuda_decides_nothing(
     assert not any(kind == "optional" for kind, _ in shown(texts).values())
 
 
+def test_settings_of_one_machine_that_no_build_names_decide_nothing() -> None:
+    texts = {
+        "CMakeLists.txt": "include(cmake/flags.cmake)\nfind_package(Lib)\n",
+        "cmake/flags.cmake": "include(more)\n",
+        "cmake/more.cmake": "set(A gfx90a)\n",
+        "cmake/FindLib.cmake": "set(A gfx90a)\n",
+        "machines/frontier.cmake": "include(machines/base.cmake)\n",
+        "machines/base.cmake": "set(A gfx90a)\n",
+    }
+    machines = {path: ("aside", f"{path}:1") for path in texts if path.startswith("machines/")}
+    assert shown(texts) == machines
+
+
 def test_a_header_that_nothing_includes_is_none_that_the_build_needs() -> None:
     texts = {"k.cu": f'#include "used.h"\n{KERNEL}', "used.h": "int a;\n", "left.h": "int b;\n"}
     found = shown(texts)

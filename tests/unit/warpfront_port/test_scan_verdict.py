@@ -33,6 +33,7 @@ MASK = "#define FULL 0xffffffff\n" + "".join(
 )
 NVML = "import pynvml\n"
 CUDA = "cmake_minimum_required(VERSION 3.20)\nproject(p LANGUAGES CXX CUDA)\nadd_library(p k.cu)\n"
+CUDA_LANGUAGE = "enable_language(CUDA)\n"
 HIP = "cmake_minimum_required(VERSION 3.21)\nproject(p LANGUAGES CXX HIP)\nadd_library(p k.cu)\n"
 EXTENSION = (
     "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
@@ -70,8 +71,12 @@ def judged(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tupl
             "gfx942: runs as it is, nothing to check",
         ),
         (
-            {"CMakeLists.txt": HIP, "cmake/check.cmake": "enable_language(CUDA)\n"},
+            {"CMakeLists.txt": f"{HIP}include(check)\n", "cmake/check.cmake": CUDA_LANGUAGE},
             "gfx942: runs as it is, 1 thing to check",
+        ),
+        (
+            {"CMakeLists.txt": HIP, "cmake/check.cmake": CUDA_LANGUAGE},
+            "gfx942: runs as it is, nothing to check",
         ),
         (
             {"CMakeLists.txt": "project(p LANGUAGES CXX)\n", "python/tool.py": NVML},
