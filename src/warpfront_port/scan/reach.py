@@ -7,7 +7,6 @@ a root with one is another distribution.
 
 from __future__ import annotations
 
-import ast
 import json
 import posixpath
 import re
@@ -21,7 +20,6 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from warpfront_port.scan.calls import parsed
 from warpfront_port.scan.graph import followed
 from warpfront_port.scan.words import is_aside
 
@@ -34,11 +32,11 @@ _BUILDS = re.compile(
     r"CUDAExtension\s*\(|=\s*CUDAExtension\b|cpp_extension\.load|load_inline|import[^\n]*\bload\b"
 )
 _INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
+_IMAGE = re.compile(r"/Dockerfile[^/]*\Z")
 MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py")
 _ROOTS = frozenset({"", "src", "python", "lib", "source"})
 _TOLD = re.compile(r"-(?:I|isystem|D|U|std=|iquote)")
 _SEPARATE = frozenset({"-I", "-isystem", "-iquote", "-D", "-U"})
-_IMAGE = re.compile(r"/Dockerfile[^/]*\Z")
 _REQUIREMENTS = re.compile(r"requirements[\w-]*\.txt")
 # What makes each manifest that of a distribution. A [build-system] alone distributes nothing.
 _DISTRIBUTES = {
@@ -63,9 +61,6 @@ _DOTTED = re.compile(r"\w+[./][\w./]*\w")
 _MODULES = re.compile(r"\bpy[_-]modules\s*=\s*\[?([^\])=]*)")
 _ENTRY = re.compile(r"([\w.]+):\w+[\"']")
 _VERSION = re.compile(r"(?:version|about)_*\Z")
-_OFF = re.compile(
-    r"\b(\w+): bool(?: \| None)? = False\b|[\"']--([\w-]+)[\"'][^()]*[\"']store_true[\"']"
-)
 _COMPILES = re.compile(
     r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|(?-i:Extension)\b|ext[-_]modules|cython|make\b"
 )
@@ -276,12 +271,9 @@ def _run_by_default(
         named = {name for build in MANIFESTS for name in _ENTRY.findall(texts.get(build, ""))}
         top = package[cut:]
         entries = {top, f"{top}.__main__", *named} & names.keys()
+        started = entries - ({top} - named)
         graph = {
-            name: set(
-                _imports(_by_default(texts[path]), name, path, names, anywhere=True)
-                if name in entries and (name != top or top in named)
-                else _imports(texts[path], name, path, names, anywhere=False)
-            )
+            name: set(_imports(texts[path], name, path, names, anywhere=name in started))
             for name, path in names.items()
         }
         offered = any(not _VERSION.search(name) for name in graph.get(top, ()) if name != top)
@@ -375,22 +367,6 @@ def _imports(
             base = f"{around}.{base}".strip(".")
         inner = (f"{base}.{word}" for word in re.findall(r"\w+", match["names"]))
         yield from (word for word in (base, *inner) if word in names)
-
-
-def _by_default(text: str) -> str:
-    """Return a module without the arms of its options that are off by default."""
-    off = {flag.replace("-", "_") for pair in _OFF.findall(text) for flag in pair}
-    tree = parsed(text) if off else None
-    lines = text.splitlines(keepends=True)
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.If):
-            negated = isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)
-            named = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
-            arm = node.orelse if negated else node.body
-            if (getattr(named, "attr", "") or getattr(named, "id", "")) in off and arm:
-                for line in range(arm[0].lineno - 1, arm[-1].end_lineno or 0):
-                    lines[line] = "\n"
-    return "".join(lines)
 
 
 def _listed(

@@ -325,25 +325,6 @@ def test_a_source_that_no_build_of_a_program_lists_is_not_built() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "reached"),
-    [
-        ("def run(trt: bool = False):\n    if not trt:\n        pass\n    else:\n", 0),
-        ("def run(trt: bool = True):\n    if trt:\n", 1),
-        ("parser.add_argument('--trt', action='store_true')\nif True:\n    if args.trt:\n", 0),
-    ],
-)
-def test_an_import_behind_an_option_that_is_off_is_not_reached(function: str, reached: int) -> None:
-    texts = {
-        "pyproject.toml": "[project]\nname = 'a'\n[project.scripts]\na = 'a.cli:run'\n",
-        "a/__init__.py": "",
-        "a/cli.py": f"{function}        from a.trt.engine import E\n",
-        "a/trt/__init__.py": "from a.trt.engine import E\n",
-        "a/trt/engine.py": "import tensorrt\n",
-    }
-    assert ("a/trt/engine.py" in read_project(texts).product.modules) == bool(reached)
-
-
-@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("build.sh", "hipcc -O3 --offload-arch=gfx1100 k.hip -o k\n"),
