@@ -60,7 +60,7 @@ _COMPUTED_IMPORT = re.compile(r"import_module|__import__|exec_module|load_source
 _DOTTED = re.compile(r"\w+[./][\w./]*\w")
 _MODULES = re.compile(r"\bpy[_-]modules\s*=\s*\[?([^\])=]*)")
 _ENTRY = re.compile(r"([\w.]+):\w+[\"']")
-_VERSION = re.compile(r"(?:version|about)_*\Z")
+_VERSION = re.compile(r"(?:version|about)_*(?:/__init__)?\.py\Z")
 _COMPILES = re.compile(
     r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|(?-i:Extension)\b|ext[-_]modules|cython|make\b"
 )
@@ -260,38 +260,28 @@ def _run_by_default(
     imports, but for examples, tests, and `folders` with a manifest or an image of their own.
     Imports in functions and behind conditions count only in the modules of commands.
     """
+    packages = tuple(packages)
+    at_once = import_graph(texts, anywhere=False) if packages else {}
+    anywhere = import_graph(texts, anywhere=True) if packages else {}
+    named = {name for build in MANIFESTS for name in _ENTRY.findall(texts.get(build, ""))}
     for package in packages:
-        apart = [folder for folder in folders if folder.startswith(f"{package}/")]
-        cut = len(package.rpartition("/")[0]) + 1 if "/" in package else 0
-        names = {
-            path[cut:].removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
-            for path in texts
-            if path.startswith(f"{package}/") and path.endswith(".py")
+        inside = {path for path in at_once if path.startswith(f"{package}/")}
+        top, above = f"{package}/__init__.py", package[: package.rfind("/") + 1]
+        modules = (f"{above}{name.replace('.', '/')}" for name in named)
+        commands = {
+            path for module in modules for path in (f"{module}.py", f"{module}/__init__.py")
         }
-        named = {name for build in MANIFESTS for name in _ENTRY.findall(texts.get(build, ""))}
-        top = package[cut:]
-        entries = {top, f"{top}.__main__", *named} & names.keys()
-        started = entries - ({top} - named)
-        graph = {
-            name: set(_imports(texts[path], name, path, names, anywhere=name in started))
-            for name, path in names.items()
-        }
-        offered = any(not _VERSION.search(name) for name in graph.get(top, ()) if name != top)
+        entries = inside & {top, f"{package}/__main__.py", *commands}
+        started = entries - ({top} - commands)
+        graph = {p: inside & (anywhere if p in started else at_once)[p] for p in inside}
+        offered = any(not _VERSION.search(path) for path in graph.get(top, ()) if path != top)
         if not offered:
-            lazy = {
-                around
-                for name, path in names.items()
-                for other in _imports(texts[path], name, path, names, anywhere=True)
-                for around in (other, *_around(other))
-                if around != name
-            }
-            entries |= {n for n in names.keys() - lazy if not _depth(names[n], apart)}
-        reached = followed(entries, graph)
-        parents = {around for name in reached for around in _around(name)}
-        for name in followed(parents & names.keys() | reached, graph):
-            inside = PurePosixPath(names[name][len(package) + 1 :])
-            if offered or not is_aside(inside):
-                yield names[name]
+            apart = [folder for folder in folders if folder.startswith(f"{package}/")]
+            lazy = {other for path in inside for other in anywhere[path] if other != path}
+            entries |= {path for path in inside - lazy if not _depth(path, apart)}
+        for path in followed(entries, graph):
+            if offered or not is_aside(PurePosixPath(path[len(package) + 1 :])):
+                yield path
 
 
 def _unused(texts: Mapping[str, str]) -> Iterator[str]:
