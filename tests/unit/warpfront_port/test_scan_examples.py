@@ -187,7 +187,13 @@ def test_an_arm_of_cmake_that_is_never_entered_is_no_finding() -> None:
     linked = "target_link_libraries(a CUDA::cudart)\n"
     assert build_findings("CMakeLists.txt", f"if(FALSE)\n{linked}endif()\n") == []
     option = f"option(FAST x OFF)\nif(FAST)\n{linked}endif()\n"
-    assert build_findings("CMakeLists.txt", option) == [("BL207", "error")]
+    assert build_findings("CMakeLists.txt", option) == [("BL207", "warning")]
+    cached = f"set(FAST OFF CACHE BOOL fast)\nif(FAST)\n{linked}endif()\n"
+    assert build_findings("CMakeLists.txt", cached) == [("BL207", "warning")]
+    on = option.replace("OFF", "ON")
+    assert build_findings("CMakeLists.txt", on) == [("BL207", "error")]
+    forced = f"set(FAST ON)\n{option}"
+    assert build_findings("CMakeLists.txt", forced) == [("BL207", "error")]
 
 
 def test_an_option_that_a_generator_expression_gives_to_cuda_alone_reaches_no_hip() -> None:
@@ -195,6 +201,8 @@ def test_an_option_that_a_generator_expression_gives_to_cuda_alone_reaches_no_hi
     for words, reached in (
         (alone, False),
         (f"{alone} --use_fast_math", True),
+        ("$<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CUDA>>:--use_fast_math>", False),
+        ("$<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:--use_fast_math>", True),
         ("$<$<CONFIG:Release>:--use_fast_math>", True),
     ):
         text = f"target_compile_options(a PRIVATE {words})\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from warpfront_port.scan.findings import Match, Side
+from warpfront_port.scan.findings import Gate, Match, Side
 from warpfront_port.scan.structured.commands import (
     FALSE,
     Arms,
@@ -32,7 +32,9 @@ _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
 _ARMS = frozenset({"if", "elseif", "else", "endif"})
 _SAYING = frozenset({"message", "option", "string", "add_subdirectory", "include"})
 _EXPRESSION = re.compile(r"\$<|>(?!=)")
-_FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}")
+_FOR_CUDA = re.compile(
+    r"(?i)(?:\$<AND:(?:\$<[^<>]*>,)*)?\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}"
+)
 
 
 def read_cmake(text: str) -> Iterator[Command]:
@@ -63,9 +65,11 @@ def false_by_default(commands: Iterable[Command]) -> AbstractSet[str]:
     variables: list[tuple[str, Command]] = []
     for command in commands:
         match command.name, command.texts:
-            case "option", (name, *rest) if "amd" not in (sides_of(name) or ()):
-                off = (*rest[1:2], "OFF")[0].upper() in FALSE
+            case ("option", (name, _, value)) | ("set", (name, value, "CACHE", "BOOL", *_)):
+                off = value.upper() in FALSE and "amd" not in (sides_of(name) or ())
                 false[name] = false.get(name, True) and off
+            case "option", (name, *_):
+                false.setdefault(name, "amd" not in (sides_of(name) or ()))
             case "find_package", ("CUDA" | "CUDAToolkit" as name, *rest):
                 false[f"{name}_FOUND"] = false.get(f"{name}_FOUND", True) and "REQUIRED" not in rest
             case "check_language", ("CUDA",):
@@ -82,7 +86,7 @@ def false_by_default(commands: Iterable[Command]) -> AbstractSet[str]:
         before = len(names)
         others = {name for name, command in variables if not command.is_under(names)}
         names |= {name for name, _ in variables} - others - false.keys()
-    return names
+    return names - others
 
 
 def definitions(commands: Iterable[Command]) -> Iterator[tuple[str, frozenset[Side]]]:
@@ -119,7 +123,13 @@ def _raw_commands(text: str) -> Iterator[Command]:
 def cmake_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of every rule in CMake text."""
     better = -1 if HIP_ARM.search(text) is not None else 0
-    matches = [match for command in read_cmake(text) for match in _of_command(command, better)]
+    commands = tuple(read_cmake(text))
+    off = false_by_default(commands)
+    matches = [
+        replace(match, gate=Gate.OPTION) if command.is_under(off) else match
+        for command in commands
+        for match in _of_command(command, better)
+    ]
     yield from matches
     yield from of_cuda_alone(text, _with_ends(text), matches)
 
