@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from warpfront.report import sarif
 from warpfront.system.packaged import packaged_toml
@@ -157,7 +157,9 @@ def _rename_lines(project: Project, *, everything: bool) -> Iterator[str]:
 
 def verdict_json(verdict: Verdict) -> dict[str, object]:
     """Return the verdict as JSON values."""
-    facts = asdict(verdict)
+    own = verdict.project  # without the commands of its builds
+    shown = Project(units=own.units, way=own.way, renames=own.renames)
+    facts = asdict(replace(verdict, project=shown))
     project = facts.pop("project")
     return {
         **facts,
@@ -183,16 +185,18 @@ def taken_of(
 
 def undetermined_files(scan: Scan) -> tuple[str, ...]:
     """Return `path: reason` for each file and folder that the scan could not read or parse."""
+    product = scan.project.product
+    runs = product.installs or any("/" not in path for path in product.lines)
     unread = [file for file in scan.unread if not file.left_out and not file.path.endswith(_DATA)]
     unparsed = [finding for finding in scan.findings if finding.rule == UNPARSED]
     return (
         *(f"{file.path}: {file.reason}" for file in unread),
-        *(f"{finding.path}: {finding.message}" for finding in unparsed),
+        *(f"{f.path}: {f.message}" for f in unparsed if not (runs and f.path.endswith(_DATA))),
     )
 
 
 _DATA = (".json", ".yaml", ".yml", ".ipynb")
-"""Files of these kinds hold settings at most: one that is too long for that is data."""
+"""Files of these kinds hold settings at most: one that is too long or broken for that is data."""
 
 
 def scan_summary(scan: Scan, fresh: Sequence[ScanFinding]) -> str:

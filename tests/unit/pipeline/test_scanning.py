@@ -22,6 +22,7 @@ from warpfront_port.finding_forms import (
     annotation_lines,
     counted,
     scan_summary,
+    undetermined_files,
     verdict_sarif,
     verdict_text,
 )
@@ -103,6 +104,11 @@ def test_a_notebook_is_scanned_by_its_code_cells(tmp_path: Path) -> None:
     found = scan_tree(ScanRequest(repo=tmp_path, target=MI300X))
     assert rules_of(found) == ["SC003", "PY014", "PY035", "SC003"]
     assert "cell 5 is no Python" in found.findings[-1].message
+    assert len(undetermined_files(found)) == 2  # there is nothing else
+    (tmp_path / "a.py").write_text("import torch\n")
+    assert not undetermined_files(scan_tree(ScanRequest(repo=tmp_path, target=MI300X)))
+    (tmp_path / "broken.py").write_text("import torch, (\n")
+    assert len(undetermined_files(scan_tree(ScanRequest(repo=tmp_path, target=MI300X)))) == 1
 
 
 DEEP = 30_000
