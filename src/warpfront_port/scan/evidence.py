@@ -18,7 +18,6 @@ from warpfront_port.scan.cuda.view import HEADERS
 from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
 from warpfront_port.scan.graph import followed
 from warpfront_port.scan.project import MAPS_CUDA, Project
-from warpfront_port.scan.python.builds import PythonBuild
 from warpfront_port.scan.reach import (
     MANIFESTS,
     SOURCE,
@@ -90,7 +89,7 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
 
     `texts` are the sources, builds, lists and scripts of a tree, by relative path with `/`.
     """
-    tree = _Tree(texts, project.builds, project.cmake)
+    tree = _Tree(texts, project)
     by_path = {path: inner for path in texts if (inner := tree.evidence_inside(path)) is not None}
     copies = dict(tree.copies())
     for path, evidence in (*copies.items(), *tree.listed()):
@@ -98,12 +97,12 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
             by_path[path] = evidence
     copied = {path for path, evidence in copies.items() if by_path[path] is evidence}
     tree.follow_includes(by_path, copied)
-    for path, evidence in (*tree.by_default(project), *tree.spared(project), *tree.chosen(project)):
+    for path, evidence in (*tree.by_default(), *tree.spared(), *tree.chosen()):
         by_path.setdefault(path, evidence)
     tree.follow_exclusions(by_path)
-    for path, evidence in (*tree.unused(project), *tree.built()):
+    for path, evidence in (*tree.unused(), *tree.built()):
         by_path.setdefault(path, evidence)
-    return {**by_path, **dict(tree.aside(project))}
+    return {**by_path, **dict(tree.aside())}
 
 
 @dataclass(frozen=True)
@@ -111,8 +110,7 @@ class _Tree:
     """The texts of a tree, with what several kinds of evidence ask of them."""
 
     texts: Mapping[str, str]
-    builds: Mapping[str, PythonBuild]
-    commands: Mapping[str, tuple[Command, ...]]
+    project: Project
 
     @cached_property
     def kinds(self) -> Mapping[str, str]:
@@ -150,7 +148,7 @@ class _Tree:
         """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
         amds = {  # the folders of the CMakeLists.txt around files with HIP, or their own
             next((p for p in parents if str(p / "CMakeLists.txt") in self.texts), parents[0])
-            for path in self.commands
+            for path in self.project.cmake
             if HIP_ARM.search(self.texts[path]) and (parents := PurePosixPath(path).parents)
         }
         reason = "its build adds it for CUDA alone"
@@ -180,7 +178,7 @@ class _Tree:
         """
         text = self.texts[path]
         if self.kinds[path] == "cmake" and has_hip:
-            yield from _of_cmake(self.commands[path], text)
+            yield from _of_cmake(self.project.cmake[path], text)
         elif self.kinds[path] == "make" and (hipcc := uncommented(_HIPCC, text)):
             entries = [
                 (name, line_of(text, hipcc.end() if "amd" in sides else start), sides)
@@ -190,32 +188,32 @@ class _Tree:
             ]
             # The rule for an ending lists sources where nothing else does.
             yield from [e for e in entries if not e[0].startswith("*.")] or entries
-        elif path in self.builds and uncommented(_PYTHON_ARM, text):
-            for item in self.builds[path].sources:
+        elif path in self.project.builds and uncommented(_PYTHON_ARM, text):
+            for item in self.project.builds[path].sources:
                 if ("amd" in item.sides) is not ("nvidia" in item.sides):
                     yield item.name, item.line, item.sides
 
     def _added(self) -> Iterator[tuple[Command, str, PurePosixPath]]:
         """Yield the commands by which CMake's files add folders, with the file and the folder."""
-        for path, commands in self.commands.items():
+        for path, commands in self.project.cmake.items():
             for command in commands if path.endswith("CMakeLists.txt") else ():
                 if command.name == "add_subdirectory" and command.words:
                     yield command, path, PurePosixPath(path).parent / command.words[0].text
 
-    def by_default(self, project: Project) -> Shown:
+    def by_default(self) -> Shown:
         """Yield what CMake builds only by an option that is off, or where it finds CUDA.
 
         Where that is all units and the build has no target beside them, it is the product.
         """
-        of_python = any(map(project.product.has, project.builds))
-        off = frozenset() if of_python else project.false
+        of_python = any(map(self.project.product.has, self.project.builds))
+        off = frozenset() if of_python else self.project.false
         folders: dict[PurePosixPath, Evidence | None] = {}
         for command, path, folder in self._added() if off else ():
             evidence = self._under(off, command, path, is_aside=is_of_use(f"{folder}/"))
             folders[folder] = evidence if folders.get(folder, evidence) else None
         listed: dict[str, Evidence | None] = {}
         has_target = False
-        for path, commands in self.commands.items() if off else ():
+        for path, commands in self.project.cmake.items() if off else ():
             folder = PurePosixPath(path).parent
             around = next(filter(None, map(folders.get, (folder, *folder.parents))), None)
             for command in commands:
@@ -237,7 +235,7 @@ class _Tree:
         ):
             nearest = filter(None, map(folders.get, PurePosixPath(path).parents))
             by_path.update((path, item) for item in islice(nearest, 1))
-        is_product = by_path.keys() >= set(project.units) and not has_target
+        is_product = by_path.keys() >= set(self.project.units) and not has_target
         for path, item in by_path.items():
             if item.kind == "aside" or not is_product:
                 yield path, item
@@ -260,10 +258,10 @@ class _Tree:
             PurePosixPath(path).parent: Evidence(
                 kind="built", path=path, line=build.amd_line, reason=reason
             )
-            for path, build in self.builds.items()
+            for path, build in self.project.builds.items()
             if build.amd_line and uncommented(_PYTHON_ARM, self.texts[path])
         }
-        for path, commands in self.commands.items():
+        for path, commands in self.project.cmake.items():
             if path.endswith("CMakeLists.txt"):
                 arm = HIP_ARM.search(self.texts[path])
                 starts = [
@@ -279,16 +277,16 @@ class _Tree:
             if evidence is not None and (of_cmake or SOURCE.search(path)):
                 yield path, replace(evidence, kind="amd") if of_cmake else evidence
 
-    def aside(self, project: Project) -> Shown:
+    def aside(self) -> Shown:
         """Yield examples, tests, builds and distributions that what decides does not reach."""
-        product = project.product
-        deciding = (unit for unit in project.units if not product.is_aside(unit))
+        product = self.project.product
+        deciding = (unit for unit in self.project.units if not product.is_aside(unit))
         roots = (name for name in (*MANIFESTS, "CMakeLists.txt") if name in self.texts)
         build = next(roots, next(deciding, ""))
         evidence = Evidence(kind="aside", path=build, line=1, reason="it builds none of them")
-        reached = {*product.modules, *(product.code or ()), *project.units}
+        reached = {*product.modules, *(product.code or ()), *self.project.units}
         added = set() if product.installs else {folder for *_, folder in self._added()}
-        listed = product.basis.endswith(".py") and bool(project.units)
+        listed = product.basis.endswith(".py") and bool(self.project.units)
         # Python's own build of the sources, which starts no other one.
         alone = not any(_OTHER_BUILD.search(self.texts.get(m, "")) for m in MANIFESTS)
         manifests = {f"{folder}/{name}" for folder in product.other_folders for name in MANIFESTS}
@@ -305,13 +303,13 @@ class _Tree:
             if beside and path not in reached and added.isdisjoint(around):
                 yield path, evidence
 
-    def spared(self, project: Project) -> Shown:
+    def spared(self) -> Shown:
         """Yield the sources that a project's builds go on without, or the users of their build."""
         # The root's own build fails with its extension, optional for its users or not.
-        spare = project.dispensable.difference(MANIFESTS)
+        spare = self.project.dispensable.difference(MANIFESTS)
         spared: dict[str, Evidence] = {}
         needed: set[str] = set()
-        for path, build in self.builds.items():
+        for path, build in self.project.builds.items():
             reason = f"its {'users go' if path in spare else 'build goes'} on without it"
             for item in build.sources:
                 evidence = Evidence(kind="optional", path=path, line=item.line, reason=reason)
@@ -320,32 +318,32 @@ class _Tree:
                     needed |= set() if item.optional or path in spare else {source}
         yield from ((path, item) for path, item in spared.items() if path not in needed)
 
-    def chosen(self, project: Project) -> Shown:
+    def chosen(self) -> Shown:
         """Yield the modules named for NVIDIA that no other one imports without a condition, and
         those that only they import. Where they are a third of the project, they are its purpose.
         """
         named = {p for p in self.texts if p.endswith(".py") and is_named_for_nvidia(p)}
         graph = import_graph(self.texts, anywhere=False) if named else {}
         needed = {module for path in graph.keys() - named for module in graph[path]}
-        chosen = named - needed - project.product.modules
+        chosen = named - needed - self.project.product.modules
         graph = import_graph(self.texts, anywhere=True) if chosen else {}
         below = followed(chosen, graph)
         others = {path: imported for path, imported in graph.items() if path not in chosen}
-        starts = (others.keys() - below | needed | project.product.modules) - chosen
+        starts = (others.keys() - below | needed | self.project.product.modules) - chosen
         theirs = chosen | below - followed(starts, others)
-        for path in () if project.product.is_most(theirs) else theirs:
+        for path in () if self.project.product.is_most(theirs) else theirs:
             reason = "only what is named for NVIDIA imports it"
             yield path, self.cite(min(chosen), 0, reason, "left-out")
 
-    def unused(self, project: Project) -> Shown:
+    def unused(self) -> Shown:
         """Yield the headers that no source includes, where sources are what is built, and the
         files of CMake's language that no build names: the settings of one machine, or a user's.
         """
-        for path in self.sources.paths if project.units else ():
+        for path in self.sources.paths if self.project.units else ():
             if PurePosixPath(path).suffix in HEADERS and not self.includes[1].get(path):
                 yield path, self.cite(path, 0, "no source of the tree includes it", "optional")
         named: dict[str, set[str]] = {}
-        for path in self.commands:
+        for path in self.project.cmake:
             name = PurePosixPath(path).name
             for word in {name, name.removesuffix(".cmake").removeprefix("Find")}:
                 named.setdefault(word, set()).add(path)
@@ -353,10 +351,10 @@ class _Tree:
             path: set[str]().union(
                 *(named.get(word, ()) for word in _NAME.findall(self.texts[path]))
             )
-            for path in self.commands
+            for path in self.project.cmake
         }
-        builds = {path for path in self.commands if path.endswith("CMakeLists.txt")}
-        for path in self.commands.keys() - followed(builds, graph) if builds else ():
+        builds = {path for path in self.project.cmake if path.endswith("CMakeLists.txt")}
+        for path in self.project.cmake.keys() - followed(builds, graph) if builds else ():
             yield path, self.cite(path, 0, "no file of the build names it", "aside")
 
     def copies(self) -> Shown:

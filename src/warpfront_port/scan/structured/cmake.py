@@ -81,12 +81,12 @@ def false_by_default(commands: Iterable[Command]) -> AbstractSet[str]:
             case _:
                 pass
     names = {name for name, is_false in false.items() if is_false} - needed
-    before = -1
-    while len(names) > before:
-        before = len(names)
+    while True:
         others = {name for name, command in variables if not command.is_under(names)}
-        names |= {name for name, _ in variables} - others - false.keys()
-    return names - others
+        more = names | ({name for name, _ in variables} - others - false.keys())
+        if more == names:
+            return names - others
+        names = more
 
 
 def definitions(commands: Iterable[Command]) -> Iterator[tuple[str, frozenset[Side]]]:
