@@ -27,7 +27,6 @@ from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 from warpfront_port.finding_forms import Scan, taken_of, undetermined_files
 from warpfront_port.scan import cuda
 from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
-from warpfront_port.scan.calls import callers_of
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
 from warpfront_port.scan.cuda.conditions import MacroRow
@@ -36,9 +35,7 @@ from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
 from warpfront_port.scan.findings import (
     Context,
-    Gate,
     ScanFinding,
-    Severity,
     Side,
     SourceText,
 )
@@ -134,11 +131,6 @@ def scan_tree(
     own = {canonicalize_name(name) for text in manifests for name in _NAMED.findall(text)}
     every = (finding for result in judged.values() for finding in result.findings)
     findings = tuple(finding for finding in every if _required(finding) not in own)
-    called = [f for f in findings if f.gate is Gate.CALLED and f.severity is Severity.ERROR]
-    if called:
-        modules = {path: texts[path] for path in project.product.lines}
-        callers = callers_of(modules, ((finding.path, finding.line) for finding in called))
-        project = replace(project, product=replace(project.product, callers=callers))
     return Scan(
         target=target.name,
         findings=findings,

@@ -76,8 +76,7 @@ class Product:
     `unreached` are sources that a configured build leaves out. `installs` is true if pip installs
     what the root needs. `modules` are those modules of its packages that importing them or
     starting their commands runs. `lines` are the lines of every module that decides, `imported` the
-    packages that they need at once. `started` are the functions that scripts at the root call,
-    `callers` the modules that always call the function around a place.
+    packages that they need at once. `started` are the functions that scripts at the root call.
     """
 
     code: frozenset[str] | None = None
@@ -92,7 +91,6 @@ class Product:
     lines: Mapping[str, int] = field(default_factory=dict)
     imported: frozenset[str] = frozenset()
     started: frozenset[str] = frozenset()
-    callers: Mapping[tuple[str, int], frozenset[str]] = field(default_factory=dict)
 
     def is_aside(self, path: str) -> bool:
         """Return true if a file lies among examples, tests and the like that no product imports."""

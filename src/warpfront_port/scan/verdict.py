@@ -197,9 +197,8 @@ def _causes(
 ) -> Iterable[Cause]:
     """Return the causes in order. Without `packaging`, that of a machine is only to check."""
     pairs = [(f, consequence_of(f, rules[f.rule], project)) for f in findings]
-    called = [f for f, c in pairs if f.gate is Gate.CALLED and c is Consequence.RUNTIME]
-    callers = (project.product.callers.get((f.path, f.line), ()) for f in called)
-    most = project.product.is_most({f.path for f in called}.union(*callers))
+    called = {f.path for f, c in pairs if f.gate is Gate.CALLED and c is Consequence.RUNTIME}
+    most = project.product.is_most(called)
     groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
     for finding, consequence in pairs:
         aside = _is_packaging(finding.rule) and not packaging
