@@ -8,6 +8,7 @@ add modules by the entry point `warpfront.tasks`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -31,6 +32,7 @@ GROUP = "warpfront.tasks"
 _INVOKE = {"invoke", "inv"}
 
 
+@cache
 def installed_modules() -> Mapping[str, tuple[str, ...]]:
     """Return what other packages add to `MODULES`."""
     return {module: names for modules in registered(GROUP) for module, names in modules.items()}

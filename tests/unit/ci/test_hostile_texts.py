@@ -135,7 +135,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outcome(root: Path, matrix: dict[str, Any]) -> dict[str, str | None] | None:
     """The files of CI; None where the matrix is refused, in words that a terminal can show."""
     path, text = root / "matrix.yaml", (root / "matrix.yaml").read_text(encoding="utf-8")
-    path.write_text(yaml.safe_dump({**yaml.safe_load(text), **matrix}), encoding="utf-8")
+    changed = yaml.load(text, yaml.CSafeLoader) | matrix
+    path.write_text(yaml.dump(changed, Dumper=yaml.CSafeDumper), encoding="utf-8")
     try:
         return dict(ci_files(open_workspace(root), "\n".join))
     except WarpfrontError:

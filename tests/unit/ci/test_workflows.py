@@ -581,7 +581,7 @@ def test_where_every_machine_is_ours_a_fork_is_judged_on_one_of_github_s(tmp_pat
 @pytest.mark.parametrize("text", ["1e3", "-.5", "0o17", "0x1F", "7.", "on", "null", "~", "12:30"])
 def test_a_text_is_a_text_to_readers_of_either_version_of_yaml(text: str) -> None:
     written = yaml_text({"labels": [text]})
-    assert yaml.safe_load(written) == {"labels": [text]}
+    assert yaml.load(written, yaml.CSafeLoader) == {"labels": [text]}
     assert YAML(typ="safe", pure=True).load(written) == {"labels": [text]}
 
 
@@ -606,10 +606,10 @@ def test_no_number_of_rows_meets_the_limit_of_called_workflows(tmp_path: Path) -
     )
     a_project(tmp_path, RUNNERS + rows)
     files = ci_files(open_workspace(tmp_path))
-    main = yaml.safe_load(files[MAIN] or "")
+    main = yaml.load(files[MAIN] or "", yaml.CSafeLoader)
     called = {job["uses"] for job in main["jobs"].values() if "uses" in job}
     assert len(called) <= 9 < LIMITS["called_workflows"]
-    (job,) = yaml.safe_load(files[OWN] or "")["jobs"].values()
+    (job,) = yaml.load(files[OWN] or "", yaml.CSafeLoader)["jobs"].values()
     assert all(f"matrix.runner == 'gpu{n}'" in job["runs-on"] for n in range(30))
     assert job["strategy"]["max-parallel"] == 31
 
@@ -827,7 +827,7 @@ def test_what_is_no_pin_is_not_kept(pin: str) -> None:
 def test_robots_move_the_pins_of_actions_of_hashes_and_of_bases() -> None:
     """Renovate's expression, on this repository's matrix.yaml: a digest that it moves is read."""
     files = robot_files("ci/requirements.txt")
-    found = yaml.safe_load(files[DEPENDABOT])["updates"]
+    found = yaml.load(files[DEPENDABOT], yaml.CSafeLoader)["updates"]
     places = {one["package-ecosystem"]: one["directory"] for one in found}
     assert places == {"github-actions": "/", "pip": "/ci"}
     (manager,) = json.loads(files[RENOVATE])["customManagers"]
