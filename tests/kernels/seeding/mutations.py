@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.run import Bounds, CaseResults, compared
 from warpfront_checks.check_options import STRICT
 from warpfront_checks.results import CheckFinding, failed, passed
@@ -275,6 +276,22 @@ def mutated(
                 ledger.excuse(name, UNCHANGED)
 
 
+class _JudgedOnce:
+    """Bounds that judge a tensor once: of a hundred parts, each fault changes one."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.judge = bounds.judge
+        self._verdict = bounds.verdict
+        self._known: dict[tuple[int, int], tuple[Tensor, Verdict]] = {}
+
+    def verdict(self, name: str, place: int, actual: Tensor, expected: Tensor) -> Verdict:
+        key = place, id(actual)
+        if key not in self._known:
+            # With the tensor, so that no other has its id.
+            self._known[key] = actual, self._verdict(name, place, actual, expected)
+        return self._known[key][1]
+
+
 def seed_results(
     clean: CaseResults,
     bounds: Bounds,
@@ -285,7 +302,8 @@ def seed_results(
     """Each mutation of each output and gradient of a case, and each gradient dropped. `told` as in
     `mutated`.
     """
-    if any(verdict.fault for verdict in compared(clean, bounds)):
+    once: Any = _JudgedOnce(bounds)
+    if any(verdict.fault for verdict in compared(clean, once)):
         ledger.missed.append(f"clean: {of.check} {of.dtype}")
         return
     parts = parts_of(clean.actual, clean.gradients)
@@ -300,7 +318,7 @@ def seed_results(
         actual: Any = [changed[f"output {i}"] for i in range(len(clean.actual))]
         gradients = [changed.get(f"gradient {i}") for i in range(len(clean.gradients))]
         faulty = replace(clean, actual=actual, gradients=gradients)
-        verdicts = list(compared(faulty, bounds))
+        verdicts = list(compared(faulty, once))
         caught = any(verdict.fault for verdict in verdicts)
         said = counted(verdict.profiles for verdict in verdicts)
         ledger.enter(replace(of, mutation=name, place=place), caught=caught, said=said)
