@@ -11,7 +11,6 @@ import hashlib
 import io
 import re
 import struct
-import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,11 @@ from typing import Any
 
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
+
+try:
+    from backports import tarfile
+except ImportError:
+    import tarfile  # since 3.11.4 it refuses members that lead out of a folder, too
 
 from warpfront.errors import BlockedError
 from warpfront.system.digests import digest_of

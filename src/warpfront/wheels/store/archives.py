@@ -17,7 +17,6 @@ import io
 import os
 import re
 import stat
-import tarfile
 import tomllib
 import zipfile
 import zlib
@@ -32,6 +31,11 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
+
+try:
+    from backports import tarfile
+except ImportError:
+    import tarfile  # since 3.11.4 it refuses members that lead out of a folder, too
 
 from warpfront.errors import CommandFailedError, LockError, StoreError
 from warpfront.system.process import Command, run
