@@ -38,11 +38,39 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
         first = numbers[0] // 10 if numbers[0] > _CODES else numbers[0]
         old = ordered and 0 < first < _CDNA
         option = ordered and _gives_torch_an_option(module, node)
-        yield Seen("PY019", node, shift=-2 if old else -int(option))
+        quiet = old or _chooses_numbers(module, node)
+        yield Seen("PY019", node, shift=-2 if quiet else -int(option))
     words = [text for text in map(text_of, sides) if text and text.startswith("gfx")]
     exact = isinstance(node.ops[0], ast.Eq | ast.NotEq) and bool(words) and ":" not in words[0]
     if exact and _is_made_of(module, sides, _GCN):
         yield Seen("PY052", node)
+
+
+def _chooses_numbers(module: Module, test: ast.AST) -> bool:
+    """Return true if every arm of a test has only numbers, such as the sizes of a tile: the arm
+    that AMD takes is a tuning that fits it less.
+    """
+    while isinstance(parent := module.parents[test], ast.BoolOp | ast.UnaryOp):
+        test = parent
+    if isinstance(parent, ast.If | ast.IfExp) and parent.test is test:
+        return _has_numbers(parent)
+    return False
+
+
+def _has_numbers(node: ast.AST | None) -> bool:
+    match node:
+        case ast.If(body=body, orelse=[_, *_] as others):
+            return all(map(_has_numbers, (*body, *others)))
+        case ast.IfExp(body=value, orelse=other):
+            return _has_numbers(value) and _has_numbers(other)
+        case ast.Assign(value=value) | ast.Return(value=value):
+            return _has_numbers(value)
+        case ast.Tuple(elts=values):
+            return all(map(_has_numbers, values))
+        case ast.Constant(value=value):
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case _:
+            return False
 
 
 def _gives_torch_an_option(module: Module, node: ast.AST) -> bool:
