@@ -808,12 +808,12 @@ def test_a_rounded_sum_in_16_bits_is_long() -> None:
     assert len(long) >= 2
 
 
-def _infinite(code: str) -> list[Verdict]:
+def _infinite(code: str, count: int = 0) -> list[Verdict]:
     """Judge infinity as the result of a call of 2,000 numbers from 1 to 100 in float16."""
     operation = Operation(name="total", code=code, shapes="n", values=("above",), backward=False)
     one = next(assignments_of(operation, ("float16",), 0))
     one |= {"lengths": {"n": 2000}, "values": "above", "destination": ""}
-    infinity = torch.full((), math.inf, dtype=torch.float16)
+    infinity = torch.full((count,) if count else (), math.inf, dtype=torch.float16)
     return list(run_case(build(operation, one, "cpu"), function=lambda _: infinity))
 
 
@@ -821,6 +821,8 @@ def test_infinity_is_wrong_unless_a_step_of_the_call_leaves_the_range() -> None:
     assert "inf" in _infinite("torch.mean(a)")[0].fault
     with pytest.raises(NoOracleError, match="float16"):
         _infinite("torch.sum(a) / {n}")
+    # The right result of another is infinite itself.
+    assert _infinite("torch.stack([torch.sum(a), torch.sum(a) / {n}])", 2)[0].fault
 
 
 def test_a_long_sum_in_16_bits_has_a_dtype_that_the_call_names() -> None:
