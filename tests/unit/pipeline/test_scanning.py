@@ -276,7 +276,7 @@ def test_a_vendors_target_that_no_rule_is_for_is_not_determined(name: str) -> No
 
 
 def test_what_may_be_wrong_in_the_arm_for_amd_was_a_decision() -> None:
-    text = "import torch\nif torch.version.hip:\n    torch.set_float32_matmul_precision('high')\n"
+    text = "import torch\nif torch.version.hip:\n    torch.backends.cuda.enable_cudnn_sdp(True)\n"
     (finding,) = judge_text(text).findings
     assert (finding.severity, finding.gate, finding.gate_line) == ("note", "own-arm", 2)
 
@@ -352,7 +352,7 @@ def test_progress_is_said_in_tenths_of_a_large_tree_only(
 
 
 FORMS = judge_text(
-    "import pynvml\nimport torch\ntorch.set_float32_matmul_precision('high')\n"
+    "import pynvml\nimport torch\ntorch.backends.cuda.enable_cudnn_sdp(True)\n"
     "torch.backends.cudnn.benchmark = True\n",
     "pkg/a,b:c.py",
 )
@@ -362,7 +362,7 @@ def test_the_text_begins_with_the_verdict_and_says_what_to_do() -> None:
     text = verdict_text(scanning.verdict_of(FORMS, FORMS.findings), FORMS)
     assert text.startswith("gfx942: will fail at run time: 1 cause\n")
     assert "\n  PY014 pynvml needs NVIDIA's driver: pkg/a,b:c.py:1\n" in text
-    assert "\nto check (1)\n  PY008" in text
+    assert "\nto check (1)\n  PY050" in text
     assert f"        {catalogue()['PY014'].fix}\n" in text
     assert counted(FORMS.findings) == "1 error, 1 warning"
     assert scan_summary(FORMS, FORMS.findings[:1]).startswith("1 error for gfx942 in 1 file")
@@ -381,7 +381,7 @@ def test_sarif_names_rules_places_and_what_was_not_read() -> None:
         verdict, FORMS.findings, catalogue(), unread=["x.py: binary"], version="0.0.1"
     )
     (run,) = json.loads(text)["runs"]
-    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["PY008", "PY014"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["PY014", "PY050"]
     assert [result["level"] for result in run["results"]] == ["error", "warning"]
     region = run["results"][0]["locations"][0]["physicalLocation"]["region"]
     assert (region["startLine"], region["startColumn"], region["endColumn"]) == (1, 1, 14)
