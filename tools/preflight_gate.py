@@ -32,7 +32,7 @@ from warpfront.system.process import run
 from warpfront.wheels.metadata import write_environment
 from warpfront.wheels.sources import read_site
 from warpfront.wheels.uv_program import uv_binary
-from warpfront_port.commands.preflighting import examine, knowing_themselves
+from warpfront_port.commands.preflighting import examine, with_own_metadata
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.declared import chosen
 from warpfront_port.preflight.stacks import CellStack
@@ -51,7 +51,7 @@ def main() -> int:
     step, folder, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     chosen_ones = tuple(one for one in chosen_stacks() if one.torch in TORCHES)
     wheelhouse = open_workspace(ROOT).folders.wheelhouse
-    stacks = knowing_themselves(chosen_ones, wheelhouse, offline=False)
+    stacks = with_own_metadata(chosen_ones, wheelhouse, offline=False)
     found: dict[str, Any] = json.loads(out.read_text("utf-8")) if out.is_file() else {}
     projects = [one for one in sorted(folder.iterdir()) if one.is_dir()]
     wanted = sys.argv[4].split(",") if len(sys.argv) > 4 else [one.name for one in projects]

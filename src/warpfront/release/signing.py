@@ -95,7 +95,7 @@ class Signer:
             argv += [f"--certificate-oidc-issuer={self.identity.issuer}"]
         else:
             argv += ["--key", self.public_key, "--insecure-ignore-tlog=true"]
-        return self._command([*argv, *_annotated(annotations)], reference)
+        return self._command([*argv, *_annotation_options(annotations)], reference)
 
     def is_signed(self, reference: str, annotations: Mapping[str, str]) -> bool:
         return _run(self.run, self.verify_command(reference, annotations)).returncode == 0
@@ -104,7 +104,7 @@ class Signer:
         """Sign the digest with these annotations, unless it is. Raises `SignatureError`."""
         if self.is_signed(reference, annotations):
             return
-        signing = self._signing("sign", reference, *_annotated(annotations))
+        signing = self._signing("sign", reference, *_annotation_options(annotations))
         _demand(self.run, signing, f"{reference} could not be signed")
         verifying = self.verify_command(reference, annotations)
         message = f"{reference}: its signature does not hold"
@@ -184,7 +184,7 @@ def trusting(run: Run, public_key: str, environment: Mapping[str, str]) -> Signe
     return Signer(run=run, key="", public_key=public_key, environment=environment)
 
 
-def _annotated(annotations: Mapping[str, str]) -> list[str]:
+def _annotation_options(annotations: Mapping[str, str]) -> list[str]:
     return [f"--annotations={name}={text}" for name, text in sorted(annotations.items())]
 
 

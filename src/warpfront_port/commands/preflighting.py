@@ -52,7 +52,7 @@ def preflight(
     folders = workspace.folders
     inputs = locked_inputs(workspace.matrix, workspace.material, folders, selection)
     read = chosen(read_files(repo, files), parts)
-    stacks = knowing_themselves(stacks_in(inputs), folders.wheelhouse, offline=offline)
+    stacks = with_own_metadata(stacks_in(inputs), folders.wheelhouse, offline=offline)
     return examine(read, stacks, watch, offline=offline)
 
 
@@ -68,7 +68,7 @@ def fitting_releases(
         return {stack.title: tuple(fitting_texts(index, names, stack)) for stack in stacks}
 
 
-def knowing_themselves(
+def with_own_metadata(
     stacks: tuple[CellStack, ...], wheelhouse: Wheelhouse, *, offline: bool
 ) -> tuple[CellStack, ...]:
     """Return the stacks with the metadata of their own distributions, as far as it can be had."""

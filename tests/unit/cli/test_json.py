@@ -145,7 +145,7 @@ WAYS: dict[str, tuple[str, Mapping[str, object]]] = {
     ),
     "port preflight": (
         "new -r r.txt --offline --allow-undetermined",
-        {f"{PORT}.preflighting.knowing_themselves": {}},
+        {f"{PORT}.preflighting.with_own_metadata": {}},
     ),
     "port fits": ("vllm", {f"{PORT}.preflighting.fitting_releases": {"vllm": ["0.9"]}}),
     "port try": ("new --dry-run -- python a.py", {}),
