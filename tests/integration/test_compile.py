@@ -145,7 +145,7 @@ def test_cuda_is_hipified_in_a_copy_and_what_that_leaves_is_named(
     # CUDA's names are HIP's now; the shuffle that hipify leaves is at its own line.
     assert said["sum.cu"][1].startswith("sum.cu:6:18: error: static assertion failed")
     assert "The mask must be a 64-bit" in said["sum.cu"][1]
-    assert {one["rule"] for one in found["left"]} >= {"CU108", "CU113"}
+    assert "CU108" in {one["rule"] for one in found["left"]}
     assert (repo / "sum.cu").read_bytes() == before
     results = json.loads(sarif.read_text())["runs"][0]["results"]
     assert {one["ruleId"] for one in results} >= {"compile-gfx942", "CU108"}
