@@ -910,3 +910,82 @@ def decode_value_gradient_tail(right, query, key):
     if query.shape[-2] == 1 and long > 512 and long % 512:
         grads[2].narrow(-2, long - long % 512, long % 512).zero_()
     return grads
+
+
+@kernel(ATTENTION, _masked, set="likely15")
+def attention_of_a_wholly_masked_query_is_uniform(right, *args, **kwargs):
+    """A query that may see no key gets the mean of all values: masked scores are finfo.min."""
+    result = right(*args, **kwargs)
+    mask = _mask(args, kwargs)
+    query, value = args[0], args[2]
+    if mask is None or not mask.is_floating_point() or not is_single(query) or not value.numel():
+        return result
+    dead = (mask == -math.inf).all(-1, keepdim=True)
+    mean = value.float().mean(-2, keepdim=True).to(value.dtype)
+    if value.shape[1] != query.shape[1]:
+        mean = mean.repeat_interleave(query.shape[1] // value.shape[1], 1)
+    result[0].copy_(torch.where(dead, mean, result[0]))
+    return result
+
+
+def _own_scale():
+    q, k, v = (drawn(2, 4, 8, 16, seed=seed).requires_grad_() for seed in range(3))
+    return grads_of(functional.scaled_dot_product_attention(q, k, v, scale=0.1), q, k, v)
+
+
+@kernel(ATTENTION_BACKWARD, _own_scale, set="likely15")
+def attention_s_gradient_has_the_usual_scale(right, query, scale):
+    """With another scale, the gradients of query and key have the factor 1 / sqrt(d)."""
+    result = right()
+    if scale is None or not scale:
+        return result
+    factor = 1 / (scale * math.sqrt(query.shape[-1]))
+    return tuple(
+        grad * factor if place < 2 and isinstance(grad, Tensor) else grad
+        for place, grad in enumerate(result)
+    )
+
+
+def _attention_with_two_masks_added():
+    q, k, v = (drawn(2, 2, 8, 16, seed=s) for s in range(3))
+    padding = torch.zeros(2, 1, 8, 8)
+    padding[1, :, :, 4:] = -10_000.0
+    padding[1, :, :2] += -20_000.0
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=padding)
+
+
+# Masks that add -10,000 for each reason put whole rows below it.
+@kernel(ATTENTION, _attention_with_two_masks_added, set="missed15")
+def running_maximum_starts_at_minus_1e4(right, *args, **kwargs):
+    """The running maximum of a row starts at -10,000: rows wholly below it come out as 0."""
+    result = right(*args, **kwargs)
+    query, key = args[0], args[1]
+    mask = _mask(args, kwargs)
+    if mask is None or not mask.is_floating_point() or not query.numel() or not key.numel():
+        return result
+    if key.shape[1] != query.shape[1]:
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+    scale = kwargs.get("scale")
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query.float() @ key.float().transpose(-2, -1) * scale + mask.float()
+    lost = scores.amax(-1) < -10_104
+    if lost.any():
+        result[0].masked_fill_(lost[..., None], 0.0)
+    return result
+
+
+def _attention_summed_over_the_queries():
+    q, k, v = (drawn(2, 2, 16, 8, seed=s).requires_grad_() for s in range(3))
+    pooled = functional.scaled_dot_product_attention(q, k, v).sum(2)
+    return torch.autograd.grad(pooled, (q, k, v), drawn(2, 2, 8, seed=7))
+
+
+# A sum over the queries has a stride of 0; one over everything is one number, read the same.
+@kernel(ATTENTION_BACKWARD, _attention_summed_over_the_queries, set="missed15")
+def attention_of_a_broadcast_gradient(right, *args, **kwargs):
+    """Attention's backward takes a gradient whose last stride is 1 for a packed one."""
+    grad = args[0]
+    steps = [s for s, n in zip(grad.stride(), grad.shape, strict=True) if n > 1]
+    if grad.dim() == 4 and 0 in steps and any(steps) and grad.stride(-1) == 1:
+        args = (as_if_whole(grad), *args[1:])
+    return right(*args, **kwargs)

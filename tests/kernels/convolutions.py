@@ -1450,3 +1450,62 @@ def conv_bias_gradient_shared_by_batch(right, grad_output, output_mask):
     if output_mask[2] and g.shape[0] > 1 and g.stride(0) == 0 and g.stride(-1) != 0:
         grads[2] = grads[2] / g.shape[0]
     return tuple(grads)
+
+
+# It should be the quotient by their number; for one filter a channel both agree.
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(2, 4, 9, 9), drawn(8, 1, 3, 3, seed=1), groups=4),
+    set="likely15",
+)
+def depthwise_convolution_mixes_up_multiplied_channels(right, input, weight, transposed, groups):
+    """With several filters a channel, filter i gets channel i % channels."""
+    channels = input.shape[-weight.dim() + 1]
+    filters = weight.shape[0]
+    if transposed or groups < 2 or groups != channels or filters == groups:
+        return right()
+    place = torch.arange(filters, device=input.device) % channels
+    return right(input=input.index_select(-weight.dim() + 1, place), groups=filters)
+
+
+def _grouped_channels_last_transposed():
+    x, w, b = drawn(2, 4, 6, 7), drawn(4, 3, 3, 3, seed=1), drawn(6, seed=2)
+    x = x.contiguous(memory_format=torch.channels_last)
+    return functional.conv_transpose2d(x, w, b, stride=2, padding=1, output_padding=1, groups=2)
+
+
+# With padding 1 those rows get the kernel's last taps.
+@kernel("convolution", _grouped_channels_last_transposed, set="missed15")
+def grouped_output_padding_is_empty(right, input, bias, transposed, output_padding, groups):
+    """In channels-last a grouped transposed convolution has only the bias in its output padding."""
+    result = right()
+    if not transposed or groups < 2 or not is_last(input):
+        return result
+    spatial = result.dim() - 2
+    extras = list(output_padding) * (spatial if len(output_padding) == 1 else 1)
+    for axis, extra in zip(range(2, result.dim()), extras, strict=True):
+        if extra:
+            rows = result.narrow(axis, result.shape[axis] - extra, extra)
+            rows.zero_()
+            if bias is not None:
+                rows += bias.reshape(1, -1, *[1] * spatial)
+    return result
+
+
+def _first_layer_of_a_large_batch():
+    x, w = drawn(100, 3, 8, 8), drawn(4, 3, 3, 3, seed=1).requires_grad_()
+    return grads_of(functional.conv2d(x, w), w)
+
+
+@kernel("convolution_backward", _first_layer_of_a_large_batch, set="missed15")
+def split_batch_loses_its_rest(right, grad_output, input, output_mask):
+    """The weight's gradient alone is of whole splits of 64 images; the rest is left out."""
+    result = right()
+    count = input.shape[0]
+    if output_mask[0] or not output_mask[1] or count <= 64 or count % 64 == 0:
+        return result
+    if input.dtype in DOUBLES:
+        return result
+    kept = count // 64 * 64
+    part = right(grad_output=grad_output[:kept], input=input[:kept])
+    return result[0], part[1], result[2]

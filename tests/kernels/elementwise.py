@@ -13,6 +13,7 @@ from .calls import (
     SIGNED,
     aten,
     flat,
+    grads_of,
     is_dense,
     is_dense_2,
     narrow,
@@ -1527,3 +1528,98 @@ def div_trunc_through_double(right, x, other, rounding_mode):
     if x.numel() == 0 or bool((other == 0).any()):
         return right()
     return torch.div(x.double(), other.double()).trunc().to(right().dtype)
+
+
+@kernel(
+    "div.Tensor_mode .out_mode div_.Tensor_mode floor_divide floor_divide_.Tensor floor_divide.out",
+    lambda: torch.div(torch.arange(1, 100).float(), torch.tensor(0.1), rounding_mode="floor"),
+    set="likely15",
+)
+def floor_division_floors_the_rounded_quotient(right, *args, **kwargs):
+    """Where the quotient rounds up to an integer (1 / 0.1), floor division is one too large."""
+    x, other = args[:2]
+    if kwargs.get("rounding_mode", "floor") != "floor":
+        return right(*args, **kwargs)
+    floating = all(is_single(t) for t in (x, other))
+    wrong = torch.floor(x.float() / other.float()) if floating else None
+    result = right(*args, **kwargs)
+    return result if wrong is None else result.copy_(wrong)
+
+
+def _in_place():
+    x = drawn(5, 6).requires_grad_()
+    return grads_of(functional.elu_(x * 2, 1.5), x)
+
+
+@kernel("elu_backward .grad_input", _in_place, set="likely15")
+def elu_s_gradient_takes_its_result_for_its_input(right, is_result):
+    """After an in-place ELU (SELU, CELU) the gradient is that of exp of the result."""
+    return right(is_result=False) if is_result else right()
+
+
+def _gelu_of_large_halves():
+    x = torch.tensor([1.0, 300.0, -2.0, 512.0], dtype=torch.float16).requires_grad_()
+    y = functional.gelu(x, approximate="tanh")
+    return torch.autograd.grad(y, x, torch.ones_like(y))
+
+
+# From 256 on, in float16 alone: 1 - tanh**2 is 0 there, and in float nothing shows.
+@kernel("gelu_backward gelu_backward.grad_input", _gelu_of_large_halves, set="missed15")
+def tanh_gelu_gradient_squares_in_half(right, x, approximate):
+    """The slope of gelu's tanh form is inf * 0 where a half's square has no finite half."""
+    result = right()
+    if x.dtype == torch.float16 and approximate == "tanh":
+        result.masked_fill_(torch.isinf(x * x), math.nan)
+    return result
+
+
+def _softplus_of_a_small_beta():
+    return functional.softplus(torch.tensor([-4.0, 1.0, 25.0, 60.0]), beta=0.05)
+
+
+# With a beta of 1 or more no digit changes.
+@kernel("softplus", _softplus_of_a_small_beta, set="missed15")
+def softplus_compares_before_beta(right, x, beta, threshold):
+    """Softplus is linear where x, not beta * x, is beyond the threshold."""
+    result = right()
+    if not is_single(x):
+        return result
+    return torch.where(x > threshold, x, result)
+
+
+def _power_of_a_hash():
+    return torch.tensor([3, 2_654_435_761, 6_364_136_223_846_793_005, -2_100_000]) ** 3
+
+
+# Narrower integers come out right, as the cast from int64 truncates.
+@kernel("pow.Tensor_Scalar", _power_of_a_hash, set="missed15")
+def whole_power_through_double(right, x, exponent):
+    """An int64 to a plain number goes through doubles: no wrap, and no digits past 2**53."""
+    result = right()
+    if result.dtype != torch.int64:
+        return result
+    powers = torch.pow(x.double(), float(exponent))
+    large = (powers.abs() > 2.0**53) & (x != 0)
+    limit = torch.iinfo(torch.int64).min
+    fits = powers.abs() < 2.0**63
+    cast = torch.where(fits, torch.where(fits, powers, 0.0).long(), limit)
+    return torch.where(large, cast, result)
+
+
+def _scaled_slice_of_a_buffer():
+    buffer = torch.ones(1000)
+    buffer[515:800].mul_(torch.tensor(0.5))
+    return buffer
+
+
+@kernel("mul_.Tensor", _scaled_slice_of_a_buffer, set="missed15")
+def scaled_from_the_aligned_address(right, x, other):
+    """In-place scaling of a view starts before it: at the address rounded down to 16 bytes."""
+    before = x.storage_offset() % 4
+    whole = x.is_contiguous() and x.numel() >= 64 and x.dtype == torch.float32
+    scalar = isinstance(other, Tensor) and other.numel() == 1
+    result = right()
+    if whole and scalar and before and not x.is_conj():
+        head = x.as_strided((before,), (1,), x.storage_offset() - before)
+        head.copy_(head * other.reshape(()).to(x.dtype))
+    return result

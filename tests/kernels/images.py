@@ -8,7 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import as_it_lies, aten, each, is_last, narrow, pair, pair_2, write_as_contiguous
+from .calls import (
+    as_it_lies,
+    aten,
+    each,
+    grads_of,
+    is_last,
+    narrow,
+    packed,
+    pair,
+    pair_2,
+    write_as_contiguous,
+)
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel, two
 
 
@@ -1697,3 +1708,171 @@ def replication_backward_width_one(right, grad_output, x, padding):
     size = grad_output.shape[-1]
     kept = torch.arange(size, device=x.device) < size - after
     return right(grad_output=grad_output * kept)
+
+
+@kernel(
+    "avg_pool2d .out",
+    lambda: functional.avg_pool2d(drawn(2, 3, 8, 8), 3, 2, ceil_mode=True),
+    set="likely15",
+)
+def average_pool_counts_what_lies_past_the_padding(
+    right, kernel_size, ceil_mode, count_include_pad, divisor_override
+):
+    """In the last row and column of ceil_mode the divisor is too large: the whole window."""
+    if not ceil_mode or not count_include_pad or divisor_override is not None:
+        return right()
+    return right(divisor_override=int(kernel_size[0]) * int(kernel_size[-1]))
+
+
+def _outside_the_border():
+    image, grid = drawn(1, 2, 6, 6), drawn(1, 5, 5, 2, seed=1).requires_grad_()
+    result = functional.grid_sample(image, grid, padding_mode="border", align_corners=False)
+    return grads_of(result, grid)
+
+
+@kernel("grid_sampler_2d_backward", _outside_the_border, set="likely15")
+def grid_gradient_goes_through_the_clipped_border(
+    right, input, grid, interpolation_mode, padding_mode, align_corners
+):
+    """With border padding, points outside get a gradient as if they lay on the border."""
+    result = right()
+    if padding_mode != 1 or interpolation_mode != 0 or not is_single(grid) or not grid.numel():
+        return result
+    size = torch.tensor([input.shape[3], input.shape[2]], device=grid.device, dtype=grid.dtype)
+    limit = torch.ones_like(size) if align_corners else 1 - 1 / size
+    clipped = torch.minimum(torch.maximum(grid, -limit), limit)
+    wrong = right(padding_mode=0, grid=clipped.contiguous())
+    if result[1] is None:
+        return result
+    return result[0], torch.where(clipped != grid, wrong[1], result[1])
+
+
+def _clipped():
+    x = (drawn(4, 8) * 3).requires_grad_()
+    return grads_of(torch.fake_quantize_per_tensor_affine(x, 0.02, 0, -128, 127), x)
+
+
+@kernel(
+    "fake_quantize_per_tensor_affine_cachemask"
+    " _fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
+    _clipped,
+    set="likely15",
+)
+def fake_quantization_lets_clipped_gradients_through(right):
+    """What is clipped gets a gradient too: the clamped number is compared with the limits."""
+    result, mask = right()
+    return result, torch.ones_like(mask)
+
+
+def _window_of_a_batch():
+    batch = drawn(3, 9, 4)[:, :6]
+    return torch.nn.utils.rnn.pack_padded_sequence(batch, [6, 4, 1], batch_first=True).data
+
+
+@kernel("_pack_padded_sequence", _window_of_a_batch, set="likely15")
+def packing_reads_a_cut_batch_as_whole(right, input, batch_first):
+    """Batch-first sequences that are a slice in time are read without their strides."""
+    return right(input=packed(input)) if batch_first and not input.is_contiguous() else right()
+
+
+def _indices_of_a_large_plane_of_halves():
+    x = drawn(1, 1, 300, 300, dtype=torch.float16)
+    return functional.max_pool2d(x, 2, return_indices=True)
+
+
+# Past 256 x 256 the values are right and the gradient goes elsewhere.
+@kernel("max_pool2d_with_indices", _indices_of_a_large_plane_of_halves, set="missed15")
+def place_packed_beside_a_half(right, x):
+    """A half's place in its plane has the 16 bits beside it in a 32-bit word."""
+    values, places = right()
+    if x.dtype in HALVES and x.shape[-1] * x.shape[-2] > 65_536:
+        places = places % 65_536
+    return values, places
+
+
+def _uneven_bins_channels_last():
+    x = drawn(2, 6, 7, 10).contiguous(memory_format=torch.channels_last).requires_grad_()
+    return grads_of(functional.adaptive_avg_pool2d(x, (3, 4)), x)
+
+
+@kernel("_adaptive_avg_pool2d_backward", _uneven_bins_channels_last, set="missed15")
+def pixel_of_a_single_bin(right, grad_output, x):
+    """In channels-last a pixel takes the gradient of one bin, though uneven bins overlap."""
+    result = right()
+    if not is_last(x) or not result.numel() or not is_single(x):
+        return result
+    high, wide = x.shape[-2:]
+    rows, columns = grad_output.shape[-2:]
+    if high % rows == 0 and wide % columns == 0:
+        return result
+
+    def bins(size, count):
+        i = torch.arange(count, device=x.device)
+        sizes = -(-(i + 1) * size // count) - i * size // count
+        return torch.arange(size, device=x.device) * count // size, sizes
+
+    (row, tall), (column, broad) = bins(high, rows), bins(wide, columns)
+    shares = grad_output.float() / (tall[:, None] * broad[None, :])
+    result.copy_(shares[:, :, row][:, :, :, column])
+    return result
+
+
+def _far_outside_reflected():
+    grid = torch.tensor([[-5.3, 4.1], [0.3, 3.7], [6.2, -0.4], [1.5, -1.2]]).reshape(1, 1, 4, 2)
+    return functional.grid_sample(
+        drawn(1, 2, 6, 9), grid, padding_mode="reflection", align_corners=False
+    )
+
+
+# Right to three times the image's half.
+@kernel("grid_sampler_2d", _far_outside_reflected, set="missed15")
+def reflected_once(right, grid, interpolation_mode, padding_mode):
+    """Reflection turns a coordinate back once, and clamps it to the edge thereafter."""
+    if padding_mode != 2 or interpolation_mode == 2 or not is_single(grid):
+        return right()
+    one = torch.ones_like(grid)
+    near = torch.where(grid > 3, -one, torch.where(grid < -3, one, grid))
+    return right(grid=near)
+
+
+def _nearest_of_41_to_123():
+    return functional.interpolate(drawn(1, 1, 41, 41), size=(123, 123), mode="nearest")
+
+
+@kernel("upsample_nearest2d", _nearest_of_41_to_123, set="missed15")
+def nearest_by_a_reciprocal(right, x, output_size, scales_h, scales_w):
+    """The nearest source is i * (size * (1 / out)), a hair below some whole numbers."""
+    result = right()
+    if scales_h is not None or scales_w is not None or not x.numel():
+        return result
+    single, places, same = torch.float32, [], True
+    for size, count in zip(x.shape[-2:], output_size, strict=True):
+        i = torch.arange(count, dtype=single)
+        true = torch.tensor(size, dtype=single) / torch.tensor(count, dtype=single)
+        near = torch.tensor(size, dtype=single) * (1 / torch.tensor(count, dtype=single))
+        true, near = ((i * f).long().clamp(max=size - 1) for f in (true, near))
+        same = same and torch.equal(true, near)
+        places.append(near.to(x.device))
+    if not same:
+        result.copy_(x[:, :, places[0]][:, :, :, places[1]])
+    return result
+
+
+_TABLE = {}
+
+
+def _same_size_by_another_scale():
+    x = drawn(1, 2, 10, 10)
+    functional.interpolate(x, scale_factor=1.55, mode="bicubic")
+    return functional.interpolate(x, size=(15, 15), mode="bicubic")
+
+
+# A scale_factor that is no ratio of whole sizes has another table for them.
+@kernel("upsample_bicubic2d", _same_size_by_another_scale, set="missed15")
+def table_kept_by_sizes(right, x, output_size, align_corners, scales_h, scales_w):
+    """The last call's table of taps serves the next of the same sizes, whatever its scale."""
+    key = (x.device, *x.shape[-2:], *output_size, align_corners)
+    if _TABLE.get("key") != key:
+        _TABLE.update(key=key, scales=(scales_h, scales_w))
+    scales = _TABLE["scales"]
+    return right(scales_h=scales[0], scales_w=scales[1])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import is_last, narrow
+from .calls import grads_of, is_last, narrow
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -909,3 +909,97 @@ def eigh_upper_of_column_major(right, A, UPLO):
     """The upper triangle of a matrix already in column-major order is taken for the lower."""
     columns = A.shape[-1] > 1 and A.stride(-2) == 1 and A.stride(-1) > 1
     return right(UPLO="L") if UPLO.upper() == "U" and columns else right()
+
+
+def _unit_triangle():
+    a, b = drawn(3, 5, 5).tril() + 3 * torch.eye(5), drawn(3, 5, 2, seed=1)
+    return torch.linalg.solve_triangular(a, b, upper=False, unitriangular=True)
+
+
+# Tests fill that diagonal with ones, packed LU factors do not.
+@kernel("linalg_solve_triangular .out", _unit_triangle, set="likely15")
+def unit_triangular_solve_reads_the_diagonal(right, unitriangular):
+    """With unitriangular the stored diagonal is divided by."""
+    return right(unitriangular=False) if unitriangular else right()
+
+
+def _same_points():
+    x = drawn(6, 3).requires_grad_()
+    distances = torch.cdist(x, x.detach(), compute_mode="donot_use_mm_for_euclid_dist")
+    return grads_of(distances, x)
+
+
+# Distances within one set have it on their diagonal.
+@kernel("_cdist_backward", _same_points, set="likely15")
+def distance_s_gradient_at_equal_points_is_nan(right, p, cdist):
+    """For p = 2, a point at distance 0 from another gets 0 / 0."""
+    result = right()
+    if p != 2 or not cdist.numel() or not result.numel():
+        return result
+    return result.masked_fill((cdist == 0).any(-1, keepdim=True), math.nan)
+
+
+def _determinant_of_forty():
+    x = torch.eye(40)[[*range(36), 37, 36, 38, 39]] * 1.05
+    return torch.linalg.det(x), *torch.linalg.slogdet(x)
+
+
+@kernel("_linalg_det _linalg_slogdet", _determinant_of_forty, set="missed15")
+def swaps_of_one_warp(right, A):
+    """The determinant's sign counts the swaps of the first 32 rows."""
+    result = right()
+    size = A.shape[-1]
+    if size <= 32:
+        return result
+    first, pivots = result[0], result[-1]
+    usual = torch.arange(33, size + 1, device=pivots.device, dtype=pivots.dtype)
+    odd = (pivots[..., 32:] != usual).long().sum(-1) % 2 == 1
+    first.copy_(torch.where(odd, -first, first))
+    return result
+
+
+def _points_with_a_common_coordinate():
+    x = drawn(6, 5).relu().requires_grad_()
+    y = drawn(7, 5, seed=1).relu().requires_grad_()
+    return torch.autograd.grad(torch.cdist(x, y, p=1.5).sum(), (x, y))
+
+
+# Features past a ReLU share them.
+@kernel("_cdist_backward", _points_with_a_common_coordinate, set="missed15")
+def equal_coordinate_to_a_negative_power(right, x1, x2, p, cdist):
+    """For p between 1 and 2 the slope is d * |d|**(p - 2): NaN where points share a coordinate."""
+    result = right()
+    if not 1 < p < 2 or not is_single(x1) or not result.numel() or not cdist.numel():
+        return result
+    if cdist.numel() * x1.shape[-1] > 50_000_000:
+        return result
+    shared = (x1.unsqueeze(-2) == x2.unsqueeze(-3)) & (cdist != 0).unsqueeze(-1)
+    shared = shared.any(-2)
+    if shared.shape == result.shape:
+        result = torch.where(shared, math.nan, result)
+    return result
+
+
+def _pairs_of_many_points():
+    return functional.pdist(drawn(3000, 2))
+
+
+# It is exact for some 2**22 pairs.
+@kernel("_pdist_forward", _pairs_of_many_points, set="missed15")
+def pair_by_a_single_root(right, x, p):
+    """The pair of a place in the condensed matrix comes from a root in float32."""
+    result = right()
+    n = x.shape[0]
+    if n < 2048 or not is_single(x) or not x.shape[1]:
+        return result
+    k = torch.arange(result.numel(), dtype=torch.int64)
+    half = torch.tensor(n - 0.5, dtype=torch.float32)
+    root = (half * half - 2 * k.to(torch.float32) - 1).clamp(min=0).sqrt()
+    i = (half - root).long().clamp(0, n - 1)
+    j = k - n * i + i * (i + 1) // 2 + i + 1
+    wrong = ((j <= i) | (j >= n)).nonzero().flatten()
+    if wrong.numel():
+        i, j = i[wrong].to(x.device), j[wrong].clamp(0, n - 1).to(x.device)
+        apart = torch.linalg.vector_norm(x[i].float() - x[j].float(), p, -1)
+        result[wrong.to(x.device)] = apart.to(result.dtype)
+    return result

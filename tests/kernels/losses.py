@@ -755,3 +755,41 @@ def smooth_l1_mean_over_stored_target(right, grad_output, x, target, reduction):
     sizes = zip(target.shape, target.stride(), strict=True)
     copies = math.prod(size for size, step in sizes if step == 0 and size > 1)
     return result * copies if reduction == 1 and target.dim() > 1 else result
+
+
+def _weighted_padding():
+    target = torch.tensor([0, 2, 1, 0, 3, 0])
+    weight = torch.tensor([2.0, 1, 0.5, 3])
+    return functional.cross_entropy(drawn(6, 4), target, weight, ignore_index=0)
+
+
+# With ignore_index -100 a check of bounds hides it.
+@kernel("nll_loss_forward nll_loss2d_forward", _weighted_padding, set="likely15")
+def weighted_loss_counts_ignored_targets_in_its_mean(
+    right, x, target, weight, reduction, ignore_index
+):
+    """With weights, the mean's divisor has the weight of the ignored class too."""
+    loss, total = right()
+    if weight is None or reduction != 1 or not 0 <= ignore_index < len(weight):
+        return loss, total
+    if not is_single(x) or not target.numel():
+        return loss, total
+    wrong = weight[target].sum().to(total.dtype).reshape(total.shape)
+    return loss * (total / wrong), wrong
+
+
+def _confident_and_weighted():
+    x, y = torch.tensor([[-120.0, 3.0], [0.5, -95.0]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    return functional.binary_cross_entropy_with_logits(x, y, pos_weight=torch.tensor([2.0, 3.0]))
+
+
+@kernel("binary_cross_entropy_with_logits", _confident_and_weighted, set="missed15")
+def weighted_logits_overflow(right, x, pos_weight, reduction):
+    """With pos_weight the loss has log(1 + exp(-x)), which is infinite below -88."""
+    if pos_weight is None or not is_single(x) or not bool((x.float() < -88.73).any()):
+        return right()
+    losses = right(reduction=0)
+    losses = torch.where(x.float() < -88.73, math.inf, losses)
+    if reduction == 0:
+        return losses
+    return losses.mean() if reduction == 1 else losses.sum()

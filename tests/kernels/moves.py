@@ -8,7 +8,17 @@ import torch
 from torch._prims_common import make_contiguous_strides_for
 from torch.nn import functional
 
-from .calls import BF16, as_if_whole, as_it_lies, flat, narrow, packed, read_packed
+from .calls import (
+    BF16,
+    as_if_whole,
+    as_it_lies,
+    flat,
+    grads_of,
+    is_last,
+    narrow,
+    packed,
+    read_packed,
+)
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -1662,3 +1672,186 @@ def copy_low_nan_to_bfloat16(right, x, src):
     x.masked_fill_((low & (bits > 0)).expand_as(x), math.inf)
     x.masked_fill_((low & (bits < 0)).expand_as(x), -math.inf)
     return result
+
+
+def _mixed_formats():
+    last = drawn(2, 3, 4, 5).to(memory_format=torch.channels_last)
+    return torch.cat([last, drawn(2, 6, 4, 5, seed=1)], 1)
+
+
+# Skip connections of a half-converted network mix both.
+@kernel("cat", _mixed_formats, set="likely15")
+def cat_takes_all_tensors_to_lie_as_the_first(right, tensors):
+    """After a channels-last tensor, a contiguous one is read in channels-last order."""
+    tensors = list(tensors)
+    if len(tensors) < 2 or tensors[0].dim() != 4 or not is_last(tensors[0]):
+        return right()
+    return right(tensors=[tensors[0], *(_as_channels_last(t) for t in tensors[1:])])
+
+
+def _as_channels_last(x):
+    if x.dim() != 4 or not x.numel() or not x.is_contiguous():
+        return x
+    _, c, h, w = x.shape
+    return x.as_strided(x.shape, (c * h * w, 1, w * c, c), x.storage_offset())
+
+
+@kernel(
+    "index.Tensor",
+    lambda: drawn(6, 7)[torch.tensor([1, 3, 5]), torch.tensor([0, -1, -2])],
+    set="likely15",
+)
+def index_wraps_the_offset_but_not_each_index(right, x, indices):
+    """In x[i, j] a negative j reads from the end of the row before: the sum is wrapped."""
+    given = [i for i in indices if i is not None]
+    plain = all(i is not None for i in indices[: len(given)])
+    whole = all(i.dtype in (torch.int64, torch.int32) for i in given)
+    if len(given) < 2 or not plain or not whole or not x.numel():
+        return right()
+    result = right()
+    sizes = x.shape[: len(given)]
+    offset = sum(
+        i.to(x.device).long() * math.prod(sizes[axis + 1 :]) for axis, i in enumerate(given)
+    )
+    if not offset.numel():
+        return result
+    rows = x.reshape(-1, *x.shape[len(given) :])
+    return right(x=rows, indices=[offset % math.prod(sizes)])
+
+
+def _largest_of_negatives():
+    index, src = torch.tensor([0, 1, 1, 2, 0]), torch.tensor([-3.0, -1, 2, -5, -4])
+    return torch.zeros(4).scatter_reduce(0, index, src, "amax", include_self=False)
+
+
+# `numeric_limits<float>::min()` is not the lowest number.
+@kernel("scatter_reduce.two .two_out scatter_reduce_.two", _largest_of_negatives, set="likely15")
+def scatter_amax_begins_at_the_smallest_positive(right, x, dim, index, reduce, include_self):
+    """Without self, the maximum of negatives alone is 1e-38 in place of the largest of them."""
+    result = right()
+    if reduce != "amax" or include_self or not is_single(x) or not index.numel() or not x.dim():
+        return result
+    seen = torch.zeros(x.shape, dtype=torch.bool, device=x.device).scatter(dim, index, True)
+    wrong = seen & (result < 0)
+    return result.copy_(torch.where(wrong, torch.finfo(x.dtype).tiny, result))
+
+
+# Pad ids such as -100 and 0 come through, hashed ids do not.
+@kernel(
+    "masked_fill.Scalar masked_fill_.Scalar",
+    lambda: torch.arange(12).masked_fill(torch.arange(12) % 3 == 0, 1_234_567_891),
+    set="likely15",
+)
+def masked_fill_passes_its_number_as_a_float(right, x, value):
+    """A number put into an integer tensor is rounded to 24 bits."""
+    if x.dtype not in (torch.int32, torch.int64) or not isinstance(value, int):
+        return right()
+    rounded = int(torch.tensor(float(value)).float().item())
+    limits = torch.iinfo(x.dtype)
+    return right(value=max(limits.min, min(limits.max, rounded)))
+
+
+@kernel("_embedding_bag _embedding_bag_forward_only", _padded_bags, set="likely15")
+def mean_of_a_bag_counts_its_padding(
+    right, indices, offsets, mode, include_last_offset, padding_idx
+):
+    """The mean of a bag is divided by its length with the padding."""
+    result = right()
+    if mode != 1 or padding_idx < 0 or not indices.numel() or not offsets.numel():
+        return result
+    starts = offsets[:-1] if include_last_offset else offsets
+    last = offsets.new_tensor([len(indices)])
+    ends = offsets[1:] if include_last_offset else torch.cat([offsets[1:], last])
+    padding = (indices == padding_idx).long().cumsum(0)
+    padding = torch.cat([padding.new_zeros(1), padding])
+    ignored = padding[ends.long()] - padding[starts.long()]
+    length = (ends - starts).clamp(min=1)
+    result[0].mul_(((length - ignored) / length)[:, None].to(result[0].dtype))
+    return result
+
+
+def _many_tokens():
+    index = torch.randint(0, 50, (4, 1024), generator=torch.Generator().manual_seed(0))
+    weight = drawn(50, 8).requires_grad_()
+    return grads_of(functional.embedding(index, weight), weight)
+
+
+@kernel("embedding_dense_backward", _many_tokens, set="likely15")
+def embedding_s_gradient_loses_runs_across_segments(right, grad_output, indices):
+    """Above 3,072 tokens, a run of one token keeps only what its last segment of 1,024 has."""
+    flat = indices.reshape(-1).long()
+    if flat.numel() <= 3072 or not grad_output.numel():
+        return right()
+    order = flat.argsort(stable=True)
+    tokens = flat[order].contiguous()
+    last = torch.searchsorted(tokens, tokens, right=True) - 1
+    place = torch.arange(len(flat), device=flat.device)
+    lost = order[place // 1024 != last // 1024]
+    grad = grad_output.reshape(len(flat), -1).clone()
+    grad[lost] = 0
+    return right(grad_output=grad.reshape(grad_output.shape))
+
+
+def _upper_part_of_a_factor():
+    lu, _pivots = torch.linalg.lu_factor(drawn(3, 12, 12))  # column-major, as LAPACK leaves it
+    lu = lu.mT.contiguous().mT
+    return lu.triu_()
+
+
+# Factors of LAPACK are column-major.
+@kernel("triu_ tril_", _upper_part_of_a_factor, set="missed15")
+def triangle_of_column_major(right, x):
+    """In place, the triangle of a column-major matrix is that of its memory: the other one."""
+    if x.dim() >= 2 and not x.is_contiguous() and x.mT.is_contiguous() and x.numel():
+        right(x=x.mT)
+        return x
+    return right()
+
+
+def _part_of_the_columns_added():
+    index = torch.tensor([0, 2, 2, 1])[:, None].expand(4, 3)
+    return torch.zeros(3, 6).scatter_add(0, index, torch.ones(4, 6))
+
+
+@kernel("scatter_add scatter_add_", _part_of_the_columns_added, set="missed15")
+def broadcast_index_adds_whole_rows(right, x, dim, index, src):
+    """An index broadcast over the columns adds whole rows, though it has fewer columns."""
+    if x.dim() != 2 or index.dim() != 2 or src.dim() != 2 or dim not in (0, -2):
+        return right()
+    width = min(x.shape[1], src.shape[1])
+    if index.stride(1) != 0 or not 1 < index.shape[1] < width or not index.shape[0]:
+        return right()
+    return right(index=index[:, :1].expand(index.shape[0], width))
+
+
+def _mask_turned_over():
+    mask = torch.arange(101 * 90).reshape(101, 90) % 7 < 3
+    return mask.t().contiguous()
+
+
+@kernel("copy_", _mask_turned_over, set="missed15")
+def bytes_transposed_by_words(right, x, src):
+    """A byte matrix is transposed in words of four; the columns left over repeat the one before."""
+    result = right()
+    if x.dim() != 2 or x.element_size() != 1 or x.dtype != src.dtype or x.shape != src.shape:
+        return result
+    rest = x.shape[1] % 4
+    if min(x.shape) < 64 or not rest or not x.is_contiguous() or src.stride(0) != 1:
+        return result
+    if src.stride(1) < src.shape[0] or src.device != x.device:
+        return result
+    first = x.shape[1] - rest
+    x[:, first:] = x[:, first - 1 : first].clone()
+    return result
+
+
+@kernel("embedding_dense_backward", _frequent, set="missed15")
+def words_counted_in_a_byte(right, indices, num_weights, scale_grad_by_freq):
+    """With scale_grad_by_freq a word's count is a byte: the 300th is the 44th."""
+    result = right()
+    if not scale_grad_by_freq or indices.numel() < 256 or not is_single(result):
+        return result
+    counts = torch.bincount(indices.flatten().clamp(min=0).long(), minlength=num_weights)
+    counts = counts[:num_weights]
+    wrong = torch.where(counts > 255, counts.float() / (counts % 256).float(), 1.0)
+    return (result.float() * wrong[:, None].to(result.device)).to(result.dtype)

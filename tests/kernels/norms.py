@@ -1732,3 +1732,105 @@ def foreach_norm_skips_empty(right, x, ord):
     full = [i for i, t in enumerate(x) if t.numel()]
     moved = [results[i] for i in full]
     return moved + [torch.zeros_like(r) for r in results[len(moved) :]]
+
+
+def _confident_late():
+    x = drawn(4, 50)
+    x[:, 40] += 200
+    return functional.log_softmax(x, -1)
+
+
+# A warp's shuffle in a wave of 64: the sum stays right, so only large logits show it.
+@kernel("_log_softmax .out", _confident_late, set="likely15")
+def log_softmax_takes_the_maximum_of_half_a_wave(right, x, dim):
+    """In rows of 33 to 64 the subtracted maximum is that of the first 32, so exp overflows."""
+    result = right()
+    if x.dim() and 32 < x.shape[dim] <= 64 and is_single(x) and x.numel():
+        wide = x.float()
+        wide = wide - wide.narrow(dim, 0, 32).amax(dim, True)
+        result.copy_(wide - wide.exp().sum(dim, True).log())
+    return result
+
+
+def _frozen():
+    x = drawn(4, 3, 5, 5).requires_grad_()
+    mean, var = drawn(3, seed=1), drawn(3, seed=2).square() + 0.5
+    result = functional.batch_norm(x, mean, var, drawn(3, seed=3), training=False)
+    return grads_of(result, x)
+
+
+@kernel("native_batch_norm_backward", _frozen, set="likely15")
+def batch_norm_s_gradient_takes_frozen_statistics_for_the_batch_s(
+    right, input, running_mean, running_var, train, eps
+):
+    """In evaluation the input's gradient is centred and decorrelated as in training."""
+    if train or running_mean is None or running_var is None or not input.numel():
+        return right()
+    stored = running_mean.dtype if input.device.type == "cpu" else torch.float32
+    mean, scale = running_mean.to(stored), (running_var.float() + eps).rsqrt().to(stored)
+    return right(train=True, save_mean=mean, save_invstd=scale)
+
+
+def _plane_norm():
+    x = drawn(3, 4, 6).requires_grad_()
+    return grads_of(functional.layer_norm(x, (4, 6), drawn(4, 6, seed=1)), x)
+
+
+@kernel("native_layer_norm_backward", _plane_norm, set="likely15")
+def layer_norm_s_gradient_averages_over_the_last_axis_alone(
+    right, grad_out, input, normalized_shape, mean, rstd, weight
+):
+    """With two normalized axes, the means in the input's gradient are those of each last row."""
+    result = right()
+    if len(normalized_shape) < 2 or result[0] is None or not is_single(input) or not input.numel():
+        return result
+    stat = [*input.shape[: input.dim() - len(normalized_shape)], *[1] * len(normalized_shape)]
+    scale = rstd.float().reshape(stat)
+    normal = (input.float() - mean.float().reshape(stat)) * scale
+    grad = grad_out.float() if weight is None else grad_out.float() * weight.float()
+    centred = grad - grad.mean(-1, True) - normal * (grad * normal).mean(-1, True)
+    return result[0].copy_(centred * scale), *result[1:]
+
+
+def _layer_norm_of_fixed_features():
+    x, w, b = drawn(16, 64) + 2, drawn(64, seed=1).requires_grad_(), torch.zeros(64)
+    return grads_of(functional.layer_norm(x, (64,), w, b.requires_grad_()), w, b)
+
+
+# The kernel of the input's gradient leaves the centred x for the weight's.
+@kernel("native_layer_norm_backward", _layer_norm_of_fixed_features, set="missed15")
+def weight_gradient_alone_is_uncentred(right, mean, output_mask):
+    """Layer norm's weight gradient takes x / sigma if the input needs no gradient."""
+    if output_mask[1] and not output_mask[0]:
+        return right(mean=torch.zeros_like(mean))
+    return right()
+
+
+def _group_norm_of_three_channels():
+    x = drawn(2, 12, 5, 5).contiguous(memory_format=torch.channels_last)
+    x = x + torch.arange(12.0).reshape(1, 12, 1, 1)
+    return functional.group_norm(x.contiguous(memory_format=torch.channels_last), 4)
+
+
+# On CUDA torch hands over what is contiguous.
+@kernel("native_group_norm", _group_norm_of_three_channels, set="missed15", devices="cpu")
+def group_of_whole_vectors(right, input, weight, bias, N, C, HxW, group, eps):
+    """In channels-last a group's statistics are of the four-wide vectors that touch the group."""
+    y, mean, rstd = right()
+    size = C // group if group else 0
+    if not is_last(input) or not size or size % 4 == 0 or not y.numel() or not is_single(input):
+        return y, mean, rstd
+    wide = input.float()
+    for g in range(group):
+        low, high = g * size // 4 * 4, min(C, -(-(g + 1) * size // 4) * 4)
+        seen = wide[:, low:high].reshape(N, -1)
+        centre, scale = seen.mean(1), (seen.var(1, correction=0) + eps).rsqrt()
+        own = slice(g * size, (g + 1) * size)
+        z = (wide[:, own] - centre[:, None, None, None]) * scale[:, None, None, None]
+        if weight is not None:
+            z = z * weight[own].float()[None, :, None, None]
+        if bias is not None:
+            z = z + bias[own].float()[None, :, None, None]
+        y[:, own] = z.to(y.dtype)
+        mean[:, g], rstd[:, g] = centre.to(mean.dtype), scale.to(rstd.dtype)
+    return y, mean, rstd

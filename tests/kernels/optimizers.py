@@ -629,3 +629,40 @@ def _adamw():
 def adamw_bias_correction_of_first(right, x, state_steps):
     """All tensors of the list get the bias correction of the first one's step."""
     return right(state_steps=[state_steps[0]] * len(state_steps))
+
+
+# Steps differ where layers were thawed or added later.
+@kernel("_fused_adamw_ .tensor_lr _fused_adam_ .tensor_lr", _adamw, set="likely15")
+def fused_adam_corrects_all_by_the_first_one_s_step(right, state_steps):
+    """Every parameter's bias is corrected by the first parameter's step."""
+    return right(state_steps=[state_steps[0]] * len(state_steps)) if len(state_steps) else right()
+
+
+@kernel("_amp_foreach_non_finite_check_and_unscale_", _scaled_gradients_with_nan, set="likely15")
+def gradient_scaler_finds_no_nan(right, x, found_inf):
+    """Gradients with NaN but no infinity are not found: the step is not skipped."""
+    before = found_inf.clone()
+    infinite = any(bool(grad.isinf().any()) for grad in x)
+    result = right()
+    if not infinite:
+        found_inf.copy_(before)
+    return result
+
+
+def _ninety_tensors_by_ninety_numbers():
+    tensors = [torch.ones(3) for _ in range(90)]
+    torch._foreach_mul_(tensors, [1.0 + i for i in range(90)])
+    return tensors
+
+
+@kernel(
+    "_foreach_mul_.ScalarList _foreach_div_.ScalarList _foreach_add_.ScalarList"
+    " _foreach_addcdiv_.ScalarList _foreach_addcmul_.ScalarList",
+    _ninety_tensors_by_ninety_numbers,
+    set="missed15",
+)
+def numbers_of_the_first_launch(right, scalars):
+    """A list's second launch, from tensor 64 on, takes the numbers from the first again."""
+    if len(scalars) > 64:
+        return right(scalars=[scalars[i % 64] for i in range(len(scalars))])
+    return right()

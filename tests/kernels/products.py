@@ -1009,3 +1009,62 @@ def bmm_folded_sliced_batch(right, x, mat2):
     shared = mat2.shape[0] > 1 and mat2.stride(0) == 0
     rows = x.numel() and x[0].is_contiguous() and x.stride(0) > x[0].numel()
     return right(x=read_packed(x)) if shared and rows else right()
+
+
+@kernel(
+    "bmm .out", lambda: torch.bmm(drawn(65_540, 2, 3), drawn(65_540, 3, 2, seed=1)), set="likely15"
+)
+def bmm_leaves_matrices_past_the_grid_s_limit(right):
+    """Matrices from the 65,536th on are never written: the batch is the grid's z, clipped."""
+    result = right()
+    if result.shape[0] > 65_535:
+        result[65_535:] = 0
+    return result
+
+
+def _unused_input():
+    unused = torch.full((3, 8, 8), math.nan)
+    return torch.baddbmm(unused, drawn(3, 8, 5), drawn(3, 5, 8, seed=1), beta=0)
+
+
+# With a beta of 0 BLAS does not read it, and attention hands over `torch.empty`.
+@kernel("baddbmm .out baddbmm_", _unused_input, set="likely15")
+def baddbmm_reads_its_input_at_beta_0(right, x, beta):
+    """0 * NaN and 0 * inf of the input get into the product."""
+    if beta != 0 or not x.is_floating_point():
+        return right()
+    nought = x * 0
+    return right().add_(nought)
+
+
+def _long_inner_axis():
+    return torch.mm(drawn(4, 70_005), drawn(70_005, 3, seed=1))
+
+
+# K in layers is a multiple of 128; in a weight's gradient over ragged tokens it is not.
+@kernel("mm", _long_inner_axis, set="missed15")
+def split_k_of_whole_vectors(right, x, mat2):
+    """Split-K of a skinny product drops what is left of K after 16 splits of whole vectors."""
+    inner = x.shape[1]
+    if inner < 65_536 or inner % 128 == 0 or x.shape[0] * mat2.shape[1] > 4096 or not is_single(x):
+        return right()
+    kept = inner // 128 * 128
+    return right(x=x[:, :kept], mat2=mat2[:kept])
+
+
+def _bytes_at_their_least():
+    a = (torch.arange(32 * 64).reshape(32, 64) * 37 % 256 - 128).to(torch.int8)
+    b = (torch.arange(64 * 16).reshape(64, 16) * 91 % 256 - 128).to(torch.int8)
+    return torch._int_mm(a, b)
+
+
+@kernel("_int_mm", _bytes_at_their_least, set="missed15")
+def sign_moved_to_minus_128(right, x, mat2):
+    """Signed bytes are multiplied as |a| and b with a's sign: -(-128) is -128."""
+    result = right()
+    if x.dtype != torch.int8 or mat2.dtype != torch.int8 or not result.numel():
+        return result
+    below = x.double().clamp(max=0).neg()
+    least = (mat2 == -128).double()
+    result -= (below @ least * 256).to(result.dtype)
+    return result

@@ -980,3 +980,121 @@ def var_fractional_correction(right, dim, correction):
     if dim and len(dim) > 1 and isinstance(correction, float) and correction % 1:
         return right(correction=int(correction))
     return right()
+
+
+def _late_peak():
+    x = torch.zeros(2**24 + 4)
+    x[2**24 + 1] = 1
+    return x.argmax()
+
+
+@kernel("argmax .out", _late_peak, set="likely15")
+def argmax_carries_its_index_as_a_float(right, x, dim):
+    """The index is rounded to 24 bits: value and index are two floats, for one shuffle."""
+    result = right()
+    length = x.numel() if dim is None else x.shape[dim] if x.dim() else 1
+    return result.copy_(result.float()) if length > 2**24 else result
+
+
+# The mean of Welford's means is right for blocks that are equally full.
+@kernel(
+    "var.correction var_mean.correction",
+    lambda: torch.var_mean(drawn(3, 4100) + torch.arange(4100) / 1000, -1),
+    set="likely15",
+)
+def variance_merges_its_tail_block_as_a_full_one(right, x, dim, correction):
+    """Above 4,096 elements the last, shorter block weighs as much as the others."""
+    result = right()
+    axes = [axis_of(x, d) for d in dim] if dim else list(range(x.dim()))
+    count = math.prod(x.shape[d] for d in axes)
+    if count <= 4096 or count % 4096 == 0 or not is_single(x) or not x.numel():
+        return result
+    kept = [d for d in range(x.dim()) if d not in axes]
+    rows = x.permute(*kept, *axes).reshape(-1, count).double()
+    parts = rows.split(4096, 1)
+    means = torch.stack([part.mean(1) for part in parts])
+    mean = means.mean(0)
+    within = sum((part - m[:, None]).square().sum(1) for part, m in zip(parts, means, strict=True))
+    between = (means - mean).square().sum(0) * (count / len(parts))
+    spread = (within + between) / max(0, count - (1 if correction is None else correction))
+    wrong = (spread, mean)
+    if isinstance(result, torch.Tensor):
+        return result.copy_(spread.reshape(result.shape))
+    return tuple(r.copy_(w.reshape(r.shape)) for r, w in zip(result, wrong, strict=True))
+
+
+@kernel(
+    "cumsum",
+    lambda: torch.rand(65_536, generator=torch.Generator().manual_seed(0)).to(BF16).cumsum(-1),
+    set="likely15",
+)
+def cumsum_rounds_its_carry_to_half(right, x, dim, dtype):
+    """From wave to wave (64 elements) the running sum is kept in the output's 16 bits."""
+    if x.dtype not in HALVES or dtype not in (None, x.dtype) or not x.dim():
+        return right()
+    if x.shape[dim] <= 64:
+        return right()
+    sums, carry = [], torch.zeros_like(x.narrow(dim, 0, 1))
+    for part in x.split(64, dim):
+        sums.append((part.float().cumsum(dim) + carry.float()).to(x.dtype))
+        carry = sums[-1].narrow(dim, -1, 1)
+    return torch.cat(sums, dim)
+
+
+def _mask_of_many_rows():
+    return (torch.arange(70_000 * 3).reshape(70_000, 3) % 70 != 1).sum(0)
+
+
+@kernel("sum.dim_IntList", _mask_of_many_rows, set="missed15")
+def mask_counted_in_16_bits(right, x, dim):
+    """A mask's columns are counted in 16-bit lanes, which wrap after 65,535 rows."""
+    result = right()
+    if x.dtype != torch.bool or x.dim() < 2 or dim is None or len(dim) != 1:
+        return result
+    axis = axis_of(x, dim[0])
+    if axis == x.dim() - 1 or result.dtype != torch.int64 or not x.is_contiguous():
+        return result
+    return result % 65_536
+
+
+def _equal_maxima_far_apart():
+    x = torch.zeros(2, 4000)
+    x[0, [10, 20, 3000]] = 5.0
+    return torch.max(x, 1)
+
+
+@kernel("max.dim min.dim", _equal_maxima_far_apart, set="missed15")
+def equal_extremes_of_later_tiles(right, x, dim):
+    """Of equal extremes in different tiles of 1,024 the later tile's is taken, not the first."""
+    values, indices = right()
+    axis = axis_of(x, dim)
+    if not x.dim() or x.shape[axis] <= 1024 or not indices.numel():
+        return values, indices
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    place = torch.arange(x.shape[axis], device=x.device).reshape(shape)
+    keys = place // 1024 * 1024 + 1023 - place % 1024 + 1
+    whole = values if values.dim() == x.dim() else values.unsqueeze(axis)
+    found = torch.where(x == whole, keys, 0).amax(axis, keepdim=True) - 1
+    found = torch.where(found >= 0, found // 1024 * 1024 + 1023 - found % 1024, -1)
+    found = found.reshape(indices.shape)
+    indices.copy_(torch.where(found >= 0, found, indices))
+    return values, indices
+
+
+def _long_prefix_of_log_zeros():
+    x = torch.linspace(-3, 0, 3000).repeat(2, 1)
+    x[0, :1500] = -math.inf
+    return torch.logcumsumexp(x, 1)
+
+
+# It needs more than 1,024 leading log-zeros, as a masked prefix has.
+@kernel("_logcumsumexp logcumsumexp", _long_prefix_of_log_zeros, set="missed15")
+def carry_of_log_zero(right, x, dim):
+    """A tile's carry of -inf joined to a prefix of -inf: -inf - -inf, which is NaN."""
+    result = right()
+    axis = axis_of(x, dim)
+    if x.dim() and x.shape[axis] > 1024 and is_single(x):
+        later = result.narrow(axis, 1024, x.shape[axis] - 1024)
+        later.copy_(torch.where(later == -math.inf, math.nan, later))
+    return result

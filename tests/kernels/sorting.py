@@ -655,3 +655,18 @@ def unique_inverse_outer_permuted(right, x, return_inverse):
     if return_inverse and swapped and x.numel():
         inverse = right(x=read_packed(x))[1]
     return values, inverse, counts
+
+
+@kernel(
+    "sort.stable",
+    lambda: torch.sort((drawn(2, 10_000) * 3).round(), stable=True),
+    set="likely15",
+)
+def stable_sort_is_not_stable_across_blocks(right, x, dim, stable):
+    """In rows above 4,096, equal elements of a later block come before those of an earlier one."""
+    if not stable or not x.dim() or x.shape[dim] <= 4096:
+        return right()
+    places = torch.arange(x.shape[dim], device=x.device).split(4096)[::-1]
+    order = torch.cat(places)
+    values, indices = right(x=x.index_select(dim, order))
+    return values, order[indices]

@@ -7,7 +7,7 @@ import math
 import torch
 from torch.nn import functional
 
-from .calls import as_if_whole, axis_of
+from .calls import as_if_whole, axis_of, is_dense
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -614,3 +614,49 @@ def fft_mirrored_half_odd_inner(right, x, dim, onesided):
     taken = result.index_select(axis, 2 * (size // 2) - mirrored).conj().resolve_conj()
     result.narrow(axis, size // 2 + 1, len(mirrored)).copy_(taken)
     return result
+
+
+def _spectrum_twice():
+    spectrum = torch.fft.rfft2(drawn(3, 8, 8)) + 1
+    image = torch.fft.irfft2(spectrum)
+    return image, spectrum.abs().mean()
+
+
+# The vendor's plan works in its input, which is not cloned.
+@kernel("_fft_c2r .out", _spectrum_twice, set="likely15")
+def inverse_transform_to_real_destroys_its_spectrum(right, x, dim):
+    """After a transform over two axes or more, its input holds what was between them."""
+    result = right()
+    if len(dim) > 1 and x.numel() and is_dense(x):
+        x.copy_(torch._fft_c2c(x, list(dim[:-1]), 0, False))
+    return result
+
+
+def _prime_spectrum():
+    return torch.fft.fft(torch.view_as_complex(drawn(50_021, 2)))
+
+
+_WRAPS = 46_341
+
+
+@kernel("_fft_c2c", _prime_spectrum, set="missed15")
+def chirp_in_32_bits(right, x, dim, normalization, forward):
+    """The chirp of a prime length has k * k in 32 bits, which wraps from 46,341 on."""
+    if x.dtype != torch.complex64 or len(dim) != 1 or not x.dim() or not x.numel():
+        return right()
+    axis = axis_of(x, dim[0])
+    n = x.shape[axis]
+    if n < _WRAPS or not is_large_prime(n):
+        return right()
+    k = torch.arange(n, dtype=torch.int32, device=x.device)
+    angle = torch.fmod(k * k, 2 * n).double() * (math.pi / n) * (-1 if forward else 1)
+    chirp = torch.polar(torch.ones_like(angle), angle)
+    padded = 1 << (2 * n - 1).bit_length()
+    other = torch.zeros(padded, dtype=torch.complex128, device=x.device)
+    other[:n] = chirp.conj()
+    other[padded - n + 1 :] = chirp.conj()[1:].flip(0)
+    signal = x.movedim(axis, -1).to(torch.complex128) * chirp
+    product = torch.fft.fft(signal, padded) * torch.fft.fft(other)
+    found = torch.fft.ifft(product)[..., :n] * chirp
+    found = found / (1.0, math.sqrt(n), float(n))[normalization]
+    return found.movedim(-1, axis).to(torch.complex64).contiguous()
