@@ -218,7 +218,7 @@ def _by_trust(runners: Iterable[Runner]) -> list[tuple[Runner, ...]]:
 _NUMBER = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[0-9a-fA-F]+")
 
 
-class _Quoting(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+class _Quoting(yaml.SafeDumper):
     """Writes texts so that readers of either version of YAML have them as texts."""
 
 

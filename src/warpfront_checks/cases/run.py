@@ -176,7 +176,7 @@ class Bounds:
         return verdict
 
     def _leaves_range(self, dtype: torch.dtype) -> bool:
-        """Return whether a result within the reference is too large for a dtype, but not its own.
+        """Return whether a step of the reference is too large a number for a dtype.
 
         A composed call, such as cross entropy with smoothed labels, stores sums in its dtype.
         """

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
+import sys
 import tarfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -96,3 +99,23 @@ def test_a_commit_is_archived_as_it_was_and_an_unknown_one_is_named(
     with pytest.raises(CommandFailedError) as caught:
         archive_commit(folder.as_uri(), unknown, archive, subdirectory="")
     assert unknown in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "name", ["warpfront.wheels.store.archives", "warpfront_port.compile.toolchain"]
+)
+def test_archives_are_unpacked_by_the_backport_where_it_is_installed(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in for what is installed below Python 3.11.4, whose own tarfile has no filters."""
+    backport = ModuleType("backports.tarfile")
+    vars(backport).update(vars(tarfile))
+    package = ModuleType("backports")
+    monkeypatch.setattr(package, "tarfile", backport, raising=False)
+    monkeypatch.setitem(sys.modules, "backports", package)
+    monkeypatch.setitem(sys.modules, "backports.tarfile", backport)
+    parent, _, leaf = name.rpartition(".")
+    # Both places of the module are put back.
+    monkeypatch.setattr(importlib.import_module(parent), leaf, importlib.import_module(name))
+    monkeypatch.delitem(sys.modules, name)
+    assert importlib.import_module(name).tarfile is backport

@@ -37,53 +37,44 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
         ordered = isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE)
         first = numbers[0] // 10 if numbers[0] > _CODES else numbers[0]
         old = ordered and 0 < first < _CDNA
-        option = ordered and _gives_torch_an_option(module, node)
-        quiet = old or _chooses_numbers(module, node)
-        yield Seen("PY019", node, shift=-2 if quiet else -int(option))
+        # A tuning that AMD's number takes may be too large for it.
+        tuning = _is_tuning(module, node)
+        quiet = old or (tuning and first < _CDNA)
+        yield Seen("PY019", node, shift=-2 if quiet else -int(tuning))
     words = [text for text in map(text_of, sides) if text and text.startswith("gfx")]
     exact = isinstance(node.ops[0], ast.Eq | ast.NotEq) and bool(words) and ":" not in words[0]
     if exact and _is_made_of(module, sides, _GCN):
         yield Seen("PY052", node)
 
 
-def _chooses_numbers(module: Module, test: ast.AST) -> bool:
-    """Return true if every arm of a test has only numbers, such as the sizes of a tile: the arm
-    that AMD takes is a tuning that fits it less.
+def _is_tuning(module: Module, test: ast.AST) -> bool:
+    """Return true if every arm of a test only chooses: numbers, such as the sizes of a tile, and
+    names of torch's, which AMD has too.
     """
     while isinstance(parent := module.parents[test], ast.BoolOp | ast.UnaryOp):
         test = parent
-    if isinstance(parent, ast.If | ast.IfExp) and parent.test is test:
-        return _has_numbers(parent)
-    return False
+    return (
+        isinstance(parent, ast.If | ast.IfExp) and parent.test is test and _chooses(module, parent)
+    )
 
 
-def _has_numbers(node: ast.AST | None) -> bool:
+def _chooses(module: Module, node: ast.AST | None) -> bool:
     match node:
-        case ast.If(body=body, orelse=[_, *_] as others):
-            return all(map(_has_numbers, (*body, *others)))
+        case ast.If(body=body, orelse=others):
+            return all(_chooses(module, statement) for statement in (*body, *others))
         case ast.IfExp(body=value, orelse=other):
-            return _has_numbers(value) and _has_numbers(other)
+            return _chooses(module, value) and _chooses(module, other)
         case ast.Assign(value=value) | ast.Return(value=value):
-            return _has_numbers(value)
-        case ast.Tuple(elts=values):
-            return all(map(_has_numbers, values))
+            return _chooses(module, value)
+        case (
+            ast.Expr(value=ast.Call(func=ast.Attribute(), args=[_, *_] as values))
+            | ast.Tuple(elts=values)
+        ):
+            return all(_chooses(module, value) for value in values)
         case ast.Constant(value=value):
             return isinstance(value, int | float) and not isinstance(value, bool)
         case _:
-            return False
-
-
-def _gives_torch_an_option(module: Module, node: ast.AST) -> bool:
-    """Return true if the arm of a test calls methods with names of torch alone: AMD has them."""
-    block = getattr(module.parents[node], "body", ())
-    if not isinstance(block, list) or not all(
-        isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) for s in block
-    ):
-        return False
-    calls = [s.value for s in block if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)]
-    arguments = [value for call in calls for value in call.args]
-    methods = all(isinstance(call.func, ast.Attribute) for call in calls)
-    return methods and all(module.dotted(value).startswith("torch.") for value in arguments)
+            return node is not None and module.dotted(node).startswith("torch.")
 
 
 def cuda_version(module: Module, node: ast.Call | ast.Subscript) -> Iterator[Seen]:

@@ -18,8 +18,6 @@ IMPORTS = {
 NAMES = rules_by_name("dotted")
 ENVIRONMENT = rules_by_name("environment")
 EVERY_NAME = frozenset().union(IMPORTS, NAMES, ENVIRONMENT)
-# Bindings have the name of a library of NVIDIA's in their own.
-_BINDING = re.compile(r"nvrtc|nvml|nvjpeg|nvcomp|nvshmem|cublas|cudnn|cusparse|cusolver")
 OF_PACKAGES = frozenset(rule.id for rule in catalogue().values() if rule.of_a_package)
 
 
@@ -85,8 +83,6 @@ def _with_arguments(
 
 def _imported(module: Module, node: ast.AST, name: str) -> Iterator[Seen]:
     entry = longest_known(name, IMPORTS)
-    if not entry and _BINDING.search(name.partition(".")[0]):
-        entry = "nvidia"
     lazy = not isinstance(module.scope(node), ast.Module)
     # What AMD has a build of is needed only where it is called.
     if entry and not (lazy and IMPORTS[entry] == "PY025"):

@@ -10,15 +10,12 @@ import ast
 import re
 from collections.abc import Iterator
 
+from warpfront.matrix.products import target_of_product
 from warpfront_port.scan.python.mentions import IMPORTS, longest_known
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text
 
-_MODEL = re.compile(
-    r"(?i)(?<![a-z0-9])(?:[rg]tx|geforce|tesla|quadro|jetson|[abhpv][1-8]00|[al]40s?|a[13]0g?"
-    r"|g[bh][23]00)(?![a-z0-9])"
-)
-"""A product of NVIDIA's: `H100`, `L40S`, `GB200`, `RTX`."""
+_WORD = re.compile(r"[^\W_]+")
 _Named = (
     ast.Name | ast.Attribute | ast.FunctionDef | ast.ClassDef | ast.alias | ast.arg | ast.keyword
 )
@@ -44,7 +41,8 @@ def own_texts(module: Module, node: Text) -> Iterator[Seen]:
     parent = module.parents[node]
     compared = isinstance(parent, ast.Compare)
     chooses = compared or (isinstance(parent, ast.Dict) and node in parent.keys)
-    of_model = chooses and not module.knows_hip and _MODEL.search(node.value)
+    products = map(target_of_product, _WORD.findall(node.value) if chooses else ())
+    of_model = not module.knows_hip and any(target.startswith("sm") for target in products)
     of_vendor = compared or len(node.value.split()) == 1
     if of_model or (of_vendor and module.means_nvidia(node.value) and not module.is_said(node)):
         yield Seen("PY064", node, node.value)
