@@ -45,6 +45,15 @@ def differentiated(
     return (output.detach(), *torch.autograd.grad(output, leaves, cotangent))
 
 
+def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Return tensors on the CPU, detached, after one wait for the work of a GPU."""
+    devices = {x.device for x in tensors if x.is_cuda}
+    copies = [x.detach().to("cpu", non_blocking=x.is_cuda) for x in tensors]
+    for device in devices:
+        torch.cuda.synchronize(device)
+    return copies
+
+
 ACTIVITIES = {"cuda": "CUDA", "xpu": "XPU"}
 # Before torch 2.6 the last has CUDA's name.
 _DEVICE_TIMES = ("self_device_time_total", "self_cuda_time_total")

@@ -83,6 +83,8 @@ INDEX = "torch.randint(0, {below}, {shape}, generator=g)"
 NAMES = "abcdefgh"
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 # The dtype of the parts.
+# Each copy that is waited for is a turn among the processes of a GPU.
+UNAWAITED = "non_blocking=True"
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 # The complex dtype that a real one's results have; bfloat16 has none of its width.
 COMPLEX_OF = {"float16": "complex32", "bfloat16": "complex64", "float32": "complex64"}
@@ -138,24 +140,21 @@ class Argument:
     def send(self, dtype: str, device: str) -> str:
         """Return the expression that copies the numbers to a device, as they are to lie there."""
         dtype = self.dtype or dtype
-        kind = f", dtype=torch.{dtype}" if self.floating else f", dtype={self.name}.dtype"
-        x = self.name
-        if self.strides is None and self.drawn == self.shape:
-            text = f"{x}.to({device!r}{kind}, copy=True)"
+        kind = f"torch.{dtype}" if self.floating else f"{self.name}.dtype"
+        pairs = zip(self.drawn, self.shape, strict=True)
+        first = ", ".join(":1" if one != whole else ":" for one, whole in pairs)
+        part = self.name if self.drawn == self.shape else f"{self.name}[{first}]"
+        text = f"{part}.to({kind}, copy=True)"
+        if self.strides is None:
+            text = sent_to(device, text)
         else:
-            pairs = zip(self.drawn, self.shape, strict=True)
-            first = ", ".join(":1" if one != whole else ":" for one, whole in pairs)
-            part = x if self.drawn == self.shape else f"{x}[{first}]"
-            text = f"{part}.to({device!r}{kind}, copy=True)"
-            if self.strides is not None:
-                roomy = f"torch.full(({self.length},), 9{kind}, device={device!r})"
-                if not self.floating:
-                    roomy = f"torch.zeros({self.length}{kind}, device={device!r})"
-                text = (
-                    f"{roomy}.as_strided({self.drawn}, {self.strides}, {self.offset}).copy_({part})"
-                )
-            if self.drawn != self.shape:
-                text = f"{text}.expand({self.shape})"
+            filled = f"torch.full(({self.length},), 9, dtype={kind}, device={device!r})"
+            if not self.floating:
+                filled = f"torch.zeros({self.length}, dtype={kind}, device={device!r})"
+            memory = f"{filled}.as_strided({self.drawn}, {self.strides}, {self.offset})"
+            text = f"{memory}.copy_({text}, {UNAWAITED})"
+        if self.drawn != self.shape:
+            text = f"{text}.expand({self.shape})"
         return f"{text}.detach().requires_grad_()" if self.leaf else text
 
 
@@ -241,7 +240,7 @@ class Case:
         if self.destination == "out":
             return [f"out = {self._outs()}", f"{self.code[:-1]}, out=out)", "found = out"]
         kind = "found.dtype" if self.dtype in COMPLEX else f"torch.{self.dtype}"
-        send = f".to({self.device!r}, {kind})"
+        send = sent_to(self.device, f".to({kind})")
         return [f"found = {self.code}", *self._gradients("found", "gradients", send)]
 
     @property
@@ -326,6 +325,13 @@ _FED = {
     "expanded": "{x}.expand_as({result})",
 }
 LAYOUTS = tuple(_FED)
+
+
+def sent_to(device: str, numbers: str) -> str:
+    """Return the expression of numbers on a device. The CPU has rounded them to their dtype: a copy
+    that is not awaited is rounded by the device that is judged.
+    """
+    return f"{numbers}.to({device!r}, {UNAWAITED})"
 
 
 def fed_as(layout: str, sent: str, result: str = "", like: str = "fed") -> str:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from warpfront_checks.cases.rounding import (
     disturbed,
     rms_of,
 )
-from warpfront_checks.executing import converted
+from warpfront_checks.executing import converted, on_cpu, tensors_in
 
 REFUSALS = (
     RuntimeError,
@@ -131,6 +131,12 @@ class CaseResults:
     gradients: list[Any]
     after: Mapping[str, Tensor]
 
+    @cached_property
+    def copies(self) -> Mapping[int, Tensor]:
+        """Return the tensors on the CPU, by their identity: the device's work is awaited once."""
+        tensors = [*self.actual, *tensors_in(self.gradients), *self.after.values()]
+        return dict(zip(map(id, tensors), on_cpu(tensors), strict=True))
+
 
 class Bounds:
     """Bounds of a record, for each result and gradient, and `of_arguments` that it leaves."""
@@ -209,12 +215,13 @@ class Bounds:
         names = results_again(self.case, self.reference, self.case.again(), *modes, move=move)
         return [*listed(names["right"]), *names.get("rights", ())] if names else []
 
-    def verdict(self, name: str, place: int, actual: Tensor, expected: Tensor) -> Verdict:
-        """Return the verdict on a result's form, then on its numbers."""
+    def verdict(
+        self, name: str, place: int, actual: Tensor, copy: Tensor, expected: Tensor
+    ) -> Verdict:
+        """Return the verdict on a result's form, then on the numbers of its copy on the CPU."""
         if fault := self.fault_of_form(place, actual, expected):
             return Verdict.failed(name, fault)
-        # Once, for each copy from the device waits for all of its work.
-        return replace(self.judge(place, actual.cpu(), expected.detach()), name=name)
+        return replace(self.judge(place, copy, expected.detach()), name=name)
 
 
 def run_case(
@@ -237,7 +244,7 @@ def run_case(
     changed = {"a"} if case.destination == "in place" else set()
     for name, x in results.after.items():
         if name not in {*changed, *reference.changed}:
-            after = judge(x, reference.drawn[name], limits.of_arguments)
+            after = judge(results.copies[id(x)], reference.drawn[name], limits.of_arguments)
             yield replace(after, name=f"argument {name} afterwards")
 
 
@@ -344,7 +351,7 @@ def compared(results: CaseResults, bounds: Bounds) -> Iterator[Verdict]:
         expected = [x if x.is_floating_point() or x.is_complex() else x.to(wide) for x in expected]
     for place, (mine, exact) in enumerate(zip(results.actual, expected, strict=True)):
         name = f"result {place}" if len(expected) > 1 else "result"
-        yield bounds.verdict(name, place, mine, exact)
+        yield bounds.verdict(name, place, mine, results.copies[id(mine)], exact)
     if case.leaves and any(
         _overflows(x, mine.dtype) for x, mine in zip(expected, results.actual, strict=True)
     ):
@@ -358,7 +365,7 @@ def compared(results: CaseResults, bounds: Bounds) -> Iterator[Verdict]:
             pair = [none if x is None else x.detach() for x in (mine, exact)]
             yield replace(bounds.judge(place, *pair), name=name)
         else:
-            yield bounds.verdict(name, place, mine, exact)
+            yield bounds.verdict(name, place, mine, results.copies[id(mine)], exact)
 
 
 def _overflows(exact: Tensor, dtype: torch.dtype) -> bool:

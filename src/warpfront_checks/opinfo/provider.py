@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from warpfront_checks.cases.axes import laid_out
-from warpfront_checks.cases.case import Argument, Case, fed_as
+from warpfront_checks.cases.case import Argument, Case, fed_as, sent_to
 from warpfront_checks.opinfo.adapter import SEED, Entry, Sample
 
 # In these every number is by itself, or every row: any length fits, and none of it is a place.
@@ -68,7 +68,7 @@ class SampleCase(Case):
         lines = [f"ends = [x for x in {name} if x.requires_grad]"]
         back = "fed"
         if send:
-            each = fed_as(self.layout, f"fed.to({self.device!r}, x.dtype)")
+            each = fed_as(self.layout, sent_to(self.device, "fed.to(x.dtype)"))
             back = f"[{each} for fed, x in zip(fed, ends)]"
         else:
             # Rounded to the dtype, and no more; a real call has no complex gradient.

@@ -284,11 +284,13 @@ class _JudgedOnce:
         self._verdict = bounds.verdict
         self._known: dict[tuple[int, int], tuple[Tensor, Verdict]] = {}
 
-    def verdict(self, name: str, place: int, actual: Tensor, expected: Tensor) -> Verdict:
+    def verdict(
+        self, name: str, place: int, actual: Tensor, copy: Tensor, expected: Tensor
+    ) -> Verdict:
         key = place, id(actual)
         if key not in self._known:
             # With the tensor, so that no other has its id.
-            self._known[key] = actual, self._verdict(name, place, actual, expected)
+            self._known[key] = actual, self._verdict(name, place, actual, copy, expected)
         return self._known[key][1]
 
 
