@@ -34,14 +34,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from itertools import islice
 from multiprocessing import Pipe
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from warpfront_checks.check_options import CheckOptions
-from warpfront_checks.results import CheckFinding, Checks, errored
+from warpfront_checks.results import CheckFinding, Find, errored
 
 # Keys of a child's pipes in its job, and the outcomes of an item.
 _PIPES = ("places", "answers")
@@ -302,29 +300,26 @@ def memory_of_gpu() -> int:
 
 def begin_checks(
     find: str,
-    calls: Mapping[str, Sequence[Mapping[str, object]]],
+    calls: Mapping[str, Mapping[str, object]],
     effort: CheckOptions,
     *,
     lanes: int,
-    joined: Callable[[Sequence[CheckFinding]], CheckFinding] = itemgetter(0),
-) -> Checks:
-    """Begin a check for each name, in order, in as many parts as there are arguments; its finding
-    is what `joined` makes of theirs. `find` is `module:function` below this package, called with
-    arguments and the effort. Without lanes each is found out by this process.
+) -> Mapping[str, Find]:
+    """Begin a check for each name, in order. `find` is `module:function` below this package, called
+    with the name's arguments and the effort. Without lanes each is found out by this process.
     """
-    items = {name: [(find, dict(part), effort) for part in parts] for name, parts in calls.items()}
-    every = [item for parts in items.values() for item in parts]
-    children = begin_beside(CHILD, every, lanes=lanes, seconds=SECONDS) if lanes else Begun(())
-    answers = iter(children.answers)
-
-    def find_parts(parts: Sequence[Item], mine: Sequence[Future[Returned]]) -> CheckFinding:
-        answered = [answer.result().finding() for answer in mine]
-        return joined(answered or [_found(*item) for item in parts])
-
+    items: Mapping[str, Item] = {name: (find, dict(call), effort) for name, call in calls.items()}
+    if not lanes:
+        return {name: partial(_found, *item) for name, item in items.items()}
+    children = begin_beside(CHILD, [*items.values()], lanes=lanes, seconds=SECONDS)
     return {
-        name: partial(find_parts, parts, [*islice(answers, len(parts))])
-        for name, parts in items.items()
+        name: partial(_finding_of, answer)
+        for name, answer in zip(items, children.answers, strict=True)
     }
+
+
+def _finding_of(answer: Future[Returned]) -> CheckFinding:
+    return answer.result().finding()
 
 
 def _found(find: str, arguments: Mapping[str, Any], effort: CheckOptions) -> CheckFinding:

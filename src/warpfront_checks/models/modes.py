@@ -163,7 +163,7 @@ def compiled_checks(claims: Claims, effort: CheckOptions) -> Checks:
     if effort.quick:
         return {}
     device = claims.device
-    calls = {f"{name} compiled": [{"name": name, "device": device}] for name in COMPILED[device]}
+    calls = {f"{name} compiled": {"name": name, "device": device} for name in COMPILED[device]}
     if obstacle := missing_compiler(device):
         return dict.fromkeys(calls, f"torch.compile cannot work: {obstacle}")
     lanes = min(lanes_for(device), _COMPILING_LANES)

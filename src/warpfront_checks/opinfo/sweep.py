@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_d
 from warpfront_checks.opinfo.provider import cases_of_sample, takes_any_length
 from warpfront_checks.precision import computes_float64, kind_of, tested_dtypes
 from warpfront_checks.results import (
+    ERROR,
     PASSED,
     CheckFinding,
     Recorder,
@@ -36,9 +37,10 @@ from warpfront_checks.results import (
     unavailable,
 )
 
-# A sweep runs in so many parts where there are lanes for them: compilation is spread. Where
-# nothing was compiled before they end last of all sessions: more lanes than others.
-PARTS, LANES = 3, 1.5
+# The database is swept in so many parts where there are lanes for them. Where nothing was compiled
+# before they end last of all sessions: more lanes than others.
+PARTS, LANES = 48, 1.5
+FIND = "opinfo.sweep:find_part"
 # Of the first so many; each option of so many more, on devices whose correct kernels pass them.
 AMONG, OPTIONS_AMONG = 24, 160
 MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
@@ -87,43 +89,41 @@ def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions = USU
         recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)
     sweeps = sweeps_of(device, effort)
     recorder.plan(["database", *(sweep.name for sweep in sweeps)])
+    names = [sweep.name for sweep in sweeps]
     lanes = 0 if effort.quick else lanes_for(device, times=LANES)
     count = PARTS if lanes else 1
     parts = [{"device": device, "part": part, "count": count} for part in range(count)]
-    # Many kernels of complex numbers are compiled when they first run, so those begin first.
-    slowest_first = sorted(sweeps, key=lambda sweep: not sweep.dtype.startswith("complex"))
-    jobs = {each.name: [{"name": each.name, **part} for part in parts] for each in slowest_first}
-    find = "opinfo.sweep:find_part"
-    checks = begin_checks(find, jobs, effort, lanes=lanes, joined=finding_of_parts)
-    recorder.run({"database": _database, **checks})
+    # All sweeps of an entry are one process's: each of its kernels is compiled and loaded once.
+    calls = {f"part {part['part']}": {"names": names, **part} for part in parts}
+    shared = begin_checks(FIND, calls, effort, lanes=lanes) if lanes else dict.fromkeys(calls)
+
+    def find(name: str) -> CheckFinding:
+        tally = Tally()
+        for part, begun in zip(parts, shared.values(), strict=True):
+            finding = begun() if begun else None
+            if finding is None or finding.outcome == ERROR:
+                # The sweep that ended a part's process says nothing of the others.
+                call = {name: {"names": [name], **part}}
+                finding = begin_checks(FIND, call, effort, lanes=min(lanes, 1))[name]()
+            if finding.outcome != PASSED:
+                return finding
+            counts: Any = finding.details[name]
+            tally.add_part(counts)
+        return _finding_of(tally)
+
+    recorder.run({"database": _database, **{name: partial(find, name) for name in names}})
 
 
 def find_part(
-    *, name: str, device: str, part: int, effort: CheckOptions, count: int = PARTS
+    *, names: Sequence[str], device: str, part: int, count: int, effort: CheckOptions
 ) -> CheckFinding:
-    """Sweep every n-th entry; the results are joined with those of the other parts."""
+    """Make the sweeps of these names over a part of the database: every so many entries."""
     try:
-        entries = load_database()
+        entries = load_database()[part::count]
     except DatabaseMoved:
         return unavailable(UNREAD)
-    # Parts start at different entries: one part compiles an entry's kernels with the driver,
-    # and parts that run at the same time find them in its cache.
-    sweeps = sweeps_of(device, effort)
-    position = next(place for place, sweep in enumerate(sweeps) if sweep.name == name)
-    first = len(entries) * position // len(sweeps)
-    mine = [*entries[first:], *entries[:first]][part::count]
-    return passed("", tally=sweep_entries(mine, sweeps[position]).as_json())
-
-
-def finding_of_parts(parts: Sequence[CheckFinding]) -> CheckFinding:
-    """Return the finding of all parts together, or that of the first part that did not pass."""
-    tally = Tally()
-    for part in parts:
-        if part.outcome != PASSED:
-            return part
-        counts: Any = part.details["tally"]
-        tally.add_part(counts)
-    return _finding_of(tally)
+    sweeps = [sweep for sweep in sweeps_of(device, effort) if sweep.name in names]
+    return passed("", **{sweep.name: sweep_entries(entries, sweep).as_json() for sweep in sweeps})
 
 
 def sweeps_of(device: str, effort: CheckOptions) -> list[Sweep]:

@@ -279,9 +279,9 @@ def test_a_check_found_out_beside_is_its_childs_answer_or_how_the_child_ended(
         return Begun(answers)
 
     monkeypatch.setattr(children, "begin_beside", begin)
-    asked = {"first": [{"name": "a"}], "second": [{"name": "b"}]}
+    asked = {"first": {"name": "a"}, "second": {"name": "b"}}
     checks = children.begin_checks("module:find", asked, CheckOptions(seeds=(7,)), lanes=2)
-    found = [find() for find in checks.values() if not isinstance(find, str)]
+    found = [find() for find in checks.values()]
     assert [*checks] == ["first", "second"]
     assert found[0] == failed("wrong", answers=3)
     assert (found[1].outcome, found[1].reason) == ("error", "crashed: SIGSEGV")
@@ -316,8 +316,8 @@ def test_without_lanes_a_check_is_found_out_where_it_is_asked_for(
         lambda *, name, effort: failed(f"{name} {effort.seeds}"),
         raising=False,
     )
-    asked = {"first": [{"name": "a"}], "second": [{"name": "b"}]}
+    asked = {"first": {"name": "a"}, "second": {"name": "b"}}
     checks = children.begin_checks("check_options:tried", asked, effort, lanes=0)
     assert [*checks] == ["first", "second"]
-    found = [find() for find in checks.values() if not isinstance(find, str)]
+    found = [find() for find in checks.values()]
     assert [each.reason for each in found] == ["a (7,)", "b (7,)"]

@@ -53,7 +53,7 @@ def record_operators(claims: Claims, recorder: Recorder, effort: CheckOptions = 
     recorder.plan([*planned, *tables, *cases])
     lanes = lanes_for(device)
     for find, names in ((FIND_TABLE, tables), (FIND_CASES, cases)):
-        calls = {check: [{"name": name, "device": device}] for check, name in names.items()}
+        calls = {check: {"name": name, "device": device} for check, name in names.items()}
         special |= begin_checks(find, calls, effort, lanes=lanes)
     recorder.run(special)
 
