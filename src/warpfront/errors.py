@@ -50,10 +50,15 @@ class FailureKind(StrEnum):
 
 
 class WarpfrontError(Exception):
-    """Base of all expected failures. `exit_code` is unique per class (checked by a test)."""
+    """Base of all expected failures: each class has an exit code of its own (a test checks it)."""
 
     exit_code: ClassVar[int] = 1
     kind: ClassVar[FailureKind] = FailureKind.INPUT
+    kinds: ClassVar[dict[int, FailureKind]] = {exit_code: kind}
+
+    def __init_subclass__(cls, *, exit_code: int, kind: FailureKind = FailureKind.INPUT) -> None:
+        cls.exit_code, cls.kind = exit_code, kind
+        cls.kinds[exit_code] = kind
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         self.message, self.hint = without_secrets(message), without_secrets(hint)
@@ -76,10 +81,8 @@ class Problem:
         return f"{where}: {self.message}"
 
 
-class MatrixError(WarpfrontError):
+class MatrixError(WarpfrontError, exit_code=2):
     """matrix.yaml (or the compat table) is not usable; carries all problems of the file at once."""
-
-    exit_code = 2
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         lines = [
@@ -90,108 +93,68 @@ class MatrixError(WarpfrontError):
         self.problems = problems
 
 
-class NothingSelectedError(WarpfrontError):
+class NothingSelectedError(WarpfrontError, exit_code=3):
     """The selection options match no cell."""
 
-    exit_code = 3
 
-
-class LockError(WarpfrontError):
+class LockError(WarpfrontError, exit_code=4, kind=FailureKind.RESOLUTION):
     """A lock is stale, unreadable, or cannot be made."""
 
-    exit_code = 4
-    kind = FailureKind.RESOLUTION
 
-
-class RenderError(WarpfrontError):
+class RenderError(WarpfrontError, exit_code=5, kind=FailureKind.BUILD):
     """A template cannot be rendered, or rendered to something else than
     the template's instructions.
     """
 
-    exit_code = 5
-    kind = FailureKind.BUILD
 
-
-class BuildFailedError(WarpfrontError):
+class BuildFailedError(WarpfrontError, exit_code=6, kind=FailureKind.BUILD):
     """A selected cell failed to build; the others were still tried."""
 
-    exit_code = 6
-    kind = FailureKind.BUILD
 
-
-class NotVerifiedError(WarpfrontError):
+class NotVerifiedError(WarpfrontError, exit_code=7, kind=FailureKind.VERDICT):
     """A check of a selected cell failed, ended early, or wrote no report."""
 
-    exit_code = 7
-    kind = FailureKind.VERDICT
 
-
-class BlockedError(WarpfrontError):
+class BlockedError(WarpfrontError, exit_code=9, kind=FailureKind.INFRASTRUCTURE):
     """A selected cell cannot be made from here: an index, base or registry is out of reach; or it
     cannot be verified, since it was never built.
     """
 
-    exit_code = 9
-    kind = FailureKind.INFRASTRUCTURE
 
-
-class EngineError(WarpfrontError):
+class EngineError(WarpfrontError, exit_code=10, kind=FailureKind.INFRASTRUCTURE):
     """No usable container engine, or it went away."""
 
-    exit_code = 10
-    kind = FailureKind.INFRASTRUCTURE
 
-
-class UnavailableError(WarpfrontError):
+class UnavailableError(WarpfrontError, exit_code=11, kind=FailureKind.INFRASTRUCTURE):
     """Verification found no such device on this machine, or compile no compiler that knows the
     target. Never a pass.
     """
 
-    exit_code = 11
-    kind = FailureKind.INFRASTRUCTURE
 
-
-class WheelError(WarpfrontError):
+class WheelError(WarpfrontError, exit_code=12, kind=FailureKind.INFRASTRUCTURE):
     """A wheel could not be fetched intact: truncated, wrong hash, out of reach."""
 
-    exit_code = 12
-    kind = FailureKind.INFRASTRUCTURE
 
-
-class StoreError(WarpfrontError):
+class StoreError(WarpfrontError, exit_code=13, kind=FailureKind.INFRASTRUCTURE):
     """A file or folder of ours cannot be read or written: permissions, a full disk, or the lock
     of another run.
     """
 
-    exit_code = 13
-    kind = FailureKind.INFRASTRUCTURE
 
-
-class CommandFailedError(WarpfrontError):
+class CommandFailedError(WarpfrontError, exit_code=14, kind=FailureKind.BUILD):
     """A program we started failed or is missing."""
 
-    exit_code = 14
-    kind = FailureKind.BUILD
 
-
-class TimedOutError(CommandFailedError):
+class TimedOutError(CommandFailedError, exit_code=32, kind=FailureKind.TIMEOUT):
     """A program that was started took longer than it may."""
 
-    exit_code = 32
-    kind = FailureKind.TIMEOUT
 
-
-class FindingsError(WarpfrontError):
+class FindingsError(WarpfrontError, exit_code=15, kind=FailureKind.VERDICT):
     """A scan or a preflight found something to change."""
 
-    exit_code = 15
-    kind = FailureKind.VERDICT
 
-
-class InputError(WarpfrontError):
+class InputError(WarpfrontError, exit_code=16):
     """A file of a project is missing, not text, not TOML, or has no requirements."""
-
-    exit_code = 16
 
 
 class RegistryFault(StrEnum):
@@ -204,11 +167,8 @@ class RegistryFault(StrEnum):
     SLOW = "slow"
 
 
-class RegistryError(WarpfrontError):
+class RegistryError(WarpfrontError, exit_code=17, kind=FailureKind.INFRASTRUCTURE):
     """A registry is out of reach, refuses, answers what cannot be true, is full, or too slow."""
-
-    exit_code = 17
-    kind = FailureKind.INFRASTRUCTURE
 
     def __init__(
         self, message: str, *, registry: str, step: str, fault: RegistryFault, hint: str
@@ -217,67 +177,44 @@ class RegistryError(WarpfrontError):
         self.registry, self.step, self.fault = registry, step, fault
 
 
-class NotPublishableError(WarpfrontError):
+class NotPublishableError(WarpfrontError, exit_code=18, kind=FailureKind.VERDICT):
     """A selected image may not be published in the channel: what was proven is not what the channel
     demands, or the image cannot be named.
     """
 
-    exit_code = 18
-    kind = FailureKind.VERDICT
 
-
-class TagConflictError(WarpfrontError):
+class TagConflictError(WarpfrontError, exit_code=19):
     """A tag is claimed by two cells, points to another image, or was moved by another publisher."""
 
-    exit_code = 19
 
-
-class SignatureError(WarpfrontError):
+class SignatureError(WarpfrontError, exit_code=20):
     """Signing failed, or a signature is not valid."""
 
-    exit_code = 20
 
-
-class NotComparableError(WarpfrontError):
+class NotComparableError(WarpfrontError, exit_code=21):
     """Two measurements are of unlike work, or too short to say anything."""
 
-    exit_code = 21
 
-
-class SlowerError(WarpfrontError):
+class SlowerError(WarpfrontError, exit_code=22, kind=FailureKind.VERDICT):
     """A comparison is slower than --max-slower allows, with its whole interval."""
 
-    exit_code = 22
-    kind = FailureKind.VERDICT
 
-
-class StaleError(WarpfrontError):
+class StaleError(WarpfrontError, exit_code=30):
     """A generated file is not what the program would write now."""
 
-    exit_code = 30
 
-
-class HandoverError(WarpfrontError):
+class HandoverError(WarpfrontError, exit_code=31, kind=FailureKind.INFRASTRUCTURE):
     """Files that one job handed to the next changed, or two jobs wrote different ones."""
 
-    exit_code = 31
-    kind = FailureKind.INFRASTRUCTURE
 
-
-class UndeterminedError(WarpfrontError):
+class UndeterminedError(WarpfrontError, exit_code=33, kind=FailureKind.VERDICT):
     """A command could not determine part of its answer, and found nothing wrong in the rest.
     `--allow-undetermined` accepts that.
     """
 
-    exit_code = 33
-    kind = FailureKind.VERDICT
 
-
-class EmulatedError(WarpfrontError):
+class EmulatedError(WarpfrontError, exit_code=34, kind=FailureKind.VERDICT):
     """Checks passed, but an emulator or an interposer answered for the device."""
-
-    exit_code = 34
-    kind = FailureKind.VERDICT
 
 
 class Terminated(KeyboardInterrupt):
@@ -292,9 +229,5 @@ USAGE_EXIT_CODE = 2  # as argparse and Click have it; a matrix that cannot be re
 
 def kind_of_exit(code: int) -> FailureKind:
     """Return the kind of failure of an exit code; a bug or an unknown one is of the build."""
-    kinds = {error.exit_code: error.kind for error in _family(WarpfrontError)}
-    return {**kinds, INTERRUPTED_EXIT_CODE: FailureKind.CANCELLED}.get(code, FailureKind.BUILD)
-
-
-def _family(error: type[WarpfrontError]) -> list[type[WarpfrontError]]:
-    return [error, *(member for child in error.__subclasses__() for member in _family(child))]
+    kinds = {**WarpfrontError.kinds, INTERRUPTED_EXIT_CODE: FailureKind.CANCELLED}
+    return kinds.get(code, FailureKind.BUILD)
