@@ -116,7 +116,7 @@ def refusal(old: str, new: str) -> str:
     assert old in TEXT, old
     with pytest.raises(LockError) as caught:
         read_lock(TEXT.replace(old, new, 1), path=PATH)
-    assert caught.value.hint == ("" if "variants-json" in caught.value.message else RELOCK)
+    assert caught.value.hint == RELOCK
     return caught.value.message
 
 
@@ -135,7 +135,7 @@ def refusal(old: str, new: str) -> str:
         ('size = 1000\nindex = "https://one', 'size = "1"\nindex = "https://one',
          "patched.lmcache: 'lmcache-0.3.9-py3-none-any.whl' is no wheel's name with its size"),
         ('file = "lmcache-0.3.9-', 'file = "lmcache-',
-         "patched.lmcache: lmcache-py3-none-any.whl: "),
+         "patched.lmcache: Invalid wheel filename (wrong number of parts): 'lmcache-py3-"),
         (f'one.test/simple"\nsha256 = "{ORIGINAL.sha256}"', 'one.test/simple"\nsha256 = "5"',
          "patched.lmcache: no sha256"),
     ],

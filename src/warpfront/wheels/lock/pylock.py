@@ -8,6 +8,7 @@ installed from (https://packaging.python.org/specifications/pylock-toml/).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import tomllib
@@ -21,13 +22,12 @@ from packaging.pylock import (
     PackageSdist,
     PackageWheel,
     Pylock,
-    PylockUnsupportedVersionError,
     PylockValidationError,
     is_valid_pylock_path,
 )
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 from pydantic import ValidationError
 
@@ -40,7 +40,7 @@ from warpfront.matrix.cell import (
     VariantRule,
 )
 from warpfront.matrix.vendors import VENDORS
-from warpfront.system.strict_values import extended, first_wrong, read_as
+from warpfront.system.strict_values import extended, first_wrong, object_in, read_as, text_of
 from warpfront.system.toml import dump_toml
 from warpfront.wheels.core_metadata import split_label
 from warpfront.wheels.lock.values import (
@@ -172,39 +172,45 @@ def read_lock(text: str, *, path: str) -> WheelLock:
         raise LockError(f"{path}: not a name for a lock", hint="use pylock.<cell>.toml, no dots")
     try:
         raw = tomllib.loads(text)
-        document = Pylock.from_dict(_without_labels(raw))
-    except (
-        ValueError,  # what is no TOML, and a number of 5,000 digits
-        RecursionError,
-        PylockValidationError,
-        PylockUnsupportedVersionError,
-    ) as error:
+        return _read_document(Pylock.from_dict(_without_labels(raw)), raw)
+    # What is no TOML, a number of 5,000 digits, and what is not as we write it.
+    except (ValueError, RecursionError, PylockValidationError) as error:
         raise LockError(f"{path}: {error}", hint=_RELOCK) from error
-    ours = (document.tool or {}).get("warpfront")
-    if not isinstance(ours, Mapping):
-        raise LockError(f"{path}: no [tool.warpfront]: not a lock of ours", hint=_RELOCK)
+
+
+def _read_document(document: Pylock, raw: Mapping[str, Any]) -> WheelLock:
+    """Return the lock in a valid document. Raise `ValueError` for one that is not ours."""
+    ours = object_in(document.tool, "warpfront")
+    if not ours:
+        raise ValueError("no [tool.warpfront]: not a lock of ours")
     if ours.get("schema") != SCHEMA:
-        raise LockError(
-            f"{path}: schema {ours.get('schema')!r}, this warpfront reads {SCHEMA}", hint=_RELOCK
-        )
-    for key in ("cell", "inputs"):
-        if not isinstance(ours.get(key), str) or not ours[key]:
-            raise LockError(f"{path}: [tool.warpfront] has no {key}", hint=_RELOCK)
+        raise ValueError(f"schema {ours.get('schema')!r}, this warpfront reads {SCHEMA}")
+    if lacking := [key for key in ("cell", "inputs") if not text_of(ours, key)]:
+        raise ValueError(f"[tool.warpfront] has no {lacking[0]}")
     python = re.fullmatch(r"==(\d+\.\d+)\.\*", str(document.requires_python or ""))
     if python is None:
-        raise LockError(f"{path}: requires-python must be ==X.Y.*", hint=_RELOCK)
+        raise ValueError("requires-python must be ==X.Y.*")
+    packages = zip(document.packages, raw["packages"], strict=True)
     return WheelLock(
         cell_id=ours["cell"],
         python=python[1],
         inputs_digest=ours["inputs"],
-        wheels=tuple(
-            sorted(
-                _read_wheel(package, path, table)
-                for package, table in zip(document.packages, raw["packages"], strict=True)
-            )
-        ),
-        **{name: tuple(_read_rows(ours, name, kind, path)) for name, kind in _ROWS.items()},
+        wheels=tuple(sorted(_read_wheel(package, table) for package, table in packages)),
+        **{name: tuple(_read_rows(ours, name, kind)) for name, kind in _ROWS.items()},
     )
+
+
+@contextlib.contextmanager
+def _within(place: str) -> Iterator[None]:
+    """Name the place of what is wrong. Raise `ValueError` for values of any other shape, too."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ValueError(f"{place}: {first_wrong(error)}") from error
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{place}: {error!r}") from error
 
 
 def staleness(lock: WheelLock, inputs: LockInputs) -> str:
@@ -380,35 +386,29 @@ def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value not in ("", (), {}, None)}
 
 
-def _read_rows(document: Mapping[str, Any], name: str, kind: type[T], path: str) -> Iterator[T]:
+def _read_rows(document: Mapping[str, Any], name: str, kind: type[T]) -> Iterator[T]:
     """Yield the values of a table of `[tool.warpfront]`, one for each package."""
-    tables = document.get(name, {})
-    if not isinstance(tables, Mapping):
-        raise LockError(f"{path}: [tool.warpfront] {name} is no table", hint=_RELOCK)
+    with _within(f"[tool.warpfront] {name}"):
+        tables = read_as(dict[str, dict[str, Any]], document.get(name, {}))
     for package, table in sorted(tables.items()):
-        where = f"{path}: {name}.{package}"
-        try:
+        with _within(f"{name}.{package}"):
             fields = {**table, "package": package}
             if "environment" in table:
                 fields["environment"] = tuple(sorted(table["environment"].items()))
             if "original" in table:
-                fields["original"] = _read_original(package, table["original"], where)
+                fields["original"] = _read_original(package, table["original"])
             yield read_as(kind, fields)
-        except ValidationError as error:
-            raise LockError(f"{where}: {first_wrong(error)}", hint=_RELOCK) from error
-        except (TypeError, KeyError, AttributeError) as error:
-            raise LockError(f"{where}: {error!r}", hint=_RELOCK) from error
 
 
-def _read_original(package: str, wheel: Mapping[str, Any], where: str) -> LockedWheel:
+def _read_original(package: str, wheel: Mapping[str, Any]) -> LockedWheel:
     filename, size = wheel["file"], wheel["size"]
     if "/" in filename or not isinstance(size, int):
-        raise LockError(f"{where}: {filename!r} is no wheel's name with its size", hint=_RELOCK)
+        raise ValueError(f"{filename!r} is no wheel's name with its size")
     return LockedWheel(
         name=package,
-        version=_read_version(filename, where),
+        version=str(parse_wheel_filename(filename)[1]),
         filename=filename,
-        sha256=_read_sha256(wheel, where),
+        sha256=_read_sha256(wheel),
         size_bytes=size,
         index=wheel["index"],
     )
@@ -427,56 +427,47 @@ def _without_labels(raw: dict[str, Any]) -> dict[str, Any]:
     return {**raw, "packages": packages}
 
 
-def _read_wheel(package: Package, path: str, raw: Mapping[str, Any]) -> LockedWheel:
-    where = f"{path}: {package.name}"
-    if package.wheels is None or len(package.wheels) != 1:
-        raise LockError(f"{where}: not exactly one wheel", hint=_RELOCK)
-    wheel = package.wheels[0]
-    if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
-        raise LockError(f"{where}: its wheel is not named by its bare file name", hint=_RELOCK)
-    ours = (package.tool or {}).get("warpfront", {})
-    if not isinstance(ours, Mapping) or not all(isinstance(value, str) for value in ours.values()):
-        raise LockError(f"{where}: [tool.warpfront] holds more than texts", hint=_RELOCK)
-    archive, source, sdist = ours.get("archive", ""), ours.get("source", ""), package.sdist
-    if "/" in archive or "\\" in archive:
-        raise LockError(f"{where}: its archive is not named by a bare file name", hint=_RELOCK)
-    if wheel.size is None or wheel.size < 0 or bool(package.index) == bool(source):
-        raise LockError(f"{where}: no size or no index", hint=_RELOCK)
-    filename, variant = str(raw["wheels"][0]["path"]), NO_VARIANT
-    _, label = split_label(filename)
-    if label or raw.get("variants-json") is not None:
-        from warpfront.wheels.variants.tables import variants_of  # noqa: PLC0415 - optional
+def _read_wheel(package: Package, raw: Mapping[str, Any]) -> LockedWheel:
+    with _within(package.name):
+        if package.wheels is None or len(package.wheels) != 1:
+            raise ValueError("not exactly one wheel")
+        wheel = package.wheels[0]
+        if wheel.url or not wheel.path or "/" in wheel.path or "\\" in wheel.path:
+            raise ValueError("its wheel is not named by its bare file name")
+        ours = read_as(dict[str, str], (package.tool or {}).get("warpfront", {}))
+        archive, source, sdist = ours.get("archive", ""), ours.get("source", ""), package.sdist
+        if "/" in archive or "\\" in archive:
+            raise ValueError("its archive is not named by a bare file name")
+        if wheel.size is None or wheel.size < 0 or bool(package.index) == bool(source):
+            raise ValueError("no size or no index")
+        filename, variant = str(raw["wheels"][0]["path"]), NO_VARIANT
+        _, label = split_label(filename)
+        if label or raw.get("variants-json") is not None:
+            from warpfront.wheels.variants.tables import VariantTable  # noqa: PLC0415 - optional
 
-        table = variants_of(raw.get("variants-json"), f"{where}: variants-json")
-        if set(table.variants) != {label}:
-            raise LockError(f"{where}: {filename} is not the variant of its table", hint=_RELOCK)
-        variant = table.variant(label)
-    return LockedWheel(
-        name=package.name,
-        version=_read_version(wheel.path, where),
-        filename=filename,
-        sha256=_read_sha256(wheel.hashes, where),
-        size_bytes=wheel.size,
-        index=package.index or "",
-        sdist=sdist.filename if sdist else archive,
-        sdist_sha256=_read_sha256(sdist.hashes if sdist else ours, where)
-        if sdist or "archive" in ours
-        else "",
-        source=source,
-        targets=tuple(ours.get("targets", "").split()),
-        variant=variant,
-    )
+            with _within("variants-json"):
+                table = read_as(VariantTable, raw.get("variants-json"))
+            if set(table.variants) != {label}:
+                raise ValueError(f"{filename} is not the variant of its table")
+            variant = table.variant(label)
+        made_of = sdist.hashes if sdist else ours
+        return LockedWheel(
+            name=package.name,
+            version=str(parse_wheel_filename(wheel.path)[1]),
+            filename=filename,
+            sha256=_read_sha256(wheel.hashes),
+            size_bytes=wheel.size,
+            index=package.index or "",
+            sdist=sdist.filename if sdist else archive,
+            sdist_sha256=_read_sha256(made_of) if sdist or "archive" in ours else "",
+            source=source,
+            targets=tuple(ours.get("targets", "").split()),
+            variant=variant,
+        )
 
 
-def _read_version(filename: str, where: str) -> str:
-    try:
-        return str(parse_wheel_filename(filename)[1])
-    except InvalidWheelFilename as error:
-        raise LockError(f"{where}: {filename}: {error}", hint=_RELOCK) from error
-
-
-def _read_sha256(hashes: Mapping[str, str], where: str) -> str:
+def _read_sha256(hashes: Mapping[str, str]) -> str:
     sha256 = hashes.get("sha256", "")
     if not _SHA256.fullmatch(sha256):
-        raise LockError(f"{where}: no sha256", hint=_RELOCK)
+        raise ValueError("no sha256")
     return sha256

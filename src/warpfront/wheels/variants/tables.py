@@ -98,17 +98,11 @@ def read_variants(text: str, where: str) -> VariantTable:
     if len(text) > LONGEST_TEXT:
         raise LockError(f"{where}: longer than {LONGEST_TEXT} characters")
     try:
-        return variants_of(json.loads(text, object_pairs_hook=each_once), where)
-    except (ValueError, RecursionError) as error:
-        raise LockError(f"{where}: not JSON of wheel variants: {error}") from error
-
-
-def variants_of(document: object, where: str) -> VariantTable:
-    """The same of a document that was read before."""
-    try:
-        return read_as(VariantTable, document)
+        return read_as(VariantTable, json.loads(text, object_pairs_hook=each_once))
     except ValidationError as error:
         raise LockError(f"{where}: {first_wrong(error)}") from error
+    except (ValueError, RecursionError) as error:
+        raise LockError(f"{where}: not JSON of wheel variants: {error}") from error
 
 
 def best_label(
