@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import pytest
 from builders import a_built_image, a_wheel, key_of_parts
@@ -20,7 +20,6 @@ from warpfront.ci.retrying import worth_another_try
 from warpfront.commands.project_edits import add_image
 from warpfront.errors import BlockedError, EngineError, FailureKind, LockError
 from warpfront.images.built import CREATED, BuiltImage
-from warpfront.images.cell_locks import LockTools, complete_cells, lock_cells
 from warpfront.images.engine.protocol import RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.preparing import (
@@ -126,11 +125,9 @@ def lock(
         return answer(inputs)
 
     monkeypatch.setattr("warpfront.images.cell_locks.resolve_by_uv", resolve)
-    cells = workspace.matrix.cells
-    tools = LockTools(folders=workspace.folders, builder_of=nobody_builds, site=Site)
+    monkeypatch.setattr("warpfront.wheels.sources.read_site", Site)
     watch = options.pop("watch", Quiet())
-    results = lock_cells(cells, tools, watch, **options)
-    return dict(results), asked
+    return dict(pipeline.lock(workspace, Selection(), watch, **options)), asked
 
 
 def test_a_refreshed_lock_that_became_older_is_said(
@@ -156,10 +153,6 @@ def test_a_refreshed_lock_that_became_older_is_said(
         f"{images(workspace)['serve'].id}: older than before: fastapi 1.0 -> 0.9"
     )
     assert "extra indexes before the index" in said
-
-
-def nobody_builds(*_: object) -> NoReturn:
-    raise AssertionError("nothing here is built in a container")
 
 
 def images(workspace: Workspace) -> dict[str, Cell]:
@@ -201,11 +194,9 @@ def test_a_cell_on_one_with_wheels_to_build_waits_and_is_locked_when_they_are_bu
     assert isinstance(child, Failed)
     assert child.reason.endswith("is not complete: to be built: flash 1.0")
     assert child.hint == f"warpfront build-wheels --only {cells['serve'].id}"
-    folders = workspace.folders
     refused, _ = lock(workspace, monkeypatch, locked=True)
     assert "to be built: flash 1.0, and --locked" in refused[cells["torch"].id].reason  # type: ignore[attr-defined]
-    tools = LockTools(folders=folders, site=Site, builder_of=nobody_builds)
-    done = complete_cells(workspace.matrix.cells, None, tools, Quiet())
+    done = pipeline.build_wheels(workspace, Selection(), Quiet())
     assert all(isinstance(one, WheelLock) and not one.unbuilt for one in done.values())
     again, asked = lock(workspace, monkeypatch, locked=True)
     assert (again, asked) == (done, [])

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from builders import a_lock, a_wheel
 
+from warpfront import pipeline
 from warpfront.commands.project_edits import add_image
 from warpfront.errors import LockError
-from warpfront.images.cell_locks import LockTools, lock_cells
+from warpfront.matrix.cell import Selection
 from warpfront.matrix.reading import read_matrix
 from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import open_workspace
@@ -81,12 +82,7 @@ def test_a_lock_edited_by_one_byte_is_seen_by_the_plan_and_by_the_build(
     path.write_text(dump_lock(lock).replace(a_wheel("pip").sha256, "g" * 64))
     state = states.read_locks([cell], workspace.folders)[cell.id]
     assert (state.lock, state.reason.startswith("unreadable: ")) == (None, True)
-    every = lock_cells(
-        [cell],
-        LockTools(folders=workspace.folders, builder_of=None, site=None),  # type: ignore[arg-type]
-        None,  # type: ignore[arg-type]
-    )
-    (found,) = every.values()
+    (found,) = pipeline.lock(workspace, Selection(), None).values()  # type: ignore[arg-type]
     assert isinstance(found, Failed)
     assert found.exit_code == LockError.exit_code
 
