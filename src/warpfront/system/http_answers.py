@@ -24,7 +24,6 @@ from typing import Any
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from warpfront.errors import RegistryError, RegistryFault
 
@@ -178,12 +177,15 @@ class WholeHeads(HTTPAdapter):
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **{**options, **self._options})
-        self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        manager = super().proxy_manager_for(proxy, **{**options, **self._options})
-        manager.pool_classes_by_scheme = _POOLS
-        return manager
+        return super().proxy_manager_for(proxy, **{**options, **self._options})
+
+    def get_connection_with_tls_context(self, *arguments: Any, **options: Any) -> Any:
+        pool: Any = super().get_connection_with_tls_context(*arguments, **options)
+        if not issubclass(pool.ConnectionCls, _WatchedHead):
+            pool.ConnectionCls = type("WatchedConnection", (_WatchedHead, pool.ConnectionCls), {})
+        return pool
 
 
 class _WatchedHead:
@@ -202,18 +204,8 @@ class _WatchedHead:
         return response
 
 
-def _watched_pool(pool: Any) -> type:
-    """Return a pool whose connections are watched."""
-    connection = type("WatchedConnection", (_WatchedHead, pool.ConnectionCls), {})
-    return type("WatchedPool", (pool,), {"ConnectionCls": connection})
-
-
 _PIECE_BYTES = 1 << 18
 _LINE = "warpfront_line"
-_POOLS = {
-    "http": _watched_pool(HTTPConnectionPool),
-    "https": _watched_pool(HTTPSConnectionPool),
-}
 
 
 class _Line(io.RawIOBase):

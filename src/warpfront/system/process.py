@@ -77,13 +77,8 @@ def run(command: Command) -> Completed:
         try:
             out, err = child.communicate(command.stdin, timeout=command.timeout_seconds)
         except subprocess.TimeoutExpired:
-            _stop(child)
-            raise TimedOutError(
-                f"{command} was stopped after {command.timeout_seconds:g} s"
-            ) from None
-        except BaseException:
-            _stop(child)
-            raise
+            message = f"{command} was stopped after {command.timeout_seconds:g} s"
+            raise TimedOutError(message) from None
     return Completed(command=command, returncode=child.returncode, stdout=out, stderr=err)
 
 
@@ -102,9 +97,6 @@ def stream(command: Command, on_line: Line) -> Completed:
                 tail.append(line.rstrip("\n"))
                 on_line(line.rstrip("\n"))
             child.wait()
-        except BaseException:
-            _stop(child)
-            raise
         finally:
             watchdog.cancel()
     return Completed(
@@ -163,6 +155,7 @@ def terminable() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _child(command: Command, *, merge: bool) -> Iterator[subprocess.Popen[str]]:
+    """Start a program, which does not outlive an error."""
     inherited = {name: value for name, value in os.environ.items() if name not in command.unset}
     try:
         started = subprocess.Popen(
@@ -186,6 +179,9 @@ def _child(command: Command, *, merge: bool) -> Iterator[subprocess.Popen[str]]:
         _running.add(child)
         try:
             yield child
+        except BaseException:
+            _stop(child)
+            raise
         finally:
             _running.discard(child)
 
