@@ -11,7 +11,7 @@ from pathlib import Path
 from shutil import which
 from typing import TypeVar
 
-from warpfront.errors import BlockedError, CommandFailedError, MatrixError
+from warpfront.errors import BlockedError, CommandFailedError
 from warpfront.images.built import CREATED, BuiltImage
 from warpfront.images.labels import LOCK
 from warpfront.matrix.cell import Cell, Selection
@@ -168,15 +168,14 @@ def audits(workspace: Workspace, selection: Selection) -> Mapping[str, Audit | B
 def require_current(allowed: tuple[AllowedVulnerability, ...], matrix: str, *, today: str) -> None:
     """Raise `MatrixError` for each entry of the text `matrix` whose last day is over."""
     document = read_document(matrix, path=MATRIX_FILE)
-    problems = []
     for place, waived in enumerate(allowed):
         if waived.until < today:
             text = f"{waived.id} is accepted until {waived.until}, which is over ({waived.reason})"
             hint = "decide again: remove the entry, or give it another day and reason"
             where = ("maintenance", "allow_vulnerabilities", place)
-            problems.append(document.problem(where, text, hint))
-    if problems:
-        raise MatrixError(tuple(problems))
+            document.refuse(where, text, hint)
+    if document.problems:
+        raise document.error
 
 
 def audit_bill(bill: Bill, run: Run, variables: Mapping[str, str]) -> Audit:

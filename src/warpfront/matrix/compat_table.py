@@ -12,7 +12,6 @@ from typing import Literal
 
 from packaging.version import Version
 
-from warpfront.errors import MatrixError
 from warpfront.matrix.language import VendorName
 from warpfront.system.document import Where, checked, read_document
 from warpfront.system.strict_values import strict_dataclass
@@ -248,12 +247,10 @@ def read_table(text: str, *, path: str) -> Table:
     """Return the table in `text`. Raise `MatrixError` with every problem and its line."""
     document = read_document(text, path=path)
     table = checked(document, Table)
-    problems = tuple(
-        document.problem(where, message, "name one that the table has")
-        for where, message in _dangling(table)
-    )
-    if problems:
-        raise MatrixError(problems)
+    for where, message in _dangling(table):
+        document.refuse(where, message, "name one that the table has")
+    if document.problems:
+        raise document.error
     return table
 
 

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from warpfront.errors import Problem
 from warpfront.matrix.cell import Toolkit
 from warpfront.matrix.compat_table import Combination
 from warpfront.matrix.language import (
@@ -48,8 +47,8 @@ class Point(Combination):
     tag_targets: bool = False
 
 
-def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], list[Problem]]:
-    """Return the points of the matrix, in the order of its rows, and problems of the rows."""
+def expand_points(text: MatrixText, document: Document) -> list[Point]:
+    """Return the points of the matrix, in the order of its rows; refuse what is wrong with them."""
     expansion = _Expansion(document=document, defaults=given(text.defaults, _AXIS_NAMES))
     for place, row in enumerate(text.rows):
         expansion.add_row(row, ("rows", place))
@@ -57,7 +56,7 @@ def expand_points(text: MatrixText, document: Document) -> tuple[list[Point], li
         expansion.exclude(exclude, ("exclude", place))
     for place, include in enumerate(text.include):
         expansion.include(include, ("include", place))
-    return expansion.points, expansion.problems
+    return expansion.points
 
 
 def given(text: object, names: Iterable[str]) -> dict[str, Any]:
@@ -68,20 +67,19 @@ def given(text: object, names: Iterable[str]) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class _Expansion:
-    """Points and problems so far. `defaults` are the values of `defaults:`."""
+    """Points so far. `defaults` are the values of `defaults:`."""
 
     document: Document
     defaults: Mapping[str, Any]
     points: list[Point] = dataclasses.field(default_factory=list)
-    problems: list[Problem] = dataclasses.field(default_factory=list)
 
-    def _problem(self, where: Where, message: str, hint: str) -> None:
-        self.problems.append(self.document.problem(where, message, hint))
+    def __post_init__(self) -> None:
+        self.refuse = self.document.refuse
 
     def add_row(self, text: RowText, where: Where) -> None:
         axes = given(text, _AXIS_NAMES)
         products, zips = given(text.product, _LIST_NAMES), given(text.zip, _LIST_NAMES)
-        before = len(self.problems)
+        before = len(self.document.problems)
         self._check_lists({"the row": axes, "product:": products, "zip:": zips}, where)
         usual = self.defaults.get("environment", {})
         environment = {**usual, **axes.get("environment", {})}
@@ -89,8 +87,8 @@ class _Expansion:
         for name in _REQUIRED:
             if name not in {*fixed, *products, *zips}:
                 hint = "give it in the row or in defaults:"
-                self._problem(where, f"the row has no `{name}`", hint)
-        if len(self.problems) == before:
+                self.refuse(where, f"the row has no `{name}`", hint)
+        if len(self.document.problems) == before:
             line = self.document.line(where)
             walked = [dict(zip(zips, row, strict=True)) for row in zip(*zips.values(), strict=True)]
             for values in itertools.product(*products.values()):
@@ -102,17 +100,17 @@ class _Expansion:
             places = [word for word, source in sources.items() if name in source]
             if len(places) > 1:
                 message = f"`{name}` is given twice: in {' and in '.join(places)}"
-                self._problem(where, message, "keep one of them")
+                self.refuse(where, message, "keep one of them")
         lengths = {name: len(values) for name, values in sources["zip:"].items()}
         if len(set(lengths.values())) > 1:
             lengths_text = ", ".join(f"{name} has {length}" for name, length in lengths.items())
             hint = "the lists of zip: are walked together"
-            self._problem((*where, "zip"), f"lists of different length: {lengths_text}", hint)
+            self.refuse((*where, "zip"), f"lists of different length: {lengths_text}", hint)
         zipped = next(iter(lengths.values()), 1)
         count = zipped * math.prod(map(len, sources["product:"].values()))
         if count > CELL_LIMIT:
             message = f"{count} combinations are more than {CELL_LIMIT} in one row"
-            self._problem(where, message, "split the row")
+            self.refuse(where, message, "split the row")
 
     def exclude(self, exclude: Filter, where: Where) -> None:
         matching = self._matching("exclude", exclude, where)
@@ -131,7 +129,7 @@ class _Expansion:
         elif include.row is None and include.where is not None and include.set is not None:
             if include.where.image is not None:
                 message = "`image` is not an axis: a patch is for all images of a row"
-                self._problem((*where, "where", "image"), message, "remove `image:` from `where:`")
+                self.refuse((*where, "where", "image"), message, "remove `image:` from `where:`")
                 return
             changes = given(include.set, _AXIS_NAMES)
             for place in self._matching("include", include.where, where):
@@ -141,7 +139,7 @@ class _Expansion:
                 self.points[place] = dataclasses.replace(point, **changed)
         else:
             message = "an include is either `row:`, or `where:` with `set:`"
-            self._problem(where, message, "write `row:`, or both `where:` and `set:`")
+            self.refuse(where, message, "write `row:`, or both `where:` and `set:`")
 
     def _matching(self, kind: str, chosen: Filter, where: Where) -> frozenset[int]:
         """Return the places of the points that a filter matches. The problem of one without any
@@ -163,7 +161,7 @@ class _Expansion:
                     hint = f"no cell has {name} {_shown(value)}; there are {'; '.join(have[:8])}"
                     break
             message = f"this {kind} matches no cell ({words or 'nothing'})"
-            self._problem(where, message, hint)
+            self.refuse(where, message, hint)
         return matching
 
 

@@ -58,7 +58,7 @@ from warpfront.matrix.runtime_policies import (
 from warpfront.matrix.selection import nearest, target_faults
 from warpfront.matrix.vendors import VENDORS, Vendor
 from warpfront.system.digests import frozen
-from warpfront.system.document import Document, Where, checked, read_document
+from warpfront.system.document import Document, checked, read_document
 from warpfront.system.packaged import packaged_toml
 from warpfront.system.references import is_tag
 from warpfront.system.strict_values import extended, read_as
@@ -99,22 +99,20 @@ def read_matrix(text: str, *, path: str, compat: Compat) -> Matrix:
         hint = "upgrade: pip install --upgrade warpfront"
         raise MatrixError((document.problem(("schema",), message, hint),))
     written = checked(document, MatrixText)
-    points, problems = expand_points(written, document)
+    points = expand_points(written, document)
     maker = CellMaker(text=written, document=document, compat=compat)
     maker.check_images()
     maker.check_indexes()
     maker.make_compilers()
     maker.make(points)
-    channels, misread = read_channels(written, document, tuple(maker.cells))
-    runners, wrong_runners = make_runners(written, document)
-    nodes, wrong_nodes = make_nodes(written, document)
-    wrong = (*wrong_runners, *wrong_nodes, *_install_problems(written.install, document))
-    every_problem = sorted({*problems, *maker.problems, *misread, *wrong})
-    if every_problem:
-        raise MatrixError(tuple(every_problem))
-    if not maker.cells:
+    channels = read_channels(written, document, tuple(maker.cells))
+    runners, nodes = make_runners(written, document), make_nodes(written, document)
+    _check_install(written.install, document)
+    if not (maker.cells or document.problems):
         hint = "`exclude:` leaves none; remove one of it"
-        raise MatrixError((document.problem(("rows",), "the matrix has no cells", hint),))
+        document.refuse(("rows",), "the matrix has no cells", hint)
+    if document.problems:
+        raise document.error
     return extended(
         Matrix,
         written,
@@ -132,19 +130,18 @@ _INSTALL_FORMS = (
 )
 
 
-def _install_problems(text: InstallText | None, document: Document) -> Iterator[Problem]:
-    """Yield what is wrong with `install:`."""
+def _check_install(text: InstallText | None, document: Document) -> None:
     if text is None:
         return
     ways = [way for way in ("wheel", "git", "requirements") if getattr(text, way)]
     if len(ways) != 1:
         message = f"`install` names {counted(len(ways), 'source')}"
-        yield document.problem(("install",), message, _INSTALL_FORMS)
+        document.refuse(("install",), message, _INSTALL_FORMS)
     for way, pin in (("wheel", "sha256"), ("git", "commit")):
         if bool(getattr(text, way)) != bool(getattr(text, pin)):
             where = ("install", way if getattr(text, way) else pin)
             message = f"`install`: `{way}` and `{pin}` go together"
-            yield document.problem(where, message, _INSTALL_FORMS)
+            document.refuse(where, message, _INSTALL_FORMS)
 
 
 def json_schema() -> dict[str, object]:
@@ -171,24 +168,26 @@ class _Foundation:
 
 @dataclass(kw_only=True)
 class CellMaker:
-    """Makes the cells of a matrix, collecting problems and warnings on the way."""
+    """Makes the cells of a matrix, refusing what is wrong and collecting warnings on the way."""
 
     text: MatrixText
     document: Document
     compat: Compat
-    problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     cells: list[Cell] = field(default_factory=list)
     compilers: list[CompilerBase] = field(default_factory=list)
     _ids: dict[str, Point] = field(default_factory=dict)
     _tags: dict[tuple[str, str], Point] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.refuse = self.document.refuse
+
     def make(self, points: list[Point]) -> None:
         """Return the cells of `points`, parents before children within a point."""
         count = sum(len(point.images) for point in points)
         if count > CELL_LIMIT:
             message = f"{count} cells are more than {CELL_LIMIT}"
-            self._problem(("rows",), message, "split the matrix")
+            self.refuse(("rows",), message, "split the matrix")
             return
         for point in points:
             foundation = self._found(point)
@@ -216,14 +215,14 @@ class CellMaker:
             parent = image.parent
             if parent is not None and parent not in self.text.images:
                 hint = nearest(parent, self.text.images)
-                self._problem(where, f"image `{parent}` is not in images:", hint)
+                self.refuse(where, f"image `{parent}` is not in images:", hint)
             elif self.text.images[self._chain(name)[-1]].parent == name:
                 message = f"image `{name}` is built on itself through `parent:`"
-                self._problem(where, message, "give it another `parent:`, or none")
+                self.refuse(where, message, "give it another `parent:`, or none")
             if image.builds and parent is None:
                 message = f"image `{name}` builds packages, and is built on no image to do so in"
                 hint = "`builds:` needs a `parent:` image that holds torch"
-                self._problem(("images", name, "builds"), message, hint)
+                self.refuse(("images", name, "builds"), message, hint)
             self._check_patches(name, image.patches)
             self._check_smoke(name, image.smoke)
             self._check_slim(name, image)
@@ -232,7 +231,7 @@ class CellMaker:
         names = sorted({runtime_policy.name for runtime_policy in packaged_policies()})
         for name in self.text.policy if isinstance(self.text.policy, tuple) else ():
             if name not in names:
-                self._problem(("policy",), f"no policy `{name}`", f"known: {', '.join(names)}")
+                self.refuse(("policy",), f"no policy `{name}`", f"known: {', '.join(names)}")
 
     def _check_patches(self, image: str, patches: tuple[Patch, ...]) -> None:
         """Patches of a package are of one version of it, and end with versions of that package."""
@@ -242,27 +241,27 @@ class CellMaker:
             first = versions.setdefault(patch.package, patch.version)
             if first != patch.version:
                 message = f"{patch.package} is patched at {first} and at {patch.version}"
-                self._problem(where, message, "an image holds one version of a package")
+                self.refuse(where, message, "an image holds one version of a package")
             ends = canonicalize_name(PackagingRequirement(patch.until).name) if patch.until else ""
             if ends not in {"", patch.package}:
                 message = f"`until` of a patch of {patch.package} names {ends}"
-                self._problem(where, message, f"until: {patch.package}>=...")
+                self.refuse(where, message, f"until: {patch.package}>=...")
 
     def _check_slim(self, name: str, image: ImageText) -> None:
         """Check that the removed files are known, and that no child image needs them."""
         where = ("images", name, "slim")
         if image.slim and image.parent is not None:
             hint = f"`slim:` belongs to the image at the bottom, which `{image.parent}` leads to"
-            self._problem(where, f"image `{name}` has its wheels from its parent", hint)
+            self.refuse(where, f"image `{name}` has its wheels from its parent", hint)
         above = [image for image in self.text.images if name in self._chain(image)]
         images = self.text.images
         users = [name for name in above if images[name].compiler or images[name].builds]
         for recipe in image.slim:
             if recipe not in (recipes := slim_recipes()):
-                self._problem(where, f"slim: `{recipe}` is not known", nearest(recipe, recipes))
+                self.refuse(where, f"slim: `{recipe}` is not known", nearest(recipe, recipes))
             elif users and recipes[recipe].needed == COMPILER:
                 hint = "take it out of `slim:`, or give them another `parent:`"
-                self._problem(where, f"{recipe} is needed to compile in: {', '.join(users)}", hint)
+                self.refuse(where, f"{recipe} is needed to compile in: {', '.join(users)}", hint)
 
     def _check_smoke(self, image: str, entries: tuple[Smoke, ...]) -> None:
         """Each entry has a name of its own and something to do, and names what is known."""
@@ -274,18 +273,18 @@ class CellMaker:
                 entry.uses or entry.run or entry.imports or entry.starts or entry.optional
             ):
                 hint = "`uses:` a described package, or a `name:` with `imports:` or `run:`"
-                self._problem(where, "an entry of `smoke:` says nothing to do", hint)
+                self.refuse(where, "an entry of `smoke:` says nothing to do", hint)
             if name in names:
-                self._problem(where, f"`smoke:` has {name} twice", "give one another `name:`")
+                self.refuse(where, f"`smoke:` has {name} twice", "give one another `name:`")
             names.add(name)
             if entry.uses and entry.uses not in (described := described_names()):
                 hint = nearest(entry.uses, described)
-                self._problem(where, f"{entry.uses} is not described", hint)
+                self.refuse(where, f"{entry.uses} is not described", hint)
             try:
                 re.compile(entry.expect.prints)
             except re.error as error:
                 message = f"`prints: {entry.expect.prints}` is no pattern: {error}"
-                self._problem(where, message, "write a pattern of Python's `re`; `\\\\.` is a dot")
+                self.refuse(where, message, "write a pattern of Python's `re`; `\\\\.` is a dot")
 
     def check_indexes(self) -> None:
         """`indexes:` readdresses indexes of the compat table, and gives others their packages."""
@@ -294,33 +293,33 @@ class CellMaker:
             if isinstance(index, str) and name not in indexes:
                 message = f"index `{name}` is not in the compat table"
                 hint = nearest(name, indexes) or "an index of your own says its `packages`"
-                self._problem(("indexes", name), message, hint)
+                self.refuse(("indexes", name), message, hint)
             elif not isinstance(index, str) and name in indexes:
                 message = f"index `{name}` is one of the compat table, which has no `packages`"
-                self._problem(("indexes", name), message, f"write `{name}: {index.url}`")
+                self.refuse(("indexes", name), message, f"write `{name}: {index.url}`")
 
     def make_compilers(self) -> None:
         """Return the entries of `compilers:`."""
         for name, text in self.text.compilers.items():
-            where, before = ("compilers", name), len(self.problems)
+            where, before = ("compilers", name), len(self.document.problems)
             vendor = VENDORS[text.vendor]
             for message, hint in target_faults(vendor, text.targets, "compiler"):
-                self._problem((*where, "targets"), message, hint)
-            if len(self.problems) > before:
+                self.refuse((*where, "targets"), message, hint)
+            if len(self.document.problems) > before:
                 continue
             if bool(vendor.toolkit) != bool(text.toolkit):
-                self._problem(where, *_other_toolkit(vendor))
+                self.refuse(where, *_other_toolkit(vendor))
                 continue
             suite, kind = text.bootstrap.suite, vendor.toolkit
             toolkit = Toolkit(name=kind, version=text.toolkit or "") if kind else None
             python = _SUITES.get(suite, (text.python,))[0]
             if python != text.python:
                 message = f"compiler `{name}` says python {text.python}, its suite has {python}"
-                self._problem((*where, "python"), message, f'python: "{python}"')
+                self.refuse((*where, "python"), message, f'python: "{python}"')
             newest = text.bootstrap.newest_suite
             compiler = vendor.compiler(toolkit, text.targets, text.python, newest)
             if isinstance(compiler, str):
-                self._problem(where, compiler, "give it another toolkit")
+                self.refuse(where, compiler, "give it another toolkit")
                 continue
             self.compilers.append(
                 extended(CompilerBase, text, name=name, toolkit=toolkit, compiler=compiler)
@@ -333,19 +332,19 @@ class CellMaker:
                 where = ("bases", name, *place)
                 message = f"base `{name}` says {field_name} {ours}, its {place[-1]} {value}"
                 hint = f'{field_name}: "{value}", or what has {ours}: docs/matrix.md, Pythons'
-                self._problem(where, message, hint)
+                self.refuse(where, message, hint)
         where = ("bases", name, "digest")
         if base.digest == BOOTSTRAPPED and base.bootstrap is None:
-            self._problem(where, f"base `{name}` has no `bootstrap:`", "say how it is made")
+            self.refuse(where, f"base `{name}` has no `bootstrap:`", "say how it is made")
         if base.digest == UNPINNED and base.reason is None:
-            self._problem(where, f"base `{name}` is unpinned without a `reason`", "say why")
+            self.refuse(where, f"base `{name}` is unpinned without a `reason`", "say why")
         elif base.digest == UNPINNED:
             message = f"base `{name}` is unpinned and cannot be built on: {base.reason}"
             hint = "replace `unpinned` with the digest of the image"
             self.warnings.append(self.document.problem(where, message, hint))
 
     def _images_known(self, point: Point) -> bool:
-        before, images = len(self.problems), self.text.images
+        before, images = len(self.document.problems), self.text.images
         for name in point.images:
             parent = images[name].parent if name in images else None
             if name not in images:
@@ -353,7 +352,7 @@ class CellMaker:
             elif parent is not None and parent not in point.images:
                 message = f"image `{name}` is built on `{parent}`, which this row does not make"
                 self._tell(point, message, f"add {parent} to its images:, or leave {name} out")
-        return len(self.problems) == before
+        return len(self.document.problems) == before
 
     def _found(self, point: Point) -> _Foundation | None:
         vendor, base = VENDORS[point.vendor], self.text.bases.get(point.base)
@@ -390,7 +389,7 @@ class CellMaker:
         )
 
     def _axes_fit(self, point: Point, vendor: Vendor, base: BaseText) -> bool:
-        before = len(self.problems)
+        before = len(self.document.problems)
         for message, hint in target_faults(vendor, point.targets, "row", machine=point.machine):
             self._tell(point, message, hint)
         if len(set(point.targets)) != len(point.targets):
@@ -411,7 +410,7 @@ class CellMaker:
         for axis in ("index", "companions"):
             if getattr(point, axis) and vendor.torch_from == "base":
                 self._tell(point, f"torch of {vendor.name} comes with its base", f"remove `{axis}`")
-        return len(self.problems) == before
+        return len(self.document.problems) == before
 
     def _index(self, point: Point, vendor: Vendor) -> WheelIndex | None:
         """Return the row's index, at the address that `indexes:` gives it, if any."""
@@ -432,7 +431,7 @@ class CellMaker:
         return None
 
     def _judged(self, point: Point, combination: Combination) -> bool:
-        judgement, before = self.compat.judge(combination), len(self.problems)
+        judgement, before = self.compat.judge(combination), len(self.document.problems)
         if isinstance(judgement, Contradicted):
             self._tell(point, judgement.reason, f"what fits: {judgement.fits}")
             return False
@@ -441,8 +440,8 @@ class CellMaker:
                 self._tell(point, reason, "`strict: true` makes this an error")
             else:
                 hint = "if you know better, add it to the compat table with its source"
-                self.warnings.append(self._at(point.line, reason, hint))
-        return len(self.problems) == before
+                self.warnings.append(self.document.problem(point.line, reason, hint))
+        return len(self.document.problems) == before
 
     def _add_cells(self, point: Point, foundation: _Foundation) -> None:
         tag = cell_tag(point, foundation.toolkit)
@@ -521,10 +520,10 @@ class CellMaker:
                     line = self.document.line(("images", cell.image, "environment", variable))
                 elif variable in (self.text.defaults.environment or {}):
                     line = self.document.line(("defaults", "environment", variable))
-                self.problems.append(self._at(line, f"`{variable}={value}`: {fault}", hint))
+                self.refuse(line, f"`{variable}={value}`: {fault}", hint)
 
     def _is_free(self, point: Point, image: str, identity: str, tag: str) -> bool:
-        before = len(self.problems)
+        before = len(self.document.problems)
         if not is_id(identity) or not is_tag(tag):
             message = f"`{identity}` with tag `{tag}` is too long for a name"
             self._tell(point, message, "give the image a shorter name, or the row fewer targets")
@@ -535,16 +534,10 @@ class CellMaker:
             message = f"a second cell of image `{image}` with the tag `{tag}`"
             where = f" (the first is of line {first.line})"
             self._tell(point, message + where, "`tag_targets: true` puts targets into the tag")
-        return len(self.problems) == before
+        return len(self.document.problems) == before
 
     def _tell(self, point: Point, message: str, hint: str) -> None:
-        self.problems.append(self._at(point.line, message, hint))
-
-    def _problem(self, where: Where, message: str, hint: str) -> None:
-        self.problems.append(self.document.problem(where, message, hint))
-
-    def _at(self, line: int, message: str, hint: str) -> Problem:
-        return Problem(path=self.document.path, line=line, message=message, hint=hint)
+        self.refuse(point.line, message, hint)
 
 
 # The one Python and the C library of a Debian release (packages.debian.org: python3, libc6).

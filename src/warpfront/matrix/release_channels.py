@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from warpfront.errors import Problem
 from warpfront.matrix.cell import Cell
 from warpfront.matrix.expansion import FILTER_NAMES, given
 from warpfront.matrix.language import AliasText, ChannelText, Filter, MatrixText
@@ -52,13 +51,12 @@ def words_of(template: str) -> tuple[str, ...]:
 
 def read_channels(
     text: MatrixText, document: Document, cells: tuple[Cell, ...]
-) -> tuple[tuple[Channel, ...], tuple[Problem, ...]]:
-    """Return the channels, and their problems."""
+) -> tuple[Channel, ...]:
+    """Return the channels; refuse what is wrong with them."""
     channels: list[Channel] = []
-    problems: list[Problem] = []
     for name, written in text.release.items():
         where: Where = ("release", name)
-        problems += _problems(written, document, where)
+        _check(written, document, where)
         aliases = []
         for place, alias in enumerate(written.aliases):
             claiming = frozenset(cell.id for cell in cells if _matches(cell, alias.where))
@@ -66,7 +64,7 @@ def read_channels(
             if not claiming:
                 message = f"the alias {alias.tag} is for no cell"
                 hint = "correct its `where:`, or remove the alias"
-                problems.append(document.problem((*where, "aliases", place), message, hint))
+                document.refuse((*where, "aliases", place), message, hint)
         channel = extended(
             Channel,
             written,
@@ -76,10 +74,10 @@ def read_channels(
             allow=tuple(sorted(written.allow)),
         )
         channels.append(channel)
-    return tuple(channels), tuple(problems)
+    return tuple(channels)
 
 
-def _problems(written: ChannelText, document: Document, where: Where) -> Iterator[Problem]:
+def _check(written: ChannelText, document: Document, where: Where) -> None:
     templates = [(("tags", place), tag) for place, tag in enumerate(written.tags)]
     templates += [(("aliases", place), alias.tag) for place, alias in enumerate(written.aliases)]
     for place, template in templates:
@@ -87,11 +85,11 @@ def _problems(written: ChannelText, document: Document, where: Where) -> Iterato
             if word not in TAG_WORDS:
                 hint = nearest(word, TAG_WORDS)
                 message = f"{template}: an image does not say `{word}` of itself"
-                yield document.problem((*where, *place), message, hint)
+                document.refuse((*where, *place), message, hint)
     for name in written.sessions:
         if name not in CHECK_SESSIONS:
             message = f"there is no session `{name}`"
-            yield document.problem((*where, "sessions"), message, nearest(name, CHECK_SESSIONS))
+            document.refuse((*where, "sessions"), message, nearest(name, CHECK_SESSIONS))
 
 
 def _matches(cell: Cell, chosen: Filter | None) -> bool:

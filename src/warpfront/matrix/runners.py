@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from warpfront.errors import Problem
 from warpfront.matrix.language import MatrixText, NodeText, RunnerText
 from warpfront.matrix.selection import target_faults
 from warpfront.matrix.vendors import VENDORS
@@ -32,12 +31,12 @@ class Runner(RunnerText):
         return (self.vendor, self.machine) == (vendor, machine) and target in self.targets
 
 
-def make_runners(text: MatrixText, document: Document) -> tuple[tuple[Runner, ...], list[Problem]]:
-    """Return the entries of `runners:`, and their problems."""
-    runners, problems = [], []
+def make_runners(text: MatrixText, document: Document) -> tuple[Runner, ...]:
+    """Return the entries of `runners:`; refuse what is wrong with them."""
+    runners = []
     for name, row in text.runners.items():
         for where, message, hint in _wrong(name, row):
-            problems.append(document.problem(("runners", name, *where), message, hint))
+            document.refuse(("runners", name, *where), message, hint)
         labels = row.labels or tuple(filter(None, (row.scale_set,)))
         # All benches take hours on a processor.
         usual = "tiny" if row.vendor == "cpu" else "default"
@@ -45,8 +44,8 @@ def make_runners(text: MatrixText, document: Document) -> tuple[tuple[Runner, ..
         runners.append(extended(Runner, row, name=name, labels=labels, bench=bench))
     if text.runners and not any(runner.builds for runner in runners):
         hint = "give one of them `builds: true`; images need no accelerator to be made"
-        problems.append(document.problem(("runners",), "no runner builds images", hint))
-    return tuple(runners), problems
+        document.refuse(("runners",), "no runner builds images", hint)
+    return tuple(runners)
 
 
 def _wrong(name: str, text: RunnerText) -> Iterator[tuple[Where, str, str]]:
@@ -100,12 +99,11 @@ class BuildNode(NodeText):
         return {**self.ways, **({CACHE_VARIABLE: self.cache} if self.cache else {})}
 
 
-def make_nodes(text: MatrixText, document: Document) -> tuple[tuple[BuildNode, ...], list[Problem]]:
-    """Return the entries of `builders:`, and their problems."""
+def make_nodes(text: MatrixText, document: Document) -> tuple[BuildNode, ...]:
+    """Return the entries of `builders:`; refuse what is wrong with them."""
     nodes = tuple(extended(BuildNode, node, name=name) for name, node in text.builders.items())
-    problems = []
     for name in (node.name for node in nodes if len(node.ways) > 1):
         message = f"builder `{name}` is found by one of `host`, `context` and `buildx`"
         hint = "or by none of them: the engine of this machine"
-        problems.append(document.problem(("builders", name), message, hint))
-    return nodes, problems
+        document.refuse(("builders", name), message, hint)
+    return nodes

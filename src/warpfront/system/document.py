@@ -14,7 +14,6 @@ import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
@@ -51,16 +50,16 @@ class Unquoted:
     kind: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Document:
     """A YAML file as plain values. `lines` maps the path of each value (`("rows", 0, "torch")`) to
-    its 1-based line; `problems` are errors of the YAML itself.
+    its 1-based line; `problems` are those of the YAML itself, and what its readers add.
     """
 
     path: str
-    value: object
-    lines: Mapping[Where, int]
-    problems: tuple[Problem, ...] = ()
+    value: object = None
+    lines: dict[Where, int] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
 
     def line(self, where: Where) -> int:
         """Return the line of the value at `where`, or of the nearest value around it."""
@@ -68,8 +67,19 @@ class Document:
             where = where[:-1]
         return self.lines.get(where, 1)
 
-    def problem(self, where: Where, message: str, hint: str) -> Problem:
-        return Problem(path=self.path, line=self.line(where), message=message, hint=hint)
+    def problem(self, where: Where | int, message: str, hint: str) -> Problem:
+        """Return a problem of the value at `where`, or of a line."""
+        line = where if isinstance(where, int) else self.line(where)
+        return Problem(path=self.path, line=line, message=message, hint=hint)
+
+    def refuse(self, where: Where | int, message: str, hint: str) -> None:
+        """Add a problem of the value at `where`, or of a line."""
+        self.problems.append(self.problem(where, message, hint))
+
+    @property
+    def error(self) -> MatrixError:
+        """Return every problem, in the order of the lines."""
+        return MatrixError(tuple(sorted(set(self.problems))))
 
 
 def plain_values(text: str) -> Any:
@@ -104,10 +114,9 @@ def read_document(text: str, *, path: str) -> Document:
         raise _refused(path, 1, "this file is no YAML", "save it as plain UTF-8 text") from error
     if root is None:
         raise _refused(path, 1, "empty file", "start from docs/matrix.md, or `warpfront init`")
-    reader = _Reader(path=path)
-    value = reader.read(root, ())
-    lines = MappingProxyType(reader.lines)
-    return Document(path=path, value=value, lines=lines, problems=tuple(reader.problems))
+    document = Document(path=path)
+    document.value = _Reader(document=document).read(root, ())
+    return document
 
 
 def _syntax(text: str, line: int, problem: str) -> tuple[str, str]:  # noqa: PLR0911 - one a fault
@@ -165,21 +174,19 @@ def _refuse_depth(text: str, path: str) -> None:
 class _Reader:
     """Walks the composed nodes; aliases are expanded, so it counts what it visits."""
 
-    path: str
-    lines: dict[Where, int] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    document: Document
     open_nodes: set[int] = field(default_factory=set)
 
     def read(self, node: yaml.Node, where: Where) -> object:
-        line = node.start_mark.line + 1
-        self.lines.setdefault(where, line)
-        if len(self.lines) > NODE_LIMIT:
+        line, path, lines = node.start_mark.line + 1, self.document.path, self.document.lines
+        lines.setdefault(where, line)
+        if len(lines) > NODE_LIMIT:
             message = f"more than {NODE_LIMIT} values once aliases expand"
-            raise _refused(self.path, line, message, _WRITE_OUT)
+            raise _refused(path, line, message, _WRITE_OUT)
         if id(node) in self.open_nodes:
-            raise _refused(self.path, line, "an alias (*name) contains itself", _WRITE_OUT)
+            raise _refused(path, line, "an alias (*name) contains itself", _WRITE_OUT)
         if len(where) > DEPTH_LIMIT:
-            raise _refused(self.path, line, f"{TOO_DEEP} once aliases expand", _WRITE_OUT)
+            raise _refused(path, line, f"{TOO_DEEP} once aliases expand", _WRITE_OUT)
         self.open_nodes.add(id(node))
         try:
             if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
@@ -195,15 +202,16 @@ class _Reader:
 
     def _read_mapping(self, node: yaml.MappingNode, where: Where) -> dict[str, object]:
         mapping: dict[str, object] = {}
+        lines = self.document.lines
         for key_node, value_node in node.value:
             key = self._read_key(key_node)
             if key is None:
                 continue
             if key in mapping:
-                message = f"duplicate key `{key}` (first on line {self.lines[(*where, key)]})"
+                message = f"duplicate key `{key}` (first on line {lines[(*where, key)]})"
                 self._problem(key_node, message, "keep one of them")
                 continue
-            self.lines[(*where, key)] = key_node.start_mark.line + 1
+            lines[(*where, key)] = key_node.start_mark.line + 1
             mapping[key] = self.read(value_node, (*where, key))
         return mapping
 
@@ -222,8 +230,7 @@ class _Reader:
         return None
 
     def _problem(self, node: yaml.Node, message: str, hint: str) -> None:
-        line = node.start_mark.line + 1
-        self.problems.append(Problem(path=self.path, line=line, message=message, hint=hint))
+        self.document.refuse(node.start_mark.line + 1, message, hint)
 
 
 def _read_scalar(node: yaml.ScalarNode) -> str | int | bool | Unquoted:
@@ -242,10 +249,9 @@ def checked(document: Document, into: type[T]) -> T:
     """Return a document's value as an `into`. Raise `MatrixError` with every problem of the file,
     in the order of its lines.
     """
-    problems = list(document.problems)
     try:
         value = read_as(into, document.value)
-        if not problems:
+        if not document.problems:
             return value
     except ValidationError as error:
         # A list that is too short only because its entries are wrong is an echo of those; of the
@@ -256,8 +262,8 @@ def checked(document: Document, into: type[T]) -> T:
             if detail["type"] != "too_short" or not detail.get("input")
         }
         for where, detail in first.items():
-            problems.append(document.problem(where, *_words_of(detail, where, into)))
-    raise MatrixError(tuple(sorted(set(problems))))
+            document.refuse(where, *_words_of(detail, where, into))
+    raise document.error
 
 
 def _words_of(detail: ErrorDetails, where: Where, into: type) -> tuple[str, str]:

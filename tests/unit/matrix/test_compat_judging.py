@@ -376,7 +376,7 @@ DAMAGE: list[tuple[tuple[str | int, ...], object, list[str]]] = [
     (("releases", 0, "cuda_archs", "sets"), {"cu124": "odd"},
      ["arch set odd is not in arch_sets:"]),
     (("releases", 0, "cuda_archs", "sets"), {"cu1": "odd"},
-     ["index cu1 is not in indexes:", "arch set odd is not in arch_sets:"]),
+     ["arch set odd is not in arch_sets:", "index cu1 is not in indexes:"]),
 ]  # fmt: skip
 
 

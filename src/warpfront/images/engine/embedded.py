@@ -26,7 +26,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache as cached
 from pathlib import Path
 from typing import Literal
@@ -433,12 +433,12 @@ def identity(pid: int) -> ProcessIdentity | None:
     )
 
 
-def read_identity(mapping: Mapping[str, str]) -> ProcessIdentity | None:
+def read_identity(parts: Mapping[str, str]) -> ProcessIdentity | None:
     """Return the identity in a mapping of its parts, or None if one is missing."""
-    names = [field.name for field in fields(ProcessIdentity)]
-    if not all(mapping.get(name) for name in names):
+    try:
+        return read_as(ProcessIdentity, parts)
+    except ValueError:
         return None
-    return ProcessIdentity(**{name: mapping[name] for name in names})
 
 
 DOCKER_PAGE = "https://docs.docker.com/engine/install/"
