@@ -488,13 +488,9 @@ _TEMPLATE = 'FROM {{ from_reference }}\n{% include "_shared/apt.j2" %}\n'
 _BUILDER = "builder"
 
 
-BuilderOf = Callable[[Cell, Mapping[str, WheelLock], tuple[str, ...]], tuple[Engine, str]]
-"""Where the wheels of a cell are built, given the locks of its ancestors and Debian packages."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Builders:
-    """A `BuilderOf`: the image of each cell's parent, built if need be, or else its base."""
+    """Images to build wheels in: that of each cell's parent, built if need be, or else its base."""
 
     matrix: Matrix
     material: Material
@@ -502,10 +498,12 @@ class Builders:
     site: AskSite
     watch: Watch
 
-    def __call__(
+    def image(
         self, cell: Cell, locks: Mapping[str, WheelLock], apt: tuple[str, ...]
     ) -> tuple[Engine, str]:
-        """Return the engine and the image in it to build in, made now unless it exists."""
+        """Return the engine and the image in it to build in, made now unless it exists: with the
+        Debian packages `apt`; `locks` are those of the cell's ancestors.
+        """
         engine = connect()
         if cell.parent is None:
             base = resolve_base(cell.base, engine, cache=self.folders.cache, on_line=self.watch.say)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from warpfront.errors import LockError
-from warpfront.images.baking import BuilderOf
+from warpfront.images.baking import Builders
 from warpfront.images.wheel_builder import WheelBuilder
 from warpfront.matrix.cell import ENVIRONMENT_PYTHON, Cell
 from warpfront.step_results import Blocked, Failed, StepName, attempt, failed_by
@@ -44,14 +44,14 @@ def split_locks(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellLocking:
     """A run of a step over cells: results so far, and resolved locks by digest of their inputs.
-    `builder_of` returns images to build wheels in, None where nothing is built.
+    `builders` has images to build wheels in, None where nothing is built.
     """
 
     step: StepName
     folders: Folders
     watch: Watch
     site: AskSite = field(default_factory=site_when_needed)
-    builder_of: BuilderOf | None = None
+    builders: Builders | None = None
     results: dict[str, Locked] = field(default_factory=dict)
     known: dict[str, WheelLock] = field(default_factory=dict)
 
@@ -123,14 +123,13 @@ class CellLocking:
 
     def _builder(self, cell: Cell, inputs: LockInputs) -> WheelBuilder:
         locks, _ = split_locks(self.results)
-        builder_of = self.builder_of
         return WheelBuilder(
             inputs=inputs,
             root=self.folders.root,
             cache=self.folders.cache,
             wheelhouse=self.folders.wheelhouse,
             site=self.site(),
-            builder=partial(builder_of, cell, locks) if builder_of else None,
+            builder=partial(self.builders.image, cell, locks) if self.builders else None,
             on_line=self.watch.say,
             python=ENVIRONMENT_PYTHON if cell.parent else cell.base.interpreter,
         )

@@ -174,8 +174,7 @@ class WheelBuilder:
         """Return a wheel of what the sources state before they are built, and its description."""
         with scratch_folder() as folder:
             wheel, stated_by = metadata_wheel(sdist.path, name, folder)
-            stored, sha256 = self.wheelhouse.keep(wheel)
-        stand_in = wheel_of(stored, sha256, sdist=sdist)
+            stand_in = wheel_of(*self.wheelhouse.keep(wheel), sdist=sdist)
         return stand_in, extended(UnbuiltWheel, stand_in, package=name, metadata_from=stated_by)
 
     def _patches(self, name: str) -> tuple[Patch, ...]:

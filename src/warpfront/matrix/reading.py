@@ -486,10 +486,8 @@ class CellMaker:
             builds=tuple(
                 Recipe(
                     package=package,
-                    tools=tuple(sorted(build.tools)),
-                    apt=tuple(sorted(build.apt)),
                     environment=tuple(sorted(build.environment.items())),
-                    extensions=tuple(sorted(build.extensions)),
+                    **{n: tuple(sorted(getattr(build, n))) for n in ("tools", "apt", "extensions")},
                 )
                 for package, build in sorted(image.builds.items())
             ),

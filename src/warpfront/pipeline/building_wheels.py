@@ -34,9 +34,9 @@ def build_wheels(
     """
     matrix, folders, material = workspace.matrix, workspace.folders, workspace.material
     cells, site = selected_with_parents(matrix.cells, selection), site_when_needed()
-    build_in = Builders(matrix=matrix, material=material, folders=folders, site=site, watch=watch)
+    builders = Builders(matrix=matrix, material=material, folders=folders, site=site, watch=watch)
     completing = CellLocking(
-        step="build-wheels", folders=folders, watch=watch, site=site, builder_of=build_in
+        step="build-wheels", folders=folders, watch=watch, site=site, builders=builders
     )
     resolved_now = set()
     with exclusive(folders.store.folder, watch.say):

@@ -121,16 +121,13 @@ def check_plan(
 ) -> CheckPlan:
     """Return all checks on a target. Raise `InputError` for a selftest that is impossible."""
     effort, options = effort or CheckOptions(), options or RunOptions()
-    if not selftest:
-        return CheckPlan(target=target, sessions=SESSIONS, effort=effort, options=options)
-    if options.emulate:
+    if selftest and options.emulate:
         raise InputError("--selftest does not apply to --emulate", hint="leave it out")
     try:
-        faults_folder()
+        sessions = (*SESSIONS, "selftest") if selftest and faults_folder() else SESSIONS
     except FaultsMissingError as error:
         message, _, hint = str(error).partition("\nhint: ")
         raise InputError(message, hint=hint) from None
-    sessions = (*SESSIONS, "selftest")
     return CheckPlan(target=target, sessions=sessions, effort=effort, options=options)
 
 

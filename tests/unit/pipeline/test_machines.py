@@ -222,7 +222,7 @@ def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
 ) -> None:
     cell, engine = cell_for("aarch64", workspace), FakeEngine(machine="x86_64")
     monkeypatch.setattr("warpfront.images.baking.connect", lambda: engine)
-    builder_of = Builders(
+    builders = Builders(
         matrix=workspace.matrix,
         material=workspace.material,
         folders=workspace.folders,
@@ -230,7 +230,7 @@ def test_wheels_that_are_built_in_a_container_are_blocked_on_another_machine(
         watch=Quiet(),
     )
     with pytest.raises(BlockedError, match="it is for aarch64, and the engine's machine is x86_64"):
-        builder_of(a_child(cell), {cell.id: a_lock(cell)}, ())
+        builders.image(a_child(cell), {cell.id: a_lock(cell)}, ())
 
 
 @pytest.mark.parametrize(("machine", "other"), [MACHINES, MACHINES[::-1]])

@@ -21,6 +21,7 @@ import ipaddress
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import socket
@@ -569,12 +570,8 @@ def machine_mirror(codename: str, public: str) -> str:
 
 def read_mirror(print_uris: str, codename: str) -> str | None:
     """Return the mirror of `codename` in the output of `apt-get update --print-uris`."""
-    for line in print_uris.splitlines():
-        address = line.split(" ", 1)[0].strip("'")
-        mirror, parts, _ = address.partition(f"/dists/{codename}/")
-        if parts:
-            return mirror
-    return None
+    match = re.search(rf"^'?(\S+?)/dists/{re.escape(codename)}/", print_uris, re.MULTILINE)
+    return match[1] if match else None
 
 
 def sources(distribution: LinuxDistribution, suites: tuple[Suite, ...], mirror: str) -> str:

@@ -386,9 +386,8 @@ class UvResolver:
             return outcome
         sdist, targets = self.sdist(undecided, ROCM), self._inputs.targets
         with scratch_folder() as folder:
-            built = rocm_wheel(sdist.path, folder, targets)
-            path, sha256 = self._wheelhouse.keep(built)
-        self.give(dataclasses.replace(wheel_of(path, sha256, sdist=sdist), targets=targets))
+            stored = self._wheelhouse.keep(rocm_wheel(sdist.path, folder, targets))
+        self.give(dataclasses.replace(wheel_of(*stored, sdist=sdist), targets=targets))
         return self._from_shelf(requirements, terms)
 
     def _from_shelf(self, requirements: tuple[str, ...], terms: Terms) -> Outcome:
