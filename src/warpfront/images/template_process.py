@@ -29,15 +29,8 @@ _WALL_SECONDS = 600.0
 _HINT = "simplify the template: it may loop over a cell's own values, and repeat nothing else"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits of processor time per Dockerfile, and of a child's memory (address space)."""
-
-    cpu_seconds: int = 5
-    memory_bytes: int = 512 << 20
-
-
-LIMITS = Limits()
+# Of processor time for each Dockerfile, and of a child's memory (address space).
+_CPU_SECONDS, _MEMORY_BYTES = 5, 512 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +48,7 @@ Rendered = str | RenderError | BlockedError
 def render_templates(
     sources: Mapping[str, ImageFile | Unreadable],
     requests: Sequence[RenderRequest],
-    limits: Limits = LIMITS,
+    cpu_seconds: int = _CPU_SECONDS,
 ) -> list[Rendered]:
     """Return the text of each request, or why there is none. A broken limit fails one template."""
     results: dict[int, Rendered] = {}
@@ -66,7 +59,7 @@ def render_templates(
         files[name] = Unreadable(reason=reason) if is_long else file
     pending = list(range(len(requests)))
     while pending:
-        payload = (files, [requests[index] for index in pending], limits)
+        payload = (files, [requests[index] for index in pending], cpu_seconds)
         # -P: nothing of the project's own folder is imported.
         command = Command(
             argv=(sys.executable, "-P", "-m", __name__),
@@ -79,7 +72,7 @@ def render_templates(
         results |= zip(pending, map(_read, answers), strict=False)
         pending = pending[len(answers) :]
         if pending:
-            first, why = pending[0], _why_ended(completed, limits)
+            first, why = pending[0], _why_ended(completed, cpu_seconds)
             for index in pending:
                 if requests[index].folder == requests[first].folder:
                     reason = why if index == first else f"{why} for another cell"
@@ -102,13 +95,13 @@ def _read(answer: Mapping[str, str]) -> Rendered:
     return kind(str(answer.get("message")), hint=str(answer.get("hint", "")))
 
 
-def _why_ended(completed: Completed, limits: Limits) -> str:
+def _why_ended(completed: Completed, cpu_seconds: int) -> str:
     """Why a child ended in a template. Raise `CommandFailedError` if no template is the reason."""
     code = completed.returncode
     if code == -signal.SIGXCPU:
-        return f"it takes more than {limits.cpu_seconds} s"
+        return f"it takes more than {cpu_seconds} s"
     if code == _OUT_OF_MEMORY:
-        return f"it takes more than {limits.memory_bytes >> 20} MiB of memory"
+        return f"it takes more than {_MEMORY_BYTES >> 20} MiB of memory"
     if code < 0:
         return f"it crashes the interpreter ({signal.Signals(-code).name})"
     raise CommandFailedError(
@@ -126,12 +119,12 @@ def main() -> None:
     """Render what comes on stdin, one line of JSON for each request, in order."""
     from warpfront.images.templating import Renderer  # noqa: PLC0415 - the parent needs no Jinja2
 
-    sources, requests, limits = pickle.loads(base64.b64decode(sys.stdin.buffer.read()))  # noqa: S301
+    sources, requests, cpu_seconds = pickle.loads(base64.b64decode(sys.stdin.buffer.read()))  # noqa: S301
     renderer = Renderer(sources)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _lower(resource.RLIMIT_AS, limits.memory_bytes)
+    _lower(resource.RLIMIT_AS, _MEMORY_BYTES)
     for request in requests:
-        _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + limits.cpu_seconds)
+        _lower(resource.RLIMIT_CPU, int(time.process_time()) + 1 + cpu_seconds)
         try:
             text = renderer.render(request.folder, request.variables, label=request.label)
             line = json.dumps({"text": text})

@@ -104,54 +104,52 @@ class End:
 
 
 @strict_dataclass
-class BaseTorch:
+class _Fact:
+    """A fact that people wrote down, with its source."""
+
+    confidence: Confidence
+    source: str
+
+
+@strict_dataclass
+class BaseTorch(_Fact):
     """A vendor's own torch in one release of its base image."""
 
     vendor: VendorName
     toolkit: str
     torch: str
     python: tuple[str, ...]
-    confidence: Confidence
-    source: str
 
 
 @strict_dataclass
-class PypiBuild:
+class PypiBuild(_Fact):
     """The one build of a release on PyPI: its CUDA version and the triton it needs."""
 
     toolkit: str
     triton: str
-    confidence: Confidence
-    source: str
 
 
 @strict_dataclass
-class Indexes:
+class Indexes(_Fact):
     """The indexes with a release; `seen` perhaps, `absent` certainly not."""
 
     names: tuple[str, ...]
-    confidence: Confidence
-    source: str
     seen: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
 
 
 @strict_dataclass
-class Paired:
+class Paired(_Fact):
     """The release of a companion that belongs to a release of torch."""
 
     version: str
-    confidence: Confidence
-    source: str
 
 
 @strict_dataclass
-class Archs:
+class Archs(_Fact):
     """Index name -> name of the arch set that its wheels were compiled for."""
 
     sets: Mapping[str, str]
-    confidence: Confidence
-    source: str
 
 
 @strict_dataclass

@@ -11,14 +11,14 @@ from builders import a_cell, a_lock
 from warpfront.errors import BlockedError, CommandFailedError, RenderError
 from warpfront.images import template_process
 from warpfront.images.render import context_parts
-from warpfront.images.template_process import Limits, Rendered, RenderRequest, render_templates
+from warpfront.images.template_process import Rendered, RenderRequest, render_templates
 from warpfront.images.templating import LONGEST_TEXT
 from warpfront.system import process
 from warpfront.system.digests import frozen
 from warpfront.system.process import Command, Completed
 from warpfront.system.tree_files import ImageFile, Unreadable
 
-BRIEF = Limits(cpu_seconds=1)
+BRIEF = 1
 GOOD = "FROM {{ cell.base.pinned }}\n{% for one in wheels %}{{ one.name }}\n{% endfor %}"
 LOOPS = "{% for a in range(99999) %}" * 3 + "{% endfor %}" * 3
 MACRO = (
