@@ -220,9 +220,8 @@ class WheelBuilder:
         return wheel_of(stored, sha256, sdist=sdist)
 
     def _tools(self, requirements: tuple[str, ...]) -> Path:
-        key = digest_of([self.inputs.machine, self.inputs.python, *requirements])[:24]
         return install_tools(
-            self.cache / "build-tools" / key,
+            self.cache / "build-tools",
             requirements,
             python=self.inputs.python,
             machine=self.inputs.machine,

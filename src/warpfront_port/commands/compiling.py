@@ -202,7 +202,7 @@ def _of_base(base: CompilerBase, tools: Tools, watch: Watch) -> CompilerPlace:
     compiler, binds = base.compiler, []
     if compiler.requirements:
         folder = install_tools(
-            cache / "compilers" / f"{base.name}-{platform.machine()}",
+            cache / "compilers",
             compiler.requirements,
             python=base.python,
             machine=platform.machine(),

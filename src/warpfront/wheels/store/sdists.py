@@ -72,7 +72,7 @@ def pure_wheel(sdist: Path, folder: Path, *, site: Site) -> Path:
 
 
 def install_tools(
-    folder: Path,
+    tools: Path,
     requirements: tuple[str, ...],
     *,
     python: str,
@@ -80,14 +80,12 @@ def install_tools(
     site: Site,
     hint: str,
 ) -> Path:
-    """Install requirements that the image lacks below `folder`, for Python `python` (X.Y) on
-    `machine`. Made once in another folder and moved into place. torch is never among them.
+    """Return a folder in `tools` with requirements that the image lacks, for Python `python` (X.Y)
+    on `machine`. Made once in another folder and moved into place. torch is never among them.
     """
-    text, mark = " ".join(requirements), folder / ".made-of"
-    if mark.is_file() and mark.read_bytes() == text.encode():
-        return folder
-    with folder_aside(folder) as aside:
-        with scratch_folder() as scratch:
+    folder = tools / digest_of([machine, python, *requirements])[:24]
+    if not folder.is_dir():
+        with folder_aside(folder) as aside, scratch_folder() as scratch:
             arguments = (
                 *("pip", "install", "--target", str(aside), *requirements),
                 *wheels_for(python, f"{machine}-manylinux_2_28"),
@@ -95,7 +93,6 @@ def install_tools(
             )
             command = uv_command(arguments, site=site, folder=scratch, public_first=True)
             run(command).check(hint=hint)
-        (aside / ".made-of").write_text(text, "utf-8")
     return folder
 
 
