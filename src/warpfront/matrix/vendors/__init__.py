@@ -15,14 +15,7 @@ from warpfront.matrix.vendors.intel import Intel
 from warpfront.matrix.vendors.nvidia import Nvidia
 from warpfront.matrix.vendors.vendor import Vendor
 
-VENDORS: Mapping[str, Vendor] = MappingProxyType(
-    {
-        "nvidia": Nvidia(),
-        "amd": Amd(),
-        "cpu": Cpu(),
-        "gaudi": Gaudi(),
-        "intel": Intel(),
-    }
-)
+_ALL: tuple[Vendor, ...] = (Nvidia(), Amd(), Cpu(), Gaudi(), Intel())
+VENDORS: Mapping[str, Vendor] = MappingProxyType({vendor.name: vendor for vendor in _ALL})
 
 __all__ = ["VENDORS", "Vendor"]
