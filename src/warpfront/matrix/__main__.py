@@ -1,11 +1,8 @@
-"""`python -m warpfront.matrix` prints the JSON schema: how data/matrix.schema.json is made."""
+"""`python -m warpfront.matrix` prints the JSON schema of matrix.yaml, which every editor reads."""
 
-from __future__ import annotations
-
-import json
 import sys
 
-from warpfront.matrix.reading import json_schema
+from warpfront.system.packaged import packaged_text
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(json_schema(), indent=2, sort_keys=True) + "\n")
+    sys.stdout.write(packaged_text("matrix.schema.json"))

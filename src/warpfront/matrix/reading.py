@@ -13,7 +13,6 @@ from typing import Literal
 
 from packaging.requirements import Requirement as PackagingRequirement
 from packaging.utils import canonicalize_name
-from pydantic import TypeAdapter
 
 from warpfront import __version__
 from warpfront.errors import MatrixError, Problem
@@ -142,17 +141,6 @@ def _check_install(text: InstallText | None, document: Document) -> None:
             where = ("install", way if getattr(text, way) else pin)
             message = f"`install`: `{way}` and `{pin}` go together"
             document.refuse(where, message, _INSTALL_FORMS)
-
-
-def json_schema() -> dict[str, object]:
-    """Return the language of matrix.yaml as JSON Schema draft-07, which every editor reads."""
-    schema = TypeAdapter(MatrixText).json_schema(ref_template="#/definitions/{model}")
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "matrix.yaml of warpfront",
-        "definitions": schema.pop("$defs"),
-        **schema,
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,11 +51,11 @@ def lock(
             results[cell.id] = dataclasses.replace(failed, repeat=repeat)
         else:
             watch.say(f"{cell.id}: {state.reason or 'refreshing the lock'}; resolving")
-            made = results[cell.id] = locking.resolved(cell, inputs)
+            new_lock = results[cell.id] = locking.resolved(cell, inputs)
             # A refreshed lock that has become older is seldom meant.
-            if not (state.lock and isinstance(made, WheelLock)):
+            if not (state.lock and isinstance(new_lock, WheelLock)):
                 continue
-            if older := gone_back(state.lock, made):
+            if older := gone_back(state.lock, new_lock):
                 watch.say(
                     f"{cell.id}: older than before: {', '.join(older)}. Each name comes from the "
                     "first source of pip's configuration that has it, extra indexes before the "

@@ -123,8 +123,10 @@ def check_plan(
     effort, options = effort or CheckOptions(), options or RunOptions()
     if selftest and options.emulate:
         raise InputError("--selftest does not apply to --emulate", hint="leave it out")
+    sessions = (*SESSIONS, "selftest") if selftest else SESSIONS
     try:
-        sessions = (*SESSIONS, "selftest") if selftest and faults_folder() else SESSIONS
+        if selftest:
+            faults_folder()
     except FaultsMissingError as error:
         message, _, hint = str(error).partition("\nhint: ")
         raise InputError(message, hint=hint) from None

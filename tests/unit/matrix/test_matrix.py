@@ -13,12 +13,13 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from warpfront.errors import MatrixError, NothingSelectedError
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.compat import Compat, packaged
-from warpfront.matrix.language import SourceTree
-from warpfront.matrix.reading import Matrix, json_schema, read_matrix, removed, slim_recipes
+from warpfront.matrix.language import MatrixText, SourceTree
+from warpfront.matrix.reading import Matrix, read_matrix, removed, slim_recipes
 from warpfront.matrix.selection import select
 from warpfront.system.strict_values import extended
 from warpfront.wheels.store.unpacked import stays
@@ -702,10 +703,23 @@ def test_files_that_the_real_matrix_names_exist(real: Matrix) -> None:
             assert (ROOT / cell.requirements_file).is_file()
 
 
-def test_the_editors_schema_is_current() -> None:
+def json_schema() -> dict[str, object]:
+    """The language as JSON Schema draft-07."""
+    schema = TypeAdapter(MatrixText).json_schema(ref_template="#/definitions/{model}")
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "matrix.yaml of warpfront",
+        "definitions": schema.pop("$defs"),
+        **schema,
+    }
+
+
+def test_the_editors_schema_is_current(request: pytest.FixtureRequest) -> None:
     path = ROOT / "src/warpfront/data/matrix.schema.json"
-    written = json.loads(path.read_text(encoding="utf-8"))
-    assert written == json_schema(), "run: python -m warpfront.matrix > " + path.name
+    text = json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
+    if request.config.getoption("--update-golden"):
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text, "run pytest --update-golden"
 
 
 def test_the_schema_names_every_construct_and_closes_every_mapping() -> None:
