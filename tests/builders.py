@@ -18,6 +18,7 @@ from warpfront.matrix.cell import (
 )
 from warpfront.matrix.language import Base, Patch, Project
 from warpfront.matrix.release_channels import Channel
+from warpfront.matrix.scaffold import new_project
 from warpfront.release.admission import Evidence
 from warpfront.report.rows import ReportRow
 from warpfront.verify.results import CheckResult, Outcome, Verification
@@ -248,3 +249,11 @@ def key_of_parts(_packages: Iterable[Path], parts: Mapping[str, object]) -> str:
     reads 900 files of the tree for each target, and has a test of its own.
     """
     return json.dumps(parts, sort_keys=True, default=str)
+
+
+def make_project(folder: Path) -> None:
+    """A project with one CPU row, in `folder`."""
+    edit = new_project(
+        folder, name="my-images", vendors="cpu==2.13.0", base="debian-12", registry="ghcr.io/my"
+    )
+    list(edit.write(folder, dry_run=False))

@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from builders import make_project
 
 from warpfront.ci.schedule import SCOPES
 from warpfront.commands.ci_runs import dispatch
 from warpfront.errors import MatrixError
 from warpfront.matrix.cell import Selection
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 
 

@@ -21,6 +21,7 @@ import docker
 import pytest
 import requests
 from bills import cyclonedx_fault, spdx_faults
+from builders import make_project
 from elf_images import AARCH64, elf, layer
 from loopback import running
 from projects import REPOSITORY, Project
@@ -36,7 +37,6 @@ from warpfront.images.engine import embedded
 from warpfront.images.engine.docker import Transfer
 from warpfront.images.engine.protocol import Engine, connect
 from warpfront.images.preparing import Tools
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.ledger import CHANNEL_ANNOTATION, staged_tag

@@ -8,9 +8,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from builders import make_project
 from projects import Project
 
-from warpfront.matrix.scaffold import make_project
 from warpfront.step_results import repeat_line
 
 pytestmark = pytest.mark.process

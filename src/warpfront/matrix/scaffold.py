@@ -59,14 +59,6 @@ def _project_files() -> dict[str, str]:
     return files
 
 
-def make_project(folder: Path) -> None:
-    """Write a project with one CPU row into `folder`."""
-    edit = new_project(
-        folder, name="my-images", vendors="cpu==2.13.0", base="debian-12", registry="ghcr.io/my"
-    )
-    list(edit.write(folder, dry_run=False))
-
-
 def new_project(folder: Path, *, name: str, vendors: str, base: str, registry: str) -> Edit:
     """Return the files of a new project. Raise `StoreError` if one of them exists.
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
+from builders import make_project
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from warpfront.commands.workflows import ci_files
 from warpfront.errors import WarpfrontError
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 
 MARK = "pwned"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import a_built_image, a_cell, a_check, a_report_row, a_verification
+from builders import a_built_image, a_cell, a_check, a_report_row, a_verification, make_project
 from invoke.exceptions import Exit
 
 from warpfront import pipeline
@@ -13,7 +13,6 @@ from warpfront.ci.retrying import remaining
 from warpfront.cli.tasks import namespace
 from warpfront.errors import NotVerifiedError
 from warpfront.images.built import BuiltImage
-from warpfront.matrix.scaffold import make_project
 from warpfront.report.rows import CellFacts, report_rows
 from warpfront.step_results import Blocked, Failed
 from warpfront.verify.results import Outcome

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 import yaml
+from builders import make_project
 
 from warpfront.ci.flow import packaged_limits
 from warpfront.ci.gitlab import child_pipeline
 from warpfront.ci.schedule import SCOPES, schedule
 from warpfront.commands.workflows import ci_files, flow_of, write
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 
 pytestmark = pytest.mark.process

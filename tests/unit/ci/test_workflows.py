@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from builders import make_project
 from ruamel.yaml import YAML
 
 from warpfront.ci.actions import kept_pins, pinned_actions
@@ -37,7 +38,6 @@ from warpfront.errors import InputError, LockError, MatrixError, Problem
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.language import CiOptions
 from warpfront.matrix.reading import read_matrix
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.release.origin import PUBLISH_WORKFLOW
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from builders import make_project
 from forge_interfaces import ForgeInterface, github_job, gitlab_job, standing_in
 from invoke.exceptions import Exit
 
@@ -15,7 +16,6 @@ from warpfront.ci.schedule import Omitted, Schedule, Work
 from warpfront.cli.tasks import namespace
 from warpfront.commands.ci_runs import keep_plan
 from warpfront.errors import NotVerifiedError, UnavailableError
-from warpfront.matrix.scaffold import make_project
 
 NOTHING = Schedule(scope="nightly", channel="", build={}, verify={})
 BENCHED = Schedule(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import make_project
 from fakes import FakeEngine
 from log_samples import VLLM_SERVING
 
@@ -23,7 +24,6 @@ from warpfront.cli.program import run
 from warpfront.cli.tasks.declaring import Command, Ended, command
 from warpfront.commands.ci_runs import Done
 from warpfront.errors import InputError
-from warpfront.matrix.scaffold import make_project
 
 EVERY = {
     " ".join(one.words): one

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from builders import a_lock, a_wheel
+from builders import a_lock, a_wheel, make_project
 
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import STEPS, Workspace, open_workspace
 from warpfront.wheels.lock.pylock import dump_lock, lock_inputs
 

@@ -14,6 +14,7 @@ from typing import Any
 import click.shell_completion
 import invoke.program
 import pytest
+from builders import make_project
 from conftest import Golden
 from fakes import FakeEngine
 from invoke.exceptions import Exit
@@ -35,7 +36,6 @@ from warpfront.cli.tasks.declaring import (
 from warpfront.errors import LockError
 from warpfront.images.labels import CELL
 from warpfront.matrix.cell import Selection
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Blocked
 from warpfront.verify.run_options import RunOptions

@@ -6,6 +6,7 @@ import difflib
 from pathlib import Path
 
 import pytest
+from builders import make_project
 
 from warpfront.cli.program import run
 from warpfront.commands.project_edits import add_image, add_python, add_row, project_from
@@ -13,7 +14,7 @@ from warpfront.errors import InputError, MatrixError, NothingSelectedError, Stor
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.editing import with_current_keys, with_item
 from warpfront.matrix.reading import read_matrix
-from warpfront.matrix.scaffold import Edit, make_project, new_project
+from warpfront.matrix.scaffold import Edit, new_project
 from warpfront.matrix.selection import nearest
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.wheels.lock.reading import read_locks

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
+from builders import make_project
 from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix
-from warpfront.matrix.scaffold import make_project
 
 ROOT = Path(__file__).resolve().parents[3]
 SCHEMA = ROOT / "src/warpfront/data/matrix.schema.json"

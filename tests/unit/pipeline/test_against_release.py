@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_built_image, a_lock
+from builders import a_built_image, a_lock, make_project
 from fakes import FakeEngine, FakeRegistry
 from series import noisy
 
@@ -29,7 +29,6 @@ from warpfront.images.built import CREATED
 from warpfront.images.engine.protocol import RunRequest
 from warpfront.images.labels import CELL, CONTENT_HASH
 from warpfront.matrix.runners import Runner
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.release.ledger import Stock
 from warpfront.step_results import Failed

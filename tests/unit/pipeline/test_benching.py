@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_built_image, a_lock
+from builders import a_built_image, a_lock, make_project
 from fakes import FakeEngine
 
 from warpfront.bench.record_files import read_records
@@ -18,7 +18,6 @@ from warpfront.commands import benching
 from warpfront.images.engine.protocol import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Selection
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.step_results import Blocked, Failed
 from warpfront.verify.results import Outcome, Verification

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from bills import A_CONTENTS, CREATED
-from builders import a_built_image, a_check, a_lock, a_verification, a_wheel
+from builders import a_built_image, a_check, a_lock, a_verification, a_wheel, make_project
 from invoke.exceptions import Exit
 from standins import stand_in_wheel
 
@@ -19,7 +19,6 @@ from warpfront.errors import BlockedError, InputError
 from warpfront.images.built import CREATED as CREATED_LABEL
 from warpfront.images.labels import CELL, LOCK
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import Workspace, open_workspace
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication

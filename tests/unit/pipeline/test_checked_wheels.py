@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from builders import a_cell, a_child, a_lock
+from builders import a_cell, a_child, a_lock, make_project
 from fakes import FakeEngine
 from standins import stand_in_wheel
 
@@ -15,7 +15,6 @@ from warpfront.errors import WheelError
 from warpfront.images.baking import build_cells
 from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Cell, Pin, RequirementList, Source
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Failed
 from warpfront.wheels.lock.reading import check_wheels

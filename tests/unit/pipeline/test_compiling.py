@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_built_image, a_cell, a_verification
+from builders import a_built_image, a_cell, a_verification, make_project
 from fakes import FakeEngine
 from invoke.exceptions import Exit
 
@@ -22,7 +22,6 @@ from warpfront.images.engine.bases import recipe_digest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.preparing import Tools
 from warpfront.matrix.cell import Selection, Toolkit
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.verify.results import Outcome
 from warpfront.verify.verdict import outcome_of

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import make_project
 
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import open_workspace
 from warpfront.step_results import Failed, attempt
 from warpfront.system.foreign import inside_root

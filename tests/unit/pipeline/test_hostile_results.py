@@ -15,7 +15,7 @@ from typing import Any
 import hypothesis
 import hypothesis.strategies as st
 import pytest
-from builders import a_built_image, a_lock, key_of_parts
+from builders import a_built_image, a_lock, key_of_parts, make_project
 from fakes import FakeEngine
 
 from warpfront import pipeline
@@ -24,7 +24,6 @@ from warpfront.images.engine.protocol import RunRequest
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan, Verified, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.report.described import profiles_text

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import a_built_image, a_child, a_lock, key_of_parts
+from builders import a_built_image, a_child, a_lock, key_of_parts, make_project
 from conftest import Golden
 from fakes import FakeEngine
 from standins import Index, serve_index, stand_in_wheel
@@ -26,7 +26,6 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.plan import PlannedCell
 from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Cell, Selection
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.step_results import Blocked

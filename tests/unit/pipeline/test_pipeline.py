@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from builders import a_built_image, a_wheel, key_of_parts
+from builders import a_built_image, a_wheel, key_of_parts, make_project
 from fakes import FakeEngine
 
 from warpfront import pipeline
@@ -31,7 +31,6 @@ from warpfront.images.preparing import (
 )
 from warpfront.matrix.cell import Cell, DeviceAccess, HostDevices, Selection
 from warpfront.matrix.language import SourceTree
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import planning, verifying
 from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from builders import a_built_image, a_lock, key_of_parts
+from builders import a_built_image, a_lock, key_of_parts, make_project
 from fakes import FakeEngine
 
 from warpfront.errors import InputError
@@ -18,7 +18,6 @@ from warpfront.images.engine.protocol import RunRequest, RunResult
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.preparing import CellInputs, Tools
 from warpfront.matrix.cell import Cell
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.system.progress import Line

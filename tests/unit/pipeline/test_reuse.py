@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from builders import a_built_image, a_lock
+from builders import a_built_image, a_lock, make_project
 from fakes import FakeEngine
 
 from warpfront.images.baking import build_cells
@@ -14,7 +14,6 @@ from warpfront.images.engine.protocol import StoredImage
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.preparing import CellInputs, Prepared, Tools, prepare_cells, render_cells
 from warpfront.matrix.cell import BaseSource, Cell
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline.workspace import Workspace, open_workspace
 from warpfront.wheels.sources import Site
 

@@ -7,14 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-from builders import a_lock, a_wheel
+from builders import a_lock, a_wheel, make_project
 
 from warpfront import pipeline
 from warpfront.commands.project_edits import add_image
 from warpfront.errors import LockError
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.reading import read_matrix
-from warpfront.matrix.scaffold import make_project
 from warpfront.pipeline import open_workspace
 from warpfront.step_results import Failed
 from warpfront.wheels.lock import reading as states
