@@ -1,29 +1,22 @@
-"""Real compilers over real sources: hipcc of two suites and nvcc, without a GPU. Each has a seeded
-error too, which has to be reported at its line.
+"""Real compilers of HIP over real sources: hipcc of two suites, without a GPU. Each has a seeded
+error too, which has to be reported at its line. nvcc and a torch's own compiler, whose images are
+others, are beside this: no file waits for the images of another.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
+from compilations import SOURCES, SWEPT, compiled, outcomes, seeded
 from packaging.version import Version
-from projects import REPOSITORY, Project
+from projects import Project
 from rule_files import read_proofs
-
-from warpfront.images.engine.protocol import Bind, Engine, RunRequest
-from warpfront.matrix.cell import CompilerCall
-from warpfront_port.compile.job_document import CompileRequest, job_document
-from warpfront_port.compile.units import SourceUnit
 
 pytestmark = [pytest.mark.docker, pytest.mark.network, pytest.mark.timeout(900)]
 
-SOURCES = REPOSITORY / "tests" / "compile"
-SWEPT = pytest.mark.exhaustive
 USUAL = ("hip-experimental", "gfx942")
 # The compilers of HIP, what each calls itself, and the targets. One of each language always.
 HIPCC = {"hip-experimental": ("7.2", "HIP version: 7.2"), "hip-sid": ("6.4", "HIP version: 6.4")}
@@ -33,28 +26,6 @@ ON_HIP = [
     for compiler in HIPCC
     for target in HIP_TARGETS
 ]
-CUDA_TARGETS = [pytest.param("sm_80", marks=SWEPT), "sm_90", pytest.param("sm_100", marks=SWEPT)]
-
-
-def compiled(project: Project, repo: Path, *arguments: str, code: int) -> dict[str, Any]:
-    """The compilation as `invoke compile --json` prints it."""
-    ended = project.invoke(
-        "compile", "--repo", str(repo), "--json", *arguments, timeout=800.0
-    ).expect(code)
-    found: dict[str, Any] = ended.json
-    return found
-
-
-def outcomes(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    checks = found["verification"]["checks"]
-    return {check["name"]: (check["outcome"], check["reason"]) for check in checks}
-
-
-def seeded(source: Path, copy: Path, old: str, new: str) -> None:
-    """A copy of a source with one wrong word."""
-    text = source.read_text()
-    assert text.count(old) == 1
-    copy.write_text(text.replace(old, new))
 
 
 @pytest.mark.parametrize(("compiler", "target"), ON_HIP)
@@ -110,23 +81,6 @@ def test_a_compiler_that_does_not_know_a_target_is_no_pass_and_no_failure(
     assert "unsupported HIP gpu architecture: gfx1399" in reason
 
 
-@pytest.mark.parametrize("target", CUDA_TARGETS)
-def test_a_cuda_kernel_compiles_and_seeded_errors_are_at_their_lines(
-    own_project: Project, tmp_path: Path, target: str
-) -> None:
-    repo = tmp_path / "cuda"
-    shutil.copytree(SOURCES / "cuda", repo)
-    # Of the language, and of PTX, which only ptxas reads.
-    seeded(repo / "axpy.cu", repo / "language.cu", "a * x[i]", "b * x[i]")
-    seeded(repo / "axpy.cu", repo / "ptx.cu", "%%laneid;", "%%laneidx;")
-    found = compiled(own_project, repo, "--target", target, code=7)
-    said = outcomes(found)
-    assert said["axpy.cu"][0] == "passed"
-    assert "release 13.0" in found["notes"][0]
-    assert said["language.cu"][1] == 'language.cu:3: error: identifier "b" is undefined'
-    assert said["ptx.cu"][1].startswith("ptx.cu:8:5: error: ")
-
-
 def test_cuda_is_hipified_in_a_copy_and_what_that_leaves_is_named(
     own_project: Project, tmp_path: Path
 ) -> None:
@@ -149,70 +103,6 @@ def test_cuda_is_hipified_in_a_copy_and_what_that_leaves_is_named(
     assert (repo / "sum.cu").read_bytes() == before
     results = json.loads(sarif.read_text())["runs"][0]["results"]
     assert {one["ruleId"] for one in results} >= {"compile-gfx942", "CU108"}
-
-
-@pytest.mark.parametrize("folder", ["extension_in_c", pytest.param("extension", marks=SWEPT)])
-def test_an_extension_is_built_against_the_cell_s_own_torch_and_imported(
-    own_project: Project, tmp_path: Path, folder: str
-) -> None:
-    """With one of torch's headers in seconds; with all of them in a minute a compilation."""
-    own_project.invoke("build", "--image", "devel", "--vendor", "cpu", timeout=800.0).expect(0)
-    arguments = ("--target", "cpu", "--sources", "setup.py")
-    found = compiled(own_project, SOURCES / folder, *arguments, code=0)
-    assert outcomes(found) == {"compiler": ("passed", ""), "setup.py": ("passed", "")}
-    assert found["verification"]["environment"]["torch"]["version"].startswith("2.13.0")
-    output = found["verification"]["checks"][1]["details"]["output"]
-    assert "imported twice" in output
-
-    wrong = tmp_path / "seeded"
-    shutil.copytree(SOURCES / folder, wrong)
-    seeded(SOURCES / folder / "csrc/twice.cpp", wrong / "csrc/twice.cpp", "x + x", "x + y")
-    found = compiled(own_project, wrong, *arguments, code=7)
-    lines = (wrong / "csrc/twice.cpp").read_text().partition("x + y")[0].split("\n")
-    place = f"csrc/twice.cpp:{len(lines)}:{len(lines[-1]) + 5}: error: 'y' was not"
-    assert outcomes(found)["setup.py"][1].startswith(place)
-
-
-def test_torch_s_own_hipify_is_used_where_the_image_has_torch(
-    engine: Engine, cpu_image: str, tmp_path: Path
-) -> None:
-    """In the CPU image, whose torch has the same tool: only the hipify step counts here. The
-    compiler is a stand-in (`true`), for no image with ROCm's torch can be built without its wheels.
-    """
-    results = tmp_path / "results"
-    results.mkdir()
-    stand_in = CompilerCall(argv=("true",), kernel=("-x",), plain=("-x",), version=("true",))
-    unit = SourceUnit(path="sum.cu", kind="kernel", torch=False)
-    asked = CompileRequest(repo=tmp_path, target="gfx942")
-    job = job_document(asked, stand_in, [unit], ["sum.cu"], hipified=["sum.cu"])
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    package = REPOSITORY / "src" / "warpfront_checks"
-    request = RunRequest(
-        image=cpu_image,
-        command=(
-            "python3",
-            "-m",
-            "warpfront_checks.compiling",
-            "--job",
-            "/job.json",
-            "--results",
-            "/results",
-        ),
-        binds=(
-            Bind(source=package, target="/warpfront/src/warpfront_checks"),
-            Bind(source=SOURCES / "unported", target="/source"),
-            Bind(source=tmp_path / "job.json", target="/job.json"),
-            Bind(source=results, target="/results", writable=True),
-        ),
-        environment={"PYTHONPATH": "/warpfront/src", "HOME": "/tmp"},
-        user=f"{os.getuid()}:{os.getgid()}",
-        time_limit_seconds=300.0,
-    )
-    assert engine.run(request, on_line=print).exit_code == 0
-    made = (results / "hipified" / "sum.cu").read_text()
-    assert "hipError_t launch(" in made
-    # What neither tool translates.
-    assert "__shfl_down_sync(0xffffffff, total, offset)" in made
 
 
 PROOFS = read_proofs()
