@@ -44,8 +44,8 @@ SHARED = ("bases", "packages", "toolbox")
 # A file stays with one worker, and the longest come first: by their number of tests, as xdist would
 # have them, one that builds an image in each of few would run alone at the end. A worker is given
 # its next file when two tests are left, so what is short has to come last. Of the first five one
-# builds the CPU image, and none waits for it: three make bases of their own, two of them by one
-# bootstrap each, on an engine that has none yet.
+# builds the CPU image, and none waits for it; an engine without images is asked for a base of
+# each compiler at once.
 LONGEST = (
     "cpu_path",
     "compile",

@@ -39,21 +39,17 @@ def scanned(root: Path) -> subprocess.CompletedProcess[str]:
     return ended
 
 
-@pytest.mark.parametrize(
-    ("kernel", "errors"),
-    [(KERNEL, 0), (KERNEL.replace("SHIFT", "M"), 1)],
-)
-def test_a_tree_is_compiled_by_the_fetched_toolchain(
-    tmp_path: Path, kernel: str, errors: int
-) -> None:
-    (tmp_path / "k.cu").write_text(kernel)
+def test_a_tree_is_compiled_by_the_fetched_toolchain(tmp_path: Path) -> None:
+    """What CMake defines is known, and what nobody defines is the only error."""
+    wrong = "__global__ void m(float* o) { o[0] = M; }\n"
+    (tmp_path / "k.cu").write_text(KERNEL.replace("int main", f"{wrong}int main"))
     (tmp_path / "CMakeLists.txt").write_text(BUILD)
     ended = scanned(tmp_path)
     assert ended.returncode == 15, ended.stderr  # a build for CUDA alone
     assert "compiled: 1 of 1 CUDA source by clang version 22" in ended.stdout
     assert "reached: 1 CUDA source, by CMake" in ended.stdout
-    assert ended.stdout.count("CC701 use of undeclared identifier 'M': k.cu:4") == errors
-    assert ended.stdout.count("CC701") == errors
+    assert ended.stdout.count("CC701 use of undeclared identifier 'M': k.cu:5") == 1
+    assert ended.stdout.count("CC701") == 1
 
 
 HOST = "#include <hip/hip_runtime.h>\n#include <mpi.h>\nint *f(void *p) { int *q = p; return q; }\n"
