@@ -611,8 +611,9 @@ class TestTheEmbeddedEngine:
         with serving(private.client, "first") as port:
             other = Private(state)
             try:
-                text = bases.bootstrap_rootfs(PYTHON, other.cache, print)
-                other.connect().import_rootfs(text, IMAGE, {LABEL: "image"}, {})
+                # As it is packed: an import would pack it again.
+                held = private.client.images.get(IMAGE).save(named=True)
+                other.client.images.load(b"".join(held))
                 with serving(other.client, "second") as theirs:
                     for address in ("127.0.0.1", host_address()):
                         assert answer(address, port) == "first"

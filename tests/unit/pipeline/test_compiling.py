@@ -1,5 +1,5 @@
 """compile as a step: where it runs, what it mounts, and what of the results is believed. The engine
-is in memory; real compilers are in tests/integration/test_compile.py.
+is in memory; real compilers are in tests/integration/test_compile*.py.
 """
 
 from __future__ import annotations

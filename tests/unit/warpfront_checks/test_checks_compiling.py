@@ -1,5 +1,5 @@
 """The session inside, with stand-in compilers: shell scripts that behave as compilers do, well and
-badly. Real compilers are in tests/integration/test_compile.py.
+badly. Real compilers are in tests/integration/test_compile*.py.
 """
 
 from __future__ import annotations
