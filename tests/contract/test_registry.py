@@ -30,9 +30,10 @@ from warpfront.release.registry.contract import (
     Artifact,
     Blob,
     Descriptor,
+    ImageManifest,
     Registry,
-    as_object,
     bytes_blob,
+    document_body,
     index_body,
 )
 from warpfront.release.registry.copying import Repository, copy_whole
@@ -95,9 +96,8 @@ def put_image(registry: Registry, repository: str, tag: str, content: bytes = b"
             digest=blob.digest,
             size_bytes=blob.size_bytes,
         )
-        parts.append(as_object(named))
-    value = {"schemaVersion": 2, "mediaType": IMAGE_MANIFEST, "config": parts[0]}
-    body = json.dumps({**value, "layers": parts[1:]}).encode()
+        parts.append(named)
+    body = document_body(ImageManifest(config=parts[0], layers=tuple(parts[1:])))
     return registry.put_manifest(repository, tag, body, IMAGE_MANIFEST)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 
 from warpfront.images.engine.protocol import connect
 from warpfront.matrix.cell import Selection
 from warpfront.matrix.selection import select, with_parents
 from warpfront.pipeline.workspace import Workspace
 from warpfront.release.evidence import demanded_channel, local_evidence
-from warpfront.release.papers import ImagePapers
+from warpfront.release.papers import image_papers
 from warpfront.release.publish_context import Published, open_publish_context, publish_cells
 from warpfront.system.progress import Watch
 from warpfront.wheels.lock.reading import fresh_locks
@@ -37,7 +38,7 @@ def publish(
     engine, store, project = connect(), folders.store, matrix.project
     chains = {cell.id: with_parents((cell,), matrix.cells) for cell in cells}
     locks = fresh_locks(cells, matrix.cells, folders)
-    papers = ImagePapers(chains=chains, locks=locks, store=store)
+    papers = partial(image_papers, chains=chains, locks=locks, store=store)
     with open_publish_context(
         chosen, project, store, watch, engine=engine, key=key, dry_run=dry_run
     ) as context:

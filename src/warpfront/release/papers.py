@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from warpfront.errors import BlockedError, NotPublishableError
 from warpfront.images.built import BuiltImage
@@ -30,33 +29,33 @@ from warpfront.wheels.lock.values import WheelLock
 from warpfront_checks.image_contents import ContentsError, contents_from
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImagePapers:
-    """The writer of an image's documents. `chains` are each cell with those it is built on."""
-
-    chains: Mapping[str, tuple[Cell, ...]]
-    locks: Mapping[str, WheelLock]
-    store: Store
-
-    def __call__(self, publication: Publication, evidence: Evidence) -> tuple[Artifact, ...]:
-        cell = evidence.cell
-        lock = self.locks.get(cell.id)
-        if lock is None or lock.digest != evidence.labels.get(LOCK):
-            raise NotPublishableError(
-                f"{cell.id}: the image was built from another lock than is here, so that nobody "
-                "can say where its wheels are from",
-                hint="publish from the revision that it was built from",
-            )
-        built: BuiltImage = self.store.load(cell.id, "build", (BuiltImage,))
-        verifications = evidence.verifications.values()
-        bill = bill_for(self.chains[cell.id], lock, built, evidence.labels, verifications)
-        statements = statement_papers(bill, lock, built, evidence, publication)
-        documents = (*bill_papers(bill), *statements)
-        for document in documents:
-            if document.predicate is None and is_attested_kind(document.artifact_type):
-                text = f"{document.title} is too large to be attested"
-                raise NotPublishableError(text, hint="docs/sbom.md")
-        return documents
+def image_papers(
+    publication: Publication,
+    evidence: Evidence,
+    *,
+    chains: Mapping[str, tuple[Cell, ...]],
+    locks: Mapping[str, WheelLock],
+    store: Store,
+) -> tuple[Artifact, ...]:
+    """Return an image's documents. `chains` are each cell with those it is built on."""
+    cell = evidence.cell
+    lock = locks.get(cell.id)
+    if lock is None or lock.digest != evidence.labels.get(LOCK):
+        raise NotPublishableError(
+            f"{cell.id}: the image was built from another lock than is here, so that nobody "
+            "can say where its wheels are from",
+            hint="publish from the revision that it was built from",
+        )
+    built: BuiltImage = store.load(cell.id, "build", (BuiltImage,))
+    verifications = evidence.verifications.values()
+    bill = bill_for(chains[cell.id], lock, built, evidence.labels, verifications)
+    statements = statement_papers(bill, lock, built, evidence, publication)
+    documents = (*bill_papers(bill), *statements)
+    for document in documents:
+        if document.predicate is None and is_attested_kind(document.artifact_type):
+            text = f"{document.title} is too large to be attested"
+            raise NotPublishableError(text, hint="docs/sbom.md")
+    return documents
 
 
 def bill_for(

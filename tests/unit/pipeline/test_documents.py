@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from warpfront.images.built import REVISION
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, LOCK, SOURCE, UV
 from warpfront.release.admission import Evidence
 from warpfront.release.ledger import Publication
-from warpfront.release.papers import ImagePapers
+from warpfront.release.papers import image_papers
+from warpfront.release.publish_context import Papers
 from warpfront.release.registry.contract import Artifact
 from warpfront.release.statements.predicates import read_proof, read_provenance_statement
 from warpfront.system.store import Store
@@ -67,9 +69,9 @@ def published() -> Publication:
     )
 
 
-def writer(store: Store) -> ImagePapers:
+def writer(store: Store) -> Papers:
     chains = {CELL.id: (CELL,)}
-    return ImagePapers(chains=chains, locks={CELL.id: A_LOCK}, store=store)
+    return partial(image_papers, chains=chains, locks={CELL.id: A_LOCK}, store=store)
 
 
 def documents(folder: Path, **labels: str) -> dict[str, Artifact]:

@@ -26,9 +26,10 @@ from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     IMAGE_MANIFEST,
     Descriptor,
+    ImageManifest,
     Platform,
-    as_object,
     bytes_blob,
+    document_body,
     index_body,
 )
 
@@ -59,9 +60,8 @@ def put(client: HttpRegistry, machine: str, *layers: bytes, tag: str = "v1") -> 
         said = Descriptor(
             media_type=f"application/{kind}", digest=blob.digest, size_bytes=blob.size_bytes
         )
-        parts.append(as_object(said))
-    value = {"schemaVersion": 2, "mediaType": IMAGE_MANIFEST, "config": parts[0]}
-    body = json.dumps({**value, "layers": parts[1:]}).encode()
+        parts.append(said)
+    body = document_body(ImageManifest(config=parts[0], layers=tuple(parts[1:])))
     return client.put_manifest("a/b", tag, body, IMAGE_MANIFEST)
 
 

@@ -29,8 +29,9 @@ from warpfront.release.registry.contract import (
     Artifact,
     Blob,
     Descriptor,
-    as_object,
+    ImageManifest,
     bytes_blob,
+    document_body,
     index_body,
 )
 from warpfront.release.registry.copying import (
@@ -80,13 +81,8 @@ def put_blob(client: HttpRegistry, content: bytes, media_type: str) -> Descripto
 def put_image(client: HttpRegistry, machine: str) -> Descriptor:
     config = put_blob(client, json.dumps({"os": "linux", "architecture": machine}).encode(), CONFIG)
     layers = [put_blob(client, os.urandom(2000), LAYER) for _ in range(2)]
-    value = {
-        "schemaVersion": 2,
-        "mediaType": IMAGE_MANIFEST,
-        "config": as_object(config),
-        "layers": [as_object(one) for one in layers],
-    }
-    return client.put_manifest("a/b", machine, json.dumps(value).encode(), IMAGE_MANIFEST)
+    body = document_body(ImageManifest(config=config, layers=tuple(layers)))
+    return client.put_manifest("a/b", machine, body, IMAGE_MANIFEST)
 
 
 def attach(client: HttpRegistry, subject: Descriptor, kind: str) -> Descriptor:
@@ -139,11 +135,10 @@ def test_where_one_blob_fails_the_others_are_read_no_further(tmp_path: Path) -> 
     for blob in (config, layer):
         disk.registry.put_blob("", blob)
     parts = [
-        as_object(Descriptor(media_type=kind, digest=one.digest, size_bytes=one.size_bytes))
+        Descriptor(media_type=kind, digest=one.digest, size_bytes=one.size_bytes)
         for kind, one in ((CONFIG, config), (LAYER, layer))
     ]
-    value = {"schemaVersion": 2, "mediaType": IMAGE_MANIFEST}
-    body = json.dumps({**value, "config": parts[0], "layers": parts[1:]}).encode()
+    body = document_body(ImageManifest(config=parts[0], layers=tuple(parts[1:])))
     image = disk.registry.put_manifest("", "v1", body, IMAGE_MANIFEST)
     began = threading.Event()
 

@@ -70,13 +70,13 @@ class Descriptor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageManifest:
-    """An image of one platform, or an artifact: a config and layers. `artifact_type` is its
-    own, or its config's media type.
+    """An image of one platform, or an artifact: a config and layers, in the order that a document
+    has them. `artifact_type` is its own, or its config's media type.
     """
 
+    artifact_type: ArtifactType = None
     config: Descriptor
     layers: tuple[Descriptor, ...]
-    artifact_type: ArtifactType = None
     subject: Annotated[Descriptor | None, _OR_NONE] = None
     annotations: Annotations = field(default_factory=dict, hash=False)
 
@@ -269,26 +269,19 @@ def index_body(
     manifests: Sequence[Descriptor], annotations: Mapping[str, str] | None = None
 ) -> bytes:
     """Return an OCI index of these, in this order."""
-    fields = {"annotations": dict(sorted(annotations.items()))} if annotations else {}
-    return _written(
-        {
-            "schemaVersion": 2,
-            "mediaType": IMAGE_INDEX,
-            "manifests": [as_object(manifest) for manifest in manifests],
-            **fields,
-        }
-    )
+    ordered = dict(sorted((annotations or {}).items()))
+    return document_body(ImageIndex(manifests=tuple(manifests), annotations=ordered))
 
 
-def as_object(descriptor: Descriptor) -> dict[str, Any]:
-    """Return the JSON object."""
-    value: dict[str, Any] = _DESCRIPTOR.dump_python(
-        descriptor, by_alias=True, exclude_defaults=True
-    )
-    return value
+_DOCUMENT: TypeAdapter[Document] = TypeAdapter(Document)
 
 
-_DESCRIPTOR = TypeAdapter(Descriptor)
+def document_body(document: Document) -> bytes:
+    """Return an OCI manifest or index: the same bytes for the same parts."""
+    kind = IMAGE_INDEX if isinstance(document, ImageIndex) else IMAGE_MANIFEST
+    fields = _DOCUMENT.dump_python(document, by_alias=True, exclude_defaults=True)
+    value = {"schemaVersion": 2, "mediaType": kind, **fields}
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def referrer_of(manifest: RegistryManifest) -> Descriptor:
@@ -299,10 +292,6 @@ def referrer_of(manifest: RegistryManifest) -> Descriptor:
         artifact_type=document.artifact_type,
         annotations=document.annotations,
     )
-
-
-def _written(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 LIMIT_BYTES = 32 * 2**20
@@ -333,13 +322,11 @@ def body_of(subject: Descriptor, artifact: Artifact) -> bytes:
     empty = Descriptor(
         media_type=EMPTY_TYPE, digest=digest_of_bytes(EMPTY_BODY), size_bytes=len(EMPTY_BODY)
     )
-    value = {
-        "schemaVersion": 2,
-        "mediaType": IMAGE_MANIFEST,
-        "artifactType": artifact.artifact_type,
-        "config": as_object(empty),
-        "layers": [as_object(payload)],
-        "subject": as_object(replace(subject, artifact_type=None, annotations={}, platform=None)),
-    }
-    annotations = dict(sorted(artifact.annotations.items()))
-    return _written(value | ({"annotations": annotations} if annotations else {}))
+    document = ImageManifest(
+        artifact_type=artifact.artifact_type,
+        config=empty,
+        layers=(payload,),
+        subject=replace(subject, artifact_type=None, annotations={}, platform=None),
+        annotations=dict(sorted(artifact.annotations.items())),
+    )
+    return document_body(document)
