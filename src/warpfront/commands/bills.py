@@ -21,7 +21,6 @@ from warpfront.pipeline.workspace import MATRIX_FILE, Workspace, matrix_text
 from warpfront.release.papers import bill_for, bill_papers
 from warpfront.release.sbom.documents import cyclonedx_text
 from warpfront.release.sbom.parts import Bill, licence_markdown, licence_rows
-from warpfront.release.statements.statement import StatementError
 from warpfront.release.vulnerabilities import (
     Audit,
     audited_requirements,
@@ -205,7 +204,7 @@ def audit_bill(bill: Bill, run: Run, variables: Mapping[str, str]) -> Audit:
             completed = Completed(command=command, returncode=1, stdout="", stderr=error.message)
     try:  # pip-audit exits 1 both for findings and for failures
         matches, unmatched = read(completed.stdout)
-    except StatementError:
+    except ValueError:
         lines = completed.stderr.strip().splitlines() or ["it printed nothing"]
         reason = f"{scanner} ended with {completed.returncode}: {lines[-1][:300]}"
         return Audit(cell_id=cell_id, scanner="", found=(), undetermined=(reason,))

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 from warpfront.matrix.language import AllowedVulnerability
 from warpfront.release.registry.contract import read_object
 from warpfront.release.sbom.parts import Part
-from warpfront.release.statements.statement import StatementError, text_in
+from warpfront.release.statements.statement import text_in
 from warpfront.system.strict_values import object_in
 
 _ORDER = attrgetter("package", "version", "id")
@@ -83,9 +83,9 @@ def audited_requirements(parts: Iterable[Part]) -> str:
 def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
     """Return what `grype sbom:FILE -o json` printed: its matches, with those that its own
     configuration ignores, since matrix.yaml alone accepts advisories; and the packages that it
-    could not match. Raises `StatementError`.
+    could not match. Raises `ValueError`.
     """
-    document = _document(text)
+    document = read_object(text.encode())
     ignored = _objects(document, "ignoredMatches") if document.get("ignoredMatches") else []
     vulnerabilities = []
     for match in (*_objects(document, "matches"), *ignored):
@@ -108,10 +108,10 @@ def read_grype(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
 
 
 def read_pip_audit(text: str) -> tuple[tuple[Vulnerability, ...], tuple[str, ...]]:
-    """Return what `pip-audit -f json` found, and could not audit. Raises `StatementError`."""
+    """Return what `pip-audit -f json` found, and could not audit. Raises `ValueError`."""
     vulnerabilities: list[Vulnerability] = []
     skipped = []
-    for dependency in _objects(_document(text), "dependencies"):
+    for dependency in _objects(read_object(text.encode()), "dependencies"):
         if "skip_reason" in dependency:
             skipped.append(f"{text_in(dependency, 'name')}: {text_in(dependency, 'skip_reason')}")
         for vuln in _objects(dependency, "vulns") if "vulns" in dependency else ():
@@ -148,15 +148,8 @@ def with_accepted(audit: Audit, allowed: Iterable[AllowedVulnerability]) -> Audi
     return dataclasses.replace(audit, found=tuple(map(marked, audit.found)))
 
 
-def _document(text: str) -> Mapping[str, Any]:
-    try:
-        return read_object(text.encode())
-    except ValueError as error:
-        raise StatementError(f"it is no JSON: {error}") from None
-
-
 def _objects(document: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     listed = document.get(name)
     if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
-        raise StatementError(f"it has no list of {name}")
+        raise ValueError(f"it has no list of {name}")
     return listed

@@ -32,6 +32,7 @@ from warpfront.report.junit import junit_xml
 from warpfront.system.foreign import read_regular, regular_files, remove_tree, result_in
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, exclusive, write_json, write_text
+from warpfront.system.strict_values import extended
 from warpfront.system.texts import counted
 from warpfront.system.trees import Tree, list_tree
 from warpfront.system.trees import read_text as read_source
@@ -186,13 +187,9 @@ def _with_compiler(cells: Iterable[Cell], target: str) -> list[Cell]:
 
 def cell_place(cell: Cell, image: BuiltImage) -> CompilerPlace:
     """Return the image of a `devel` cell."""
-    return CompilerPlace(
-        id=cell.id,
-        name=image.reference,
-        image_id=image.image_id,
-        content_hash=image.content_hash,
-        toolkit=str(cell.toolkit or ""),
-        cell=cell,
+    toolkit = str(cell.toolkit or "")
+    return extended(
+        CompilerPlace, image, id=cell.id, name=image.reference, toolkit=toolkit, cell=cell
     )
 
 

@@ -18,6 +18,7 @@ from warpfront.matrix import compat
 from warpfront.matrix.cell import Selection
 from warpfront.pipeline.workspace import Workspace
 from warpfront.system.progress import Watch
+from warpfront.system.strict_values import extended
 from warpfront.wheels.metadata import StackFiles
 from warpfront.wheels.resolve.demands import without_libraries
 from warpfront.wheels.sources import read_site
@@ -168,15 +169,11 @@ def _findings(breaches: Found, stacks: tuple[CellStack, ...]) -> Iterator[LineBr
     for requirement, rule in ordered:
         reasons = breaches[requirement, rule]
         level = findings.LEVELS[rule]
-        yield LineBreach(
+        yield extended(
+            LineBreach,
+            requirement,
             rule=rule,
             level=level if requirement.is_installed or level == "note" else "warning",
-            path=requirement.path,
-            line=requirement.line,
-            end_line=requirement.end_line,
-            source=requirement.source,
-            text=requirement.text,
-            group=requirement.group,
             why=reasons,
             cells=tuple(cell for title in reasons for cell in by_title[title].cell_ids),
             write=_written(requirement, line_to_write(requirement, rule, by_title.values())),

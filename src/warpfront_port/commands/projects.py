@@ -14,6 +14,7 @@ from warpfront.matrix.cell import Cell
 from warpfront.matrix.language import SourceTree
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.progress import Watch
+from warpfront.system.strict_values import extended
 from warpfront.verify.results import CheckResult, Outcome, Verification
 from warpfront.wheels.project_folders import Folders
 from warpfront_port.commands.compiling import cell_place, compile_at
@@ -49,13 +50,8 @@ def with_project_checked(
         verification = _extended(verification, STATIC, (scanned,))
     tree, call = cell.tree, VENDORS[cell.vendor].compiler_call(verification.target)
     if cell.compiler is not None and call is not None:
-        request = CompileRequest(
-            repo=folders.root / tree.path,
-            target=verification.target,
-            sources=tree.sources,
-            include=tree.include,
-            flags=tree.flags,
-        )
+        repo, target = folders.root / tree.path, verification.target
+        request = extended(CompileRequest, tree, repo=repo, target=target)
         compiled = compile_at(cell_place(cell, built), request, folders.store, engine, watch)
         if compiled is not None:
             verification = _extended(verification, COMPILE, compiled.verification.checks)

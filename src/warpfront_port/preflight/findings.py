@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from warpfront.report.sarif import Level, SarifRule, SourceFinding, sarif_text
 from warpfront.system.packaged import packaged_toml
+from warpfront.system.strict_values import extended
 from warpfront.system.texts import counted
 from warpfront_port.preflight.declared import DeclaredRequirement
 
@@ -157,14 +158,11 @@ def preflight_sarif(preflight: Preflight, *, version: str) -> str:
     for finding in preflight.findings:
         reasons = (f"{title}: {' '.join(why.split())}" for title, why in finding.why.items())
         findings.append(
-            SourceFinding(
+            extended(
+                SourceFinding,
+                finding,
                 rule_id=finding.rule,
-                level=finding.level,
                 message=f"{finding.text}: {'; '.join(reasons)}",
-                path=finding.path,
-                line=finding.line,
-                end_line=finding.end_line,
-                source=finding.source,
                 fix=finding.write if finding.end_line else None,
                 properties={"cells": list(finding.cells), "group": finding.group},
             )

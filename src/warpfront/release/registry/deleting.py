@@ -67,14 +67,9 @@ def deleter_for(
                 "GH_TOKEN names one with `read:packages` and `delete:packages`; in a workflow, "
                 "`permissions: packages: write`",
             )
-        packages = GitHubPackages(api(address, token))
-        for repository in repositories:  # which needs the same package and token
-            packages.package(repository)
-        return packages.delete
+        return _github_deleter(api(address, token), repositories)
     if is_docker_io(registry.host):
-        hub = DockerHub(registry, api(_HUB), login)
-        hub.log_in()
-        return hub.delete
+        return _hub_deleter(registry, api(_HUB), login)
     raise refused(
         registry.host,
         _STEP,
@@ -84,42 +79,41 @@ def deleter_for(
     )
 
 
-class GitHubPackages:
-    """GHCR's images: each digest is a version of a package, with a number of its own."""
+def _github_deleter(api: _Api, repositories: Iterable[str]) -> Delete:
+    """Return what deletes GHCR's images: each digest is a version of a package, with a number of
+    its own. Each package is listed once, which needs the token that deleting needs.
+    """
+    packages = {repository: _versions(api, repository) for repository in repositories}
 
-    def __init__(self, api: _Api) -> None:
-        self._api = api
-        self._packages: dict[str, tuple[str, dict[str, int]]] = {}
-
-    def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
-        del tags
-        versions, numbers = self.package(repository)
+    def delete(repository: str, digest: str, _tags: Iterable[str]) -> None:
+        path, numbers = packages[repository]
         if digest in numbers:
-            path = f"{versions}/{numbers.pop(digest)}"
-            self._api.call("DELETE", path, {204, 404}, refusals=_GITHUB_REFUSALS)
+            number = numbers.pop(digest)
+            api.call("DELETE", f"{path}/{number}", {204, 404}, refusals=_GITHUB_REFUSALS)
 
-    def package(self, repository: str) -> tuple[str, dict[str, int]]:
-        """Return the path of a repository's versions, and each digest's number, as listed once."""
-        if repository not in self._packages:
-            owner, name = (quote(part, safe="") for part in repository.split("/", 1))
-            account = object_in(self._api.call("GET", f"/users/{owner}", {200}))
-            kind = "orgs" if account.get("type") == "Organization" else "users"
-            versions = f"/{kind}/{owner}/packages/container/{name}/versions"
-            numbers: dict[str, int] = {}
-            for page in range(1, _MOST_PAGES + 1):
-                path = f"{versions}?per_page={_PAGE}&page={page}"
-                listed = self._api.call("GET", path, {200}, refusals=_GITHUB_REFUSALS)
-                if not isinstance(listed, list):
-                    raise self._api.wrong("its list of versions is no list")
-                numbers |= {
-                    str(version.get("name")): int(version["id"])
-                    for version in listed
-                    if isinstance(version, dict) and isinstance(version.get("id"), int)
-                }
-                if len(listed) < _PAGE:
-                    break
-            self._packages[repository] = versions, numbers
-        return self._packages[repository]
+    return delete
+
+
+def _versions(api: _Api, repository: str) -> tuple[str, dict[str, int]]:
+    """Return the path of a repository's versions, and each digest's number."""
+    owner, name = (quote(part, safe="") for part in repository.split("/", 1))
+    account = object_in(api.call("GET", f"/users/{owner}", {200}))
+    kind = "orgs" if account.get("type") == "Organization" else "users"
+    versions = f"/{kind}/{owner}/packages/container/{name}/versions"
+    numbers: dict[str, int] = {}
+    for page in range(1, _MOST_PAGES + 1):
+        path = f"{versions}?per_page={_PAGE}&page={page}"
+        listed = api.call("GET", path, {200}, refusals=_GITHUB_REFUSALS)
+        if not isinstance(listed, list):
+            raise api.wrong("its list of versions is no list")
+        numbers |= {
+            str(version.get("name")): int(version["id"])
+            for version in listed
+            if isinstance(version, dict) and isinstance(version.get("id"), int)
+        }
+        if len(listed) < _PAGE:
+            break
+    return versions, numbers
 
 
 # Words of GitHub's answers -> what to do about them.
@@ -132,34 +126,34 @@ _GITHUB_REFUSALS = {
 }
 
 
-class DockerHub:
-    """Docker Hub's images: its API deletes tags; Hub itself clears away untagged images."""
+def _hub_deleter(registry: Registry, api: _Api, login: Login | None) -> Delete:
+    """Return what deletes Docker Hub's images: its API deletes tags; Hub itself clears away
+    untagged images. A tag that has moved on meanwhile stays.
+    """
+    if login is None or not login.password:
+        raise refused(
+            registry.host,
+            _STEP,
+            "Docker Hub deletes tags for its own login only; nothing was removed",
+            "docker login with an access token that may delete (Read, Write, Delete)",
+        )
+    body = {"identifier": login.user, "secret": login.password}
 
-    def __init__(self, registry: Registry, api: _Api, login: Login | None) -> None:
-        self._registry, self._api, self._login = registry, api, login
+    def log_in() -> None:
+        answer = api.call("POST", "/v2/auth/token", {200}, body=body)
+        if not (token := text_of(object_in(answer), "access_token")):
+            raise api.wrong("it gave no access token")
+        api.token = token
 
-    def delete(self, repository: str, digest: str, tags: Iterable[str]) -> None:
-        """See `Delete`. A tag that has moved on meanwhile stays."""
+    def delete(repository: str, digest: str, tags: Iterable[str]) -> None:
         for tag in tags:
-            standing = self._registry.head(repository, tag)
+            standing = registry.head(repository, tag)
             if standing is not None and standing.digest == digest:
                 path = f"/v2/repositories/{repository}/tags/{quote(tag, safe='')}/"
-                self._api.call("DELETE", path, {200, 202, 204, 404}, renew=self.log_in)
+                api.call("DELETE", path, {200, 202, 204, 404}, renew=log_in)
 
-    def log_in(self) -> None:
-        login = self._login
-        if login is None or not login.password:
-            raise refused(
-                self._registry.host,
-                _STEP,
-                "Docker Hub deletes tags for its own login only; nothing was removed",
-                "docker login with an access token that may delete (Read, Write, Delete)",
-            )
-        body = {"identifier": login.user, "secret": login.password}
-        answer = self._api.call("POST", "/v2/auth/token", {200}, body=body)
-        if not (token := text_of(object_in(answer), "access_token")):
-            raise self._api.wrong("it gave no access token")
-        self._api.token = token
+    log_in()
+    return delete
 
 
 class _Api:
