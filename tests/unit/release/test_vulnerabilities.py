@@ -131,9 +131,9 @@ def test_pip_audit_finds_wheels_and_says_what_it_skipped() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"matches": {}, "dependencies": [1]}'])
 def test_what_is_no_answer_is_never_no_finding(text: str) -> None:
-    with pytest.raises(ValueError, match="it |JSON|Expecting"):
+    with pytest.raises(ValueError, match=r"it |JSON|Expecting"):
         read_grype(text)
-    with pytest.raises(ValueError, match="it |JSON|Expecting"):
+    with pytest.raises(ValueError, match=r"it |JSON|Expecting"):
         read_pip_audit(text)
 
 
