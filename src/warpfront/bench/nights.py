@@ -13,10 +13,9 @@ differ by more than their repetitions show: operations are slower only if they a
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 from statistics import geometric_mean, median
@@ -31,11 +30,10 @@ from warpfront.bench.records import (
     Training,
 )
 from warpfront.bench.statistics import holm, ranks
-from warpfront.report.history import Trend
-from warpfront.system.strict_values import extended, read_as
+from warpfront.report.history import Trend, read_value_lines
+from warpfront.system.strict_values import extended
 from warpfront.system.texts import counted
 
-SCHEMA = 1
 FEWEST = 4
 """Nights before a change and after it: with fewer, no permutation is rare enough for many cases."""
 MOST_NIGHTS = 200
@@ -95,29 +93,12 @@ def night_of(bench: Bench, *, runner: str = "") -> Night:
     return extended(Night, bench, device=device, runner=runner, seconds=seconds)
 
 
-def night_line(night: Night) -> str:
-    """Return the line to append for one night."""
-    return json.dumps({"schema": SCHEMA, **asdict(night)}, separators=(",", ":")) + "\n"
-
-
 def read_nights(text: str) -> tuple[tuple[Night, ...], int]:
     """Return the nights of a file in the order of their times, and the number of unreadable lines.
-
-    Lines cut by a full disk or written by another version are skipped. A night that was written
-    twice counts once.
+    A night that was written twice counts once.
     """
-    nights: dict[tuple[Place, str], Night] = {}
-    unread = 0
-    for line in filter(str.strip, text.splitlines()):
-        try:
-            fields = json.loads(line)
-            night = read_as(Night, fields) if fields.pop("schema") == SCHEMA else None
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            night = None
-        if night is None:
-            unread += 1
-        else:
-            nights[night.place, night.at] = night
+    read, unread = read_value_lines(Night, text.splitlines())
+    nights = {(night.place, night.at): night for night in read}
     return tuple(sorted(nights.values(), key=lambda night: night.at)), unread
 
 

@@ -18,10 +18,11 @@ from warpfront.bench.logs import FORMATS
 from warpfront.bench.logs.assembling import Reading, choose
 from warpfront.bench.logs.tables import KERNELS
 from warpfront.bench.logs.tensorprimat import layout_name, layout_text
-from warpfront.bench.nights import Night, night_line, night_of, read_nights
+from warpfront.bench.nights import Night, night_of, read_nights
 from warpfront.bench.record_files import NoRecordError, read_records
 from warpfront.bench.records import Bench, Comparison, RecordSource, Run
 from warpfront.errors import InputError, NotComparableError, StoreError
+from warpfront.report.history import value_line
 from warpfront.system.lines import (
     Line,
     identity_of,
@@ -233,7 +234,7 @@ def add_nights(file: Path, where: str, watch: Watch, *, runner: str = "") -> Non
     if not benches:
         hint = "`warpfront bench run` leaves build/*/bench-*.json"
         raise InputError(f"{where}: no bench", hint=hint)
-    lines = "".join(night_line(night_of(bench, runner=runner)) for bench in benches)
+    lines = "".join(value_line(night_of(bench, runner=runner)) for bench in benches)
     append_text(file, lines)
 
 

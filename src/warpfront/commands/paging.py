@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from warpfront.bench.nights import night_line, night_of, shifts_of, trends_of
+from warpfront.bench.nights import night_of, shifts_of, trends_of
 from warpfront.commands.measurements import read_benches, read_nights_of
 from warpfront.errors import CommandFailedError, UnavailableError
 from warpfront.matrix.cell import Cell
 from warpfront.release.tag_contents import TagPage
 from warpfront.release.tag_contents_of import PAGE
-from warpfront.report.history import Trend, history_line, read_history
+from warpfront.report.history import Trend, history_line, read_history, value_line
 from warpfront.report.page import page_html, state_of
 from warpfront.report.rows import NOT_RUN, ReportRow
 from warpfront.system.process import Command, Completed, Run
@@ -58,7 +58,7 @@ def write_page(
         keys = {(night.place, night.at) for night in earlier}
         added = [night for night in benches if (night.place, night.at) not in keys]
         if added:
-            append_text(nights, "".join(map(night_line, added)))
+            append_text(nights, "".join(map(value_line, added)))
         every = (*earlier, *added)
         trends = trends_of(every, shifts_of(every))
     text = page_html(

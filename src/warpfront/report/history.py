@@ -6,28 +6,72 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import pairwise
 from statistics import median
+from typing import Any, TypeVar
 
 from warpfront.report.rows import ReportRow
+from warpfront.system.strict_values import extended, read_as
 from warpfront.system.texts import counted
 from warpfront.verify.results import Outcome, Verification
 
 SCHEMA = 1
 RUNS_READ = 50
 """The newest, which is what a page shows."""
+T = TypeVar("T")
+
+
+def value_line(value: Any) -> str:
+    """Return a dataclass as a line to append to a file of such lines."""
+    return json.dumps({"schema": SCHEMA, **asdict(value)}, separators=(",", ":")) + "\n"
+
+
+def read_value_lines(kind: type[T], lines: Iterable[str]) -> tuple[list[T], int]:
+    """Return the values of lines, and the number of unreadable ones: cut by a full disk, or
+    written by another version.
+    """
+    values, unread = list[T](), 0
+    for line in filter(str.strip, lines):
+        try:
+            fields = json.loads(line)
+            if fields.pop("schema") != SCHEMA:
+                raise ValueError("a line of another schema")  # noqa: TRY301 - as any other
+            values.append(read_as(kind, fields))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            unread += 1
+    return values, unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PastRow:
+    """A cell on a target in an earlier run. If it was verified, `digest` is its content hash, and
+    `wrong` are the checks that did not pass.
+    """
+
+    cell: str
+    target: str
+    state: str
+    size_bytes: int | None = None
+    build_seconds: float | None = None
+    verify_seconds: float | None = None
+    digest: str = ""
+    wrong: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class PastRun:
-    """An earlier run: (cell, target) -> state, content hash, and names of checks that failed."""
+    """An earlier run."""
 
     made: str
     revision: str
-    states: Mapping[tuple[str, str], str]
-    digests: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    wrong: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    rows: tuple[PastRow, ...]
+
+    @cached_property
+    def by_place(self) -> Mapping[tuple[str, str], PastRow]:
+        """Return the rows by cell and target."""
+        return {(row.cell, row.target): row for row in self.rows}
 
 
 def history_line(
@@ -40,29 +84,21 @@ def history_line(
     """Return a run as the line to append."""
     rows = []
     for row, state in states:
-        facts: dict[str, object] = {
-            "cell": row.cell_id,
-            "target": row.target,
-            "state": state,
-            "size_bytes": row.size_bytes,
-            "build_seconds": row.build_seconds,
-            "verify_seconds": row.verify_seconds,
-        }
+        facts: dict[str, Any] = {"cell": row.cell_id, "state": state}
         if verification := (found or {}).get((row.cell_id, row.target)):
             wrong = (c for c in verification.checks if c.outcome is not Outcome.PASSED)
             names = sorted(f"{check.session}: {check.name}" for check in wrong)
-            facts |= {"digest": verification.content_hash, "wrong": names}
-        rows.append(facts)
-    run = {"schema": SCHEMA, "made": made, "revision": revision, "rows": rows}
-    return json.dumps(run, separators=(",", ":"), sort_keys=True) + "\n"
+            facts |= {"digest": verification.content_hash, "wrong": tuple(names)}
+        rows.append(extended(PastRow, row, **facts))
+    return value_line(PastRun(made=made, revision=revision, rows=tuple(rows)))
 
 
 def flips(runs: Iterable[PastRun], key: tuple[str, str]) -> tuple[str, ...]:
     """Checks of one cell and target that passed and did not, though the image was the same."""
     by_digest: dict[str, list[frozenset[str]]] = {}
-    for run in runs:
-        if run.digests.get(key):
-            by_digest.setdefault(run.digests[key], []).append(run.wrong.get(key, frozenset()))
+    for row in (run.by_place.get(key) for run in runs):
+        if row and row.digest:
+            by_digest.setdefault(row.digest, []).append(frozenset(row.wrong))
     lines = (
         f"{name} flips on {digest[:12]}"
         f" ({sum(name in run for run in each)} of {counted(len(each), 'run')})"
@@ -73,31 +109,9 @@ def flips(runs: Iterable[PastRun], key: tuple[str, str]) -> tuple[str, ...]:
 
 
 def read_history(text: str) -> tuple[tuple[PastRun, ...], int]:
-    """Return the newest runs, oldest first, and how many lines were none: a file that was
-    appended to when a disk was full is read as far as it goes.
-    """
-    runs: list[PastRun] = []
-    unread = 0
-    for line in text.splitlines()[-RUNS_READ:]:
-        try:
-            runs.append(_read_run(json.loads(line)))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            unread += 1
+    """Return the newest runs, oldest first, and how many lines were none."""
+    runs, unread = read_value_lines(PastRun, text.splitlines()[-RUNS_READ:])
     return tuple(runs), unread
-
-
-def _read_run(run: Mapping[str, object]) -> PastRun:
-    if run["schema"] != SCHEMA or not isinstance(run["rows"], list):
-        raise ValueError("a run of another schema")
-    rows = [((str(row["cell"]), str(row["target"])), row) for row in run["rows"]]
-    checked = [(key, row) for key, row in rows if row.get("digest")]
-    return PastRun(
-        made=str(run["made"]),
-        revision=str(run["revision"]),
-        states={key: str(row["state"]) for key, row in rows},
-        digests={key: str(row["digest"]) for key, row in checked},
-        wrong={key: frozenset(map(str, row["wrong"])) for key, row in checked},
-    )
 
 
 WIDTH, HEIGHT = 240, 48

@@ -138,7 +138,7 @@ def _summary(
     `changed` a row with its state before and now, `new` the number of rows that the run before
     lacks. `since` is the time of that run, or empty.
     """
-    states = runs[-1].states if runs else {}
+    states = {key: row.state for key, row in runs[-1].by_place.items()} if runs else {}
     keys = {(entry.row.cell_id, entry.row.target): entry.state for entry in entries}
     changed = (
         (f"{cell_id} on {target}", states[cell_id, target], now)
@@ -179,7 +179,8 @@ def _facts(entry: Tile, past: tuple[PastRun, ...], slower: list[str]) -> dict[st
     row, cell = entry.row, entry.cell
     # Earlier runs of the same cell and target, the newest first.
     key = (row.cell_id, row.target)
-    states = [(run.made, run.states[key]) for run in reversed(past) if key in run.states]
+    rows = ((run.made, run.by_place.get(key)) for run in reversed(past))
+    states = [(made, past_row.state) for made, past_row in rows if past_row]
     lines = [f"{moment} {STATES.get(state, '?')} {state}" for moment, state in states[:20]]
     before = [*flips(past, key), *lines]
     facts = {

@@ -13,7 +13,6 @@ from warpfront.bench.nights import (
     FALSE_ALARMS,
     FEWEST,
     Night,
-    night_line,
     night_of,
     read_nights,
     shifts_of,
@@ -22,7 +21,7 @@ from warpfront.bench.nights import (
     trends_of,
 )
 from warpfront.bench.records import Bench, Measurement, Training
-from warpfront.report.history import HEIGHT, WIDTH
+from warpfront.report.history import HEIGHT, WIDTH, value_line
 
 MEASURED = Measurement(
     id="mm/512/float32",
@@ -74,10 +73,10 @@ def test_a_night_is_the_medians_of_what_was_timed() -> None:
 def test_a_file_of_nights_is_read_as_far_as_it_is_one() -> None:
     first, second = nights({"mm": [1.0, 2.0]})
     foreign = json.dumps({"schema": 9})
-    endless = night_line(first).replace("1.0", "Infinity")
-    nothing = night_line(first).replace("1.0", "0.0")
-    lines = [night_line(second), night_line(first), night_line(first), foreign, "[]", "{", "[" * 9]
-    found, unread = read_nights("\n".join([*lines, endless, nothing, night_line(first)[:30]]))
+    endless = value_line(first).replace("1.0", "Infinity")
+    nothing = value_line(first).replace("1.0", "0.0")
+    lines = [value_line(second), value_line(first), value_line(first), foreign, "[]", "{", "[" * 9]
+    found, unread = read_nights("\n".join([*lines, endless, nothing, value_line(first)[:30]]))
     assert found == (first, second)
     assert unread == 7
 

@@ -209,7 +209,8 @@ def test_history_is_one_line_a_run_and_a_broken_line_is_counted() -> None:
     assert line.count("\n") == 1
     runs, unread = read_history(line + '{"half": \n[]\n{"schema":2}\n' + line)
     assert unread == 3
-    assert [run.states for run in runs] == [{(row.cell_id, row.target): "passed"}] * 2
+    key = (row.cell_id, row.target)
+    assert [(key, run.by_place[key].state) for run in runs] == [(key, "passed")] * 2
     assert len(read_history(line * (RUNS_READ + 7))[0]) == RUNS_READ
 
 
