@@ -224,18 +224,14 @@ def _conclude(
     from warpfront.report.junit import junit_xml  # noqa: PLC0415
     from warpfront.system.foreign import result_in  # noqa: PLC0415
     from warpfront.verify import verdict  # noqa: PLC0415
+    from warpfront.verify.results import Verification  # noqa: PLC0415
 
     results = {name: "failed" if ending else "success" for name, ending in endings.items()}
     verification = verdict.read_verification(
-        cell_id="here",
-        target=target,
-        where="here",
-        image_id="",
-        content_hash="",
-        files={name: result_in(folder / f"{name}.json") for name in endings},
+        Verification(cell_id="here", target=target, where="here", seconds=round(seconds, 3)),
+        {name: result_in(folder / f"{name}.json") for name in endings},
         ended="; ".join(f"{name}: {ending}" for name, ending in endings.items() if ending),
         nox_report={"sessions": [{"name": n, "result": result} for n, result in results.items()]},
-        seconds=round(seconds, 3),
     )
     write_json(folder / "verify.json", verdict.verification_document(verification))
     (folder / "junit.xml").write_text(junit_xml([verification]), encoding="utf-8")

@@ -16,6 +16,7 @@ from warpfront.report.rows import CellFacts, ReportRow, report_rows
 from warpfront.step_results import Blocked, Failed, StepName
 from warpfront.system.store import Store
 from warpfront.system.tree_files import Unreadable
+from warpfront.verify.results import Verification
 from warpfront.verify.verdict import read_verification
 from warpfront.wheels.lock.reading import read_locks
 from warpfront.wheels.lock.values import LockState, WheelLock
@@ -54,17 +55,11 @@ def _facts(
     build = _stored(cell.id, "build", store, BuiltImage)
     verifications, unread = kept_verifications(cell, store)
     # An unreadable one is an error of this cell on this target.
-    content_hash = getattr(build, "content_hash", "")
+    digest = getattr(build, "content_hash", "")
     for target, reason in unread.items():
-        verifications[target] = read_verification(
-            cell_id=cell.id,
-            target=target,
-            where="image",
-            image_id="",
-            content_hash=content_hash,
-            files={"verify": Unreadable(reason=reason)},
-            seconds=0.0,
-        )
+        about = Verification(cell_id=cell.id, target=target, where="image", content_hash=digest)
+        files = {"verify": Unreadable(reason=reason)}
+        verifications[target] = read_verification(about, files)
     # A job verified nothing: its machine was not ready, or a hand-over missing.
     not_run = {
         target: failed

@@ -32,6 +32,7 @@ from warpfront.system.foreign import remove_tree, result_in
 from warpfront.system.progress import Watch
 from warpfront.system.provenance import now
 from warpfront.system.store import exclusive, storing, write_json, write_text
+from warpfront.system.strict_values import extended
 from warpfront.verify.containers import (
     MEMORY_BYTES,
     Attempt,
@@ -459,19 +460,21 @@ class CellVerification:
         sessions: tuple[str, ...],
     ) -> Verification:
         results = self.folder / "results"
-        return read_verification(
-            cell_id=self.cell.id,
+        about = extended(
+            Verification,
+            self.image.built,
             target=self.target,
             where="image",
-            image_id=self.image.built.image_id,
-            content_hash=self.image.built.content_hash,
-            files={
+            seconds=round(seconds, 2),
+        )
+        return read_verification(
+            about,
+            {
                 name: proven[name] if name in proven else result_in(results / f"{name}.json")
                 for name in sessions
             },
             nox_report=result_in(results / "nox.json"),
             ended=ending_of(result, limit_seconds=self.plan.options.limit_seconds),
-            seconds=round(seconds, 2),
             proven_before=frozenset(proven),
         )
 

@@ -50,11 +50,11 @@ class Verification:
     cell_id: str
     target: str
     where: Literal["image", "here"]
-    image_id: str
-    content_hash: str
-    sessions: tuple[str, ...]
-    checks: tuple[CheckResult, ...]
-    seconds: float
+    image_id: str = ""
+    content_hash: str = ""
+    sessions: tuple[str, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
+    seconds: float = 0.0
     environment: Mapping[str, object] = field(default_factory=dict)
     ended: str = ""
     seal: str = ""

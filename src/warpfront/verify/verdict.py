@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
 
 from warpfront import errors
 from warpfront.step_results import Blocked, Failed
@@ -65,19 +64,14 @@ def count_outcomes(checks: Iterable[CheckResult]) -> dict[Outcome, int]:
 
 
 def read_verification(
-    *,
-    cell_id: str,
-    target: str,
-    where: Literal["image", "here"],
-    image_id: str,
-    content_hash: str,
+    about: Verification,
     files: Mapping[str, object | None],
-    seconds: float,
+    *,
     ended: str = "",
     nox_report: object | None = None,
     proven_before: frozenset[str] = frozenset(),
 ) -> Verification:
-    """Return a verification from its files.
+    """Return a verification with the results in its files.
 
     `files` are the planned sessions, each with its parsed results or None. `ended` is how the
     process ended, if not by itself; it becomes part of the reason of each missing check.
@@ -87,21 +81,13 @@ def read_verification(
     checks: list[CheckResult] = []
     environment: dict[str, object] = {}
     for session, document in files.items():
-        check_results = read_session(document, session=session, target=target, ended=ended)
+        check_results = read_session(document, session=session, target=about.target, ended=ended)
         checks += check_results
         if session not in proven_before:
             checks += _contradictions(session, check_results, nox_report)
         environment.update(surroundings(document, session=session))
-    return Verification(
-        cell_id=cell_id,
-        target=target,
-        where=where,
-        image_id=image_id,
-        content_hash=content_hash,
-        sessions=tuple(files),
-        checks=tuple(checks),
-        seconds=seconds,
-        environment=environment,
+    return dataclasses.replace(
+        about, sessions=tuple(files), checks=tuple(checks), environment=environment
     )
 
 

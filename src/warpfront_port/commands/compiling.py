@@ -264,16 +264,17 @@ class _Compiling:
             result = engine.run(self._request(), on_line=output.add)
             watch.step(self.place.id, "")
             write_text(self.folder / "output.log", output.text)
-            verification = read_verification(
+            about = Verification(
                 cell_id=self.place.id,
                 target=self.request.target,
                 where="image",
                 image_id=self.place.image_id,
                 content_hash=self.place.content_hash,
-                files={SESSION: result_in(self.folder / "results" / f"{SESSION}.json")},
-                ended=ending_of(result, limit_seconds=self.limit_seconds),
                 seconds=round(monotonic() - started, 2),
             )
+            files = {SESSION: result_in(self.folder / "results" / f"{SESSION}.json")}
+            ended = ending_of(result, limit_seconds=self.limit_seconds)
+            verification = read_verification(about, files, ended=ended)
             checks, messages = self._judged(verification.checks)
             scan_findings: tuple[ScanFinding, ...] = ()
             if self.hipified:

@@ -41,17 +41,15 @@ def results(*checks: dict[str, Any], session: str = "load", **change: Any) -> di
 
 
 def verify(nox_report: object = None, ended: str = "", **files: object) -> Verification:
-    return read_verification(
+    about = Verification(
         cell_id="demo",
         target="cpu",
         where="image",
         image_id="sha256:1",
         content_hash="2",
-        files=files,
         seconds=2.0,
-        ended=ended,
-        nox_report=nox_report,
     )
+    return read_verification(about, files, ended=ended, nox_report=nox_report)
 
 
 def nox(**sessions: str) -> dict[str, object]:

@@ -47,10 +47,11 @@ def an_error(name: str, reason: str) -> CheckResult:
 
 
 def verify(nox_report: object = None, **files: object) -> Verification:
-    return read_verification(
+    about = Verification(
         cell_id="demo", target="cpu", where="image", image_id="sha256:1", content_hash="2",
-        files=files, seconds=2.0, nox_report=nox_report,
+        seconds=2.0,
     )  # fmt: skip
+    return read_verification(about, files, nox_report=nox_report)
 
 
 def test_a_check_is_read_with_everything_it_says() -> None:
@@ -180,10 +181,8 @@ def test_a_verification_holds_what_it_is_of_and_every_session_in_order() -> None
 
 
 def test_how_the_process_ended_reaches_the_checks_of_a_verification() -> None:
-    verification = read_verification(
-        cell_id="demo", target="cpu", where="here", image_id="", content_hash="",
-        files={"load": None}, seconds=0.0, ended="exit 139",
-    )  # fmt: skip
+    about = Verification(cell_id="demo", target="cpu", where="here")
+    verification = read_verification(about, {"load": None}, ended="exit 139")
     assert verification.checks == (
         an_error("results", "the session left no results file: exit 139"),
     )
