@@ -58,7 +58,7 @@ def compilation_text(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def compilation_sarif(compiled: Compilation, rules: Mapping[str, Rule], *, version: str) -> str:
+def compilation_sarif(compiled: Compilation, rules: Mapping[str, Rule]) -> str:
     """Return SARIF 2.1.0.
 
     Messages are instances of `error` and `warning` of the compiler's target; the findings after
@@ -94,6 +94,5 @@ def compilation_sarif(compiled: Compilation, rules: Mapping[str, Rule], *, versi
         [*messages, *map(sarif_finding, compiled.left)],
         rules=sarif_rules,
         tool="warpfront-compile",
-        version=version,
         unknown=unknown,
     )

@@ -288,7 +288,6 @@ def verdict_sarif(
     rules: Mapping[str, Rule],
     *,
     unread: Iterable[str] = (),
-    version: str,
 ) -> str:
     """Return SARIF 2.1.0 with the rules that occur, the verdict as a notification."""
     listed = tuple(findings)
@@ -301,7 +300,6 @@ def verdict_sarif(
         map(sarif_finding, listed),
         rules=sarif_rules,
         tool="warpfront-scan",
-        version=version,
         unknown=(verdict.line, *verdict.reasons, *unread),
     )
 

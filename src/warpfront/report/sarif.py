@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 from urllib.parse import quote
 
+from warpfront import __version__
 from warpfront.system.texts import counted, flat
 
 Level = Literal["error", "warning", "note"]
@@ -69,7 +70,6 @@ def sarif_text(
     *,
     rules: Iterable[SarifRule],
     tool: str,
-    version: str,
     tool_uri: str = "",
     unknown: Iterable[str] = (),
 ) -> str:
@@ -94,7 +94,7 @@ def sarif_text(
         )
     driver: dict[str, object] = {
         "name": tool,
-        "semanticVersion": version,
+        "semanticVersion": __version__,
         "rules": [_rule(rule) for rule in ruled.values()],
     }
     if tool_uri:

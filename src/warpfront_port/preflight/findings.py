@@ -152,7 +152,7 @@ def _answer(preflight: Preflight) -> str:
     return "torch stays: nothing that is installed replaces or breaks it"
 
 
-def preflight_sarif(preflight: Preflight, *, version: str) -> str:
+def preflight_sarif(preflight: Preflight) -> str:
     """Return SARIF 2.1.0. A line to write instead is a fix of that line."""
     findings: list[SourceFinding] = []
     for finding in preflight.findings:
@@ -171,7 +171,6 @@ def preflight_sarif(preflight: Preflight, *, version: str) -> str:
         findings,
         rules=RULES,
         tool="warpfront preflight",
-        version=version,
         tool_uri="https://github.com/warpfront/warpfront",
         unknown=preflight.unknown,
     )

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from warpfront import __version__
 from warpfront.cli.display import Display
 from warpfront.cli.tasks.declaring import (
     AllowUndetermined,
@@ -107,7 +106,7 @@ def preflight(
         offline=offline,
     )
     if sarif and not dry_run:
-        write_text(Path(sarif), preflight_sarif(result, version=__version__))
+        write_text(Path(sarif), preflight_sarif(result))
     display.result(result, preflight_text(result))
     if result.count:
         raise FindingsError(counted_breaches(result.count))
@@ -285,7 +284,7 @@ def scan(
     verdict, rules = scanning.verdict_of(result, new), catalogue()
     unread = [f"{item.path}: {item.reason}" for item in result.unread]
     if forms.sarif and not forms.dry_run:
-        text = finding_forms.verdict_sarif(verdict, new, rules, unread=unread, version=__version__)
+        text = finding_forms.verdict_sarif(verdict, new, rules, unread=unread)
         write_text(Path(forms.sarif), text)
     if forms.markdown and not forms.dry_run:
         write_text(Path(forms.markdown), finding_forms.verdict_markdown(verdict))
@@ -469,8 +468,7 @@ def compile_sources(
     tools = Tools(engine=connect(), folders=workspace.folders)
     result = compiling.compile_tree(request, workspace.matrix, source, tools, display)
     if sarif:
-        text = forms.compilation_sarif(result, catalogue(), version=__version__)
-        write_text(Path(sarif), text)
+        write_text(Path(sarif), forms.compilation_sarif(result, catalogue()))
     display.result(result, forms.compilation_text(result, catalogue()))
     if outcome_of(result.verification) is Outcome.UNAVAILABLE:
         message = f"not all of it can be compiled for {request.target} in {result.place}"

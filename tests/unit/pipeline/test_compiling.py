@@ -186,7 +186,7 @@ def test_a_failure_is_told_at_its_line_in_text_json_and_sarif(
     text = compilation_text(found, catalogue())
     assert "failed      a.cu (1.50 s)\n    a.cu:2:7: error: wrong\n" in text
     assert text.endswith("failed: 1 passed, 1 failed in 0.0 s\n") or "1 failed" in text
-    sarif = json.loads(compilation_sarif(found, catalogue(), version="0.1.0"))
+    sarif = json.loads(compilation_sarif(found, catalogue()))
     (result,) = sarif["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
     assert (result["ruleId"], result["level"]) == ("compile-gfx942", "error")

@@ -377,9 +377,7 @@ def test_annotations_are_escaped_and_errors_come_first() -> None:
 
 def test_sarif_names_rules_places_and_what_was_not_read() -> None:
     verdict = scanning.verdict_of(FORMS, FORMS.findings)
-    text = verdict_sarif(
-        verdict, FORMS.findings, catalogue(), unread=["x.py: binary"], version="0.0.1"
-    )
+    text = verdict_sarif(verdict, FORMS.findings, catalogue(), unread=["x.py: binary"])
     (run,) = json.loads(text)["runs"]
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["PY014", "PY050"]
     assert [result["level"] for result in run["results"]] == ["error", "warning"]

@@ -33,9 +33,7 @@ FOUND = SourceFinding(
 
 
 def made(*findings: SourceFinding, unknown: tuple[str, ...] = ()) -> dict[str, Any]:
-    text = sarif_text(
-        findings, rules=RULES, tool="warpfront preflight", version="0.1.0", unknown=unknown
-    )
+    text = sarif_text(findings, rules=RULES, tool="warpfront preflight", unknown=unknown)
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
@@ -176,7 +174,7 @@ def test_a_finding_of_an_unknown_rule_is_refused() -> None:
 def test_the_order_of_the_findings_does_not_change_the_text() -> None:
     other = replace(FOUND, line=9, message="another")
     texts = {
-        sarif_text(findings, rules=RULES, tool="warpfront", version="0.1.0")
+        sarif_text(findings, rules=RULES, tool="warpfront")
         for findings in ([FOUND, other], [other, FOUND])
     }
     assert len(texts) == 1
@@ -185,9 +183,7 @@ def test_the_order_of_the_findings_does_not_change_the_text() -> None:
 def test_foreign_text_is_no_link_and_no_control() -> None:
     evil = "see [here](https://example.org/\x1b]0;x\x07)\n[a](1)"
     found = replace(FOUND, message=evil, fix=evil)
-    document: Any = json.loads(
-        sarif_text([found], rules=RULES, tool="t", version="1", unknown=[evil])
-    )
+    document: Any = json.loads(sarif_text([found], rules=RULES, tool="t", unknown=[evil]))
     (run,) = document["runs"]
     (result,) = run["results"]
     (notice,) = run["invocations"][0]["toolExecutionNotifications"]

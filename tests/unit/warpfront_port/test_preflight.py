@@ -586,7 +586,7 @@ def test_offline_is_said_and_is_no_pass() -> None:
     preflight = examine((FileRequirements(path="r.txt"),), EVERY, Nobody(), offline=True)
     assert preflight.unknown
     assert preflight_text(preflight).startswith("not determined: ")
-    assert "was not followed" in preflight_sarif(preflight, version="0")
+    assert "was not followed" in preflight_sarif(preflight)
 
 
 def test_files_that_ask_for_nothing_are_no_green() -> None:
@@ -600,7 +600,7 @@ def test_the_text_and_the_sarif_name_place_reason_and_remedy() -> None:
     text = preflight_text(preflight)
     assert "r.txt:1: error: torch-moved" in text
     assert "write: torch>=2.3.1" in text
-    assert '"text": "torch>=2.3.1"' in preflight_sarif(preflight, version="0")
+    assert '"text": "torch>=2.3.1"' in preflight_sarif(preflight)
 
 
 def test_every_rule_is_explained_in_the_documentation() -> None:

@@ -423,7 +423,7 @@ def test_all_forms_are_of_one_value(tmp_path: Path) -> None:
     assert json.loads(json.dumps(document))["line"] == verdict.line
     assert document["counts"] == {"build": 2, "wrong": 0, "runtime": 0, "check": 0}
     assert verdict_markdown(verdict).splitlines()[0] == f"### Scan: {verdict.line}"
-    sarif = verdict_sarif(verdict, found.findings, catalogue(), version="1")
+    sarif = verdict_sarif(verdict, found.findings, catalogue())
     assert verdict.line in sarif
 
 
