@@ -18,7 +18,7 @@ from pathlib import Path
 
 import action_standins
 
-from warpfront.ci.actions import pinned_actions
+from warpfront.ci.template_files import pinned_actions
 from warpfront.system.process import cache_folder
 
 REPOSITORY_NAME = "me/mine"

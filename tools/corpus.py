@@ -49,8 +49,8 @@ from warpfront_checks.guard.policy import Policy
 from warpfront_port.commands.preflighting import examine, stacks_in
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.declared import FileRequirements
+from warpfront_port.preflight.effects import ProjectLines
 from warpfront_port.preflight.findings import Preflight
-from warpfront_port.preflight.following import ProjectLines
 from warpfront_port.preflight.stacks import CellStack
 
 ROOT = Path(__file__).parents[1]

@@ -17,10 +17,10 @@ import yaml
 from acting import REPOSITORY_NAME
 from node_packages import Expressions, expressions
 
-from warpfront.ci.actions import pinned_actions
 from warpfront.ci.flow import LABEL, Flow, make_flow, packaged_limits
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.schedule import SCOPES, Schedule, outputs, schedule
+from warpfront.ci.template_files import pinned_actions
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import Matrix, read_matrix
 from warpfront.system.provenance import read_forge

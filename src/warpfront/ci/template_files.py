@@ -1,22 +1,24 @@
 """Files that are made from templates of data/ci: scripts of jobs and machines, configuration of the
-robots that move pins, and machines of a cluster from the same table. Pure.
+robots that move pins, and machines of a cluster from the same table; and the actions and images
+that they name, pinned. Pure.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jinja2
+from packaging.version import Version
 
-from warpfront.ci.actions import pinned_images
 from warpfront.ci.flow import FOLDERS, HEADER, Flow
 from warpfront.matrix.runners import CACHE_VARIABLE, Runner
 from warpfront.matrix.vendors import VENDORS
 from warpfront.system.document import plain_values
-from warpfront.system.packaged import packaged_text
+from warpfront.system.packaged import packaged_text, packaged_toml
 
 DEPENDABOT = ".github/dependabot.yml"
 RENOVATE = ".github/renovate.json"
@@ -102,3 +104,35 @@ def kubernetes_files(runners: Iterable[Runner], *, source: str) -> dict[str, str
         manifests = rendered("buildkit.yaml", {"images": images})
         files[f"{_KUBERNETES}/buildkit.yaml"] = HEADER + manifests
     return files
+
+
+def pinned_actions() -> Mapping[str, tuple[str, str]]:
+    """Return `owner/action@commit` by name, each with the version of the commit."""
+    rows = packaged_toml("actions.toml")
+    return {name: (row["uses"], row["version"]) for name, row in rows.items()}
+
+
+_PIN = re.compile(
+    r"^\s*(?:- )?uses: ([\w./-]+)@([0-9a-f]{40}) # v(\d+(?:\.\d+)*)\s*$", re.MULTILINE
+)
+
+
+def kept_pins(
+    packaged: Mapping[str, tuple[str, str]], texts: Iterable[str]
+) -> Mapping[str, tuple[str, str]]:
+    """Return the pins of `packaged`, each replaced by a newer one in a project's own workflows:
+    a commit with a version comment, as Dependabot and Renovate write them.
+    """
+    pins = dict(packaged)
+    names = {uses.partition("@")[0]: name for name, (uses, _) in packaged.items()}
+    for text in texts:
+        for action, commit, version in _PIN.findall(text):
+            name = names.get(action)
+            if name and Version(version) > Version(pins[name][1]):
+                pins[name] = (f"{action}@{commit}", f"v{version}")
+    return pins
+
+
+def pinned_images() -> Mapping[str, str]:
+    """Return the images of pods by their purpose, each pinned by digest."""
+    return {name: row["image"] for name, row in packaged_toml("pods.toml").items()}

@@ -9,12 +9,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from warpfront.ci.actions import kept_pins, pinned_actions
 from warpfront.ci.flow import Flow, make_flow, packaged_limits
 from warpfront.ci.github_workflows import FOLDER, MAIN, workflows
 from warpfront.ci.gitlab import gitlab_files
 from warpfront.ci.schedule import SCOPES
-from warpfront.ci.template_files import kubernetes_files, machine_scripts, robot_files, scripts
+from warpfront.ci.template_files import (
+    kept_pins,
+    kubernetes_files,
+    machine_scripts,
+    pinned_actions,
+    robot_files,
+    scripts,
+)
 from warpfront.errors import InputError, LockError
 from warpfront.matrix.language import InstallText
 from warpfront.matrix.reading import Matrix

@@ -25,8 +25,8 @@ from warpfront.wheels.resolve.demands import Stack, unmet_demands
 from warpfront.wheels.resolve.resolver import Contradiction, Terms, rehearsed
 from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import DeclaredRequirement, Kind
+from warpfront_port.preflight.effects import ProjectLines, StackBreaches, breach_from
 from warpfront_port.preflight.findings import Breach
-from warpfront_port.preflight.following import ProjectLines, StackBreaches, breach_from
 from warpfront_port.preflight.metadata_index import MOST_REQUESTS, MetadataIndex
 from warpfront_port.preflight.stacks import CellStack
 

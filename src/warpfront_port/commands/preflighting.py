@@ -27,9 +27,8 @@ from warpfront_port.commands.following_packages import Following, fitting_texts
 from warpfront_port.commands.project_files import read_files, read_source
 from warpfront_port.preflight import findings
 from warpfront_port.preflight.declared import DeclaredRequirement, FileRequirements, Part, chosen
-from warpfront_port.preflight.effects import breach_of, joint_breaches, line_to_write
+from warpfront_port.preflight.effects import StackBreaches, breach_of, joint_breaches, line_to_write
 from warpfront_port.preflight.findings import Breach, Found, LineBreach, Preflight
-from warpfront_port.preflight.following import StackBreaches
 from warpfront_port.preflight.metadata_index import MetadataIndex
 from warpfront_port.preflight.stacks import CellStack, stacks_of
 

@@ -66,8 +66,7 @@ from warpfront_port.commands.following_packages import fitting_text
 from warpfront_port.commands.project_files import read_files
 from warpfront_port.preflight.declared import DeclaredRequirement
 from warpfront_port.preflight.metadata_index import MetadataIndex
-from warpfront_port.trying.misses import provider, read_misses
-from warpfront_port.trying.trial import Miss, MissAnswer, Trial
+from warpfront_port.trying.trial import Miss, MissAnswer, Trial, provider, read_misses
 
 if TYPE_CHECKING:
     from warpfront.wheels.transport import Transport

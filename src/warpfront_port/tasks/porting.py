@@ -164,8 +164,7 @@ def try_program(
     from warpfront.matrix.language import NAME_PATTERN
     from warpfront.step_results import Blocked, Failed
     from warpfront_port.commands.trial_runs import TrialRequest, only_cell, try_project
-    from warpfront_port.trying.misses import read_provides
-    from warpfront_port.trying.trial import trial_text, unwritten_text
+    from warpfront_port.trying.trial import read_provides, trial_text, unwritten_text
 
     workspace = workspace_here()
     if not re.fullmatch(NAME_PATTERN, trial_options.name):

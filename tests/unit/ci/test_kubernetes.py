@@ -16,8 +16,7 @@ import pytest
 import yaml
 from cluster import cluster
 
-from warpfront.ci.actions import pinned_images
-from warpfront.ci.template_files import kubernetes_files
+from warpfront.ci.template_files import kubernetes_files, pinned_images
 from warpfront.errors import MatrixError
 from warpfront.matrix.compat import packaged
 from warpfront.matrix.reading import read_matrix

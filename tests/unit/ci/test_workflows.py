@@ -15,7 +15,6 @@ import yaml
 from builders import make_project
 from ruamel.yaml import YAML
 
-from warpfront.ci.actions import kept_pins, pinned_actions
 from warpfront.ci.flow import (
     Flow,
     make_flow,
@@ -26,7 +25,14 @@ from warpfront.ci.flow import (
 from warpfront.ci.github_workflows import MATCHERS, workflows
 from warpfront.ci.gitlab import PARENT, child_pipeline, gitlab_files
 from warpfront.ci.schedule import SCOPES, Schedule, schedule
-from warpfront.ci.template_files import DEPENDABOT, RENOVATE, robot_files, scripts
+from warpfront.ci.template_files import (
+    DEPENDABOT,
+    RENOVATE,
+    kept_pins,
+    pinned_actions,
+    robot_files,
+    scripts,
+)
 from warpfront.commands.workflows import (
     ci_files,
     flow_of,

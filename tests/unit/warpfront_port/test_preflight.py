@@ -24,9 +24,8 @@ from warpfront_port.preflight.declared import (
     Part,
     chosen,
 )
-from warpfront_port.preflight.effects import breach_of, torch_index
+from warpfront_port.preflight.effects import ProjectLines, breach_from, breach_of, torch_index
 from warpfront_port.preflight.findings import LineBreach, Preflight, preflight_sarif, preflight_text
-from warpfront_port.preflight.following import ProjectLines, breach_from
 from warpfront_port.preflight.pyproject import read_pyproject
 from warpfront_port.preflight.requirement_files import (
     read_environment_yml,

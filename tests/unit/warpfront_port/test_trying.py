@@ -8,12 +8,14 @@ import pytest
 
 from warpfront.errors import InputError
 from warpfront_port.preflight.requirement_files import read_requirements
-from warpfront_port.trying.misses import provider, read_misses, read_provides
 from warpfront_port.trying.trial import (
     Miss,
     MissAnswer,
     Trial,
     entry_text,
+    provider,
+    read_misses,
+    read_provides,
     requirements_file,
     trial_text,
 )
