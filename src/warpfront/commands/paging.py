@@ -78,7 +78,7 @@ def write_page(
             verifications |= {(row.cell_id, row.target): result} if result else {}
         states = [(row, state_of(row)) for row in rows]
         created, revision = provenance.created, provenance.revision
-        line = history_line(states, made=created, revision=revision, found=verifications)
+        line = history_line(states, made=created, revision=revision, verifications=verifications)
         append_text(history, line)
     watch.say(f"wrote {path}")
 

@@ -58,9 +58,9 @@ def why_text(why: Why) -> str:
     ]
     if making := why.making:
         dependencies = making.dependencies
-        wheels = [one for one in dependencies if one.digest and one.uri.startswith("pkg:pypi/")]
-        sources = [one for one in dependencies if "gitCommit" in one.digest]
-        bases = [one for one in dependencies if one.uri.startswith("pkg:oci/")]
+        wheels = [each for each in dependencies if each.digest and each.uri.startswith("pkg:pypi/")]
+        sources = [each for each in dependencies if "gitCommit" in each.digest]
+        bases = [each for each in dependencies if each.uri.startswith("pkg:oci/")]
         fields = ", ".join(f"{name} {' '.join(texts)}" for name, texts in making.asked if texts)
         lines += [f"provenance: made by {making.builder}, {making.created}"]
         lines += [f"  asked for {fields}", *(f"  on {base.uri}" for base in bases)]

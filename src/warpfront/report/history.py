@@ -79,13 +79,13 @@ def history_line(
     *,
     made: str,
     revision: str,
-    found: Mapping[tuple[str, str], Verification] | None = None,
+    verifications: Mapping[tuple[str, str], Verification] | None = None,
 ) -> str:
     """Return a run as the line to append."""
     rows = []
     for row, state in states:
         facts: dict[str, Any] = {"cell": row.cell_id, "state": state}
-        if verification := (found or {}).get((row.cell_id, row.target)):
+        if verification := (verifications or {}).get((row.cell_id, row.target)):
             wrong = (c for c in verification.checks if c.outcome is not Outcome.PASSED)
             names = sorted(f"{check.session}: {check.name}" for check in wrong)
             facts |= {"digest": verification.content_hash, "wrong": tuple(names)}

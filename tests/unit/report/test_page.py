@@ -221,7 +221,7 @@ def test_a_check_that_flips_on_one_digest_is_named_in_the_history() -> None:
     def line(digest: str, outcome: str) -> str:
         check = a_check(Outcome(outcome), session="numerics", name="mlp")
         found = a_verification(check, content_hash=digest)
-        return history_line([(row, "?")], made="monday", revision="abc", found={key: found})
+        return history_line([(row, "?")], made="monday", revision="abc", verifications={key: found})
 
     before = history_line([(row, "passed")], made="sunday", revision="abc")
     steady = line("aa", "passed") + line("bb", "failed")
