@@ -29,8 +29,8 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     Artifact,
     Blob,
+    ContentStore,
     Descriptor,
-    Registry,
     body_of,
     bytes_blob,
     digest_of_bytes,
@@ -68,7 +68,7 @@ _WRITES = frozenset({"begin", "piece", "status", "close", "forget", "put manifes
 
 
 def attach_one(
-    registry: Registry, repository: str, subject: Descriptor, artifact: Artifact
+    registry: ContentStore, repository: str, subject: Descriptor, artifact: Artifact
 ) -> Descriptor:
     """Put the payload, then the manifest with its subject. The same document twice is the same
     digest, once. Raises the errors of `registry`.

@@ -29,6 +29,7 @@ from warpfront.release.registry.contract import (
     IMAGE_MANIFEST,
     Artifact,
     Blob,
+    ContentStore,
     Descriptor,
     ImageManifest,
     Registry,
@@ -64,11 +65,12 @@ def connected(registry: RealRegistry, patience: Patience = QUICK) -> HttpRegistr
     )
 
 
-REGISTRIES = ["stub", "stub without referrers", "folder", pytest.param("debians", marks=REAL)]
+HOSTS = ["stub", "stub without referrers", pytest.param("debians", marks=REAL)]
+of_hosts = pytest.mark.parametrize("registry", HOSTS, indirect=True)
 
 
-@pytest.fixture(params=REGISTRIES)
-def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Registry]:
+@pytest.fixture(params=[*HOSTS, "folder"])
+def registry(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ContentStore]:
     if request.param == "debians":
         yield connected(request.getfixturevalue("debians"))
         return
@@ -85,7 +87,9 @@ def repository(request: pytest.FixtureRequest) -> str:
     return f"contract/x{abs(hash(request.node.name)):x}"
 
 
-def put_image(registry: Registry, repository: str, tag: str, content: bytes = b"") -> Descriptor:
+def put_image(
+    registry: ContentStore, repository: str, tag: str, content: bytes = b""
+) -> Descriptor:
     config = bytes_blob(json.dumps({"os": "linux", "architecture": "amd64"}).encode())
     layer = bytes_blob(content or os.urandom(3000))
     parts = []
@@ -101,7 +105,9 @@ def put_image(registry: Registry, repository: str, tag: str, content: bytes = b"
     return registry.put_manifest(repository, tag, body, IMAGE_MANIFEST)
 
 
-def test_what_was_put_is_found_by_tag_and_by_digest(registry: Registry, repository: str) -> None:
+def test_what_was_put_is_found_by_tag_and_by_digest(
+    registry: ContentStore, repository: str
+) -> None:
     assert registry.manifest(repository, "v1") is None
     assert registry.head(repository, "v1") is None
     assert registry.tags(repository) == ()
@@ -113,18 +119,26 @@ def test_what_was_put_is_found_by_tag_and_by_digest(registry: Registry, reposito
     assert registry.tags(repository) == ("v1", "v2")
 
 
-def test_a_blob_comes_back_as_it_went(registry: Registry, repository: str, tmp_path: Path) -> None:
+def test_a_blob_comes_back_as_it_went(
+    registry: ContentStore, repository: str, tmp_path: Path
+) -> None:
     large, small, none = (bytes_blob(os.urandom(size)) for size in (9 * 2**20 + 1, 1000, 0))
     for blob in (large, small, none):
         assert registry.put_blob(repository, blob) == blob.size_bytes
         assert registry.put_blob(repository, blob) == 0
         registry.save_blob(repository, blob.digest, tmp_path / "saved", blob.size_bytes)
         assert (tmp_path / "saved").read_bytes() == blob.open().read()
+
+
+@of_hosts
+def test_a_blob_is_read_as_it_comes(registry: Registry, repository: str) -> None:
+    large = bytes_blob(os.urandom(9 * 2**20 + 1))
+    registry.put_blob(repository, large)
     with registry.open_blob(repository, large.digest) as file:
         assert file.read() == large.open().read()
 
 
-def test_a_blob_is_mounted_from_beside(registry: Registry, repository: str) -> None:
+def test_a_blob_is_mounted_from_beside(registry: ContentStore, repository: str) -> None:
     blob = bytes_blob(os.urandom(2000))
     registry.put_blob(repository, blob)
     beside = f"{repository}/beside"
@@ -132,7 +146,7 @@ def test_a_blob_is_mounted_from_beside(registry: Registry, repository: str) -> N
     assert registry.blob(beside, blob.digest, 3000) == blob.open().read()
 
 
-def test_what_is_attached_is_found(registry: Registry, repository: str) -> None:
+def test_what_is_attached_is_found(registry: ContentStore, repository: str) -> None:
     subject = put_image(registry, repository, "v1")
     assert registry.referrers(repository, subject.digest) == ()
     attached = tuple(
@@ -154,6 +168,7 @@ def test_what_is_attached_is_found(registry: Registry, repository: str) -> None:
     assert len(found) == 2
 
 
+@of_hosts
 def test_deleting_a_digest_takes_every_tag_on_it(registry: Registry, repository: str) -> None:
     put = put_image(registry, repository, "v1")
     body = registry.manifest(repository, "v1")
@@ -170,7 +185,7 @@ def test_deleting_a_digest_takes_every_tag_on_it(registry: Registry, repository:
 
 
 def test_what_names_something_that_is_not_there_is_refused(
-    registry: Registry, repository: str
+    registry: ContentStore, repository: str
 ) -> None:
     gone = Descriptor(media_type=IMAGE_MANIFEST, digest="sha256:" + "0" * 64, size_bytes=5)
     with pytest.raises(RegistryError, match=r"MANIFEST_BLOB_UNKNOWN|missing"):
@@ -179,7 +194,7 @@ def test_what_names_something_that_is_not_there_is_refused(
 
 
 def test_an_image_goes_through_a_folder_with_all_that_is_attached(
-    registry: Registry, repository: str, tmp_path: Path
+    registry: ContentStore, repository: str, tmp_path: Path
 ) -> None:
     image = put_image(registry, repository, "v1")
     index = registry.put_manifest(repository, "all", index_body([image]), IMAGE_INDEX)

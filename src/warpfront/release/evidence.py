@@ -15,7 +15,7 @@ from warpfront.matrix.release_channels import Channel
 from warpfront.release.admission import Admission, Evidence
 from warpfront.release.ledger import CHANNEL_ANNOTATION
 from warpfront.release.publication import RegistryImage
-from warpfront.release.registry.contract import Artifact, Registry, attached_payload
+from warpfront.release.registry.contract import Artifact, ContentStore, attached_payload
 from warpfront.step_results import Blocked, Failed
 from warpfront.system.digests import clean_json
 from warpfront.system.references import read_reference
@@ -110,7 +110,7 @@ def verification_payload(evidence: Evidence, verdict: Admission, image: Registry
 
 
 def attached_evidence(
-    registry: Registry, repository: str, cell: Cell, registry_image: RegistryImage
+    registry: ContentStore, repository: str, cell: Cell, registry_image: RegistryImage
 ) -> Evidence:
     """Return the evidence attached to an image in a registry. The last of several verifications
     of one target counts. Unreadable documents count as nothing, since anybody who may push
@@ -135,7 +135,7 @@ def attached_evidence(
     )
 
 
-def read_attached(registry: Registry, repository: str, digest: str) -> tuple[Verification, ...]:
+def read_attached(registry: ContentStore, repository: str, digest: str) -> tuple[Verification, ...]:
     """Return the verifications of an attached document; none of one that cannot be read."""
     payload = attached_payload(registry, repository, digest)
     try:

@@ -24,6 +24,7 @@ from warpfront.release.registry.contract import (
     CONFIG_LIMIT_BYTES,
     INDEX_TYPES,
     Artifact,
+    ContentStore,
     Descriptor,
     Document,
     ImageIndex,
@@ -76,7 +77,7 @@ class RegistryImage:
         return frozenset({self.digest, self.config})
 
 
-def held_image(registry: Registry, repository: str, reference: str) -> RegistryImage | None:
+def held_image(registry: ContentStore, repository: str, reference: str) -> RegistryImage | None:
     """Return an image and its config, checked by the registry's client; None for none."""
     manifest = registry.manifest(repository, reference)
     if manifest is None:
@@ -117,7 +118,7 @@ def move_tag(
         raise moved(f"{registry.host}/{path}", tag, standing, digest)
 
 
-def wrong_image(registry: Registry, message: str) -> RegistryError:
+def wrong_image(registry: ContentStore, message: str) -> RegistryError:
     """Return the error for a registry that does not have what it was sent."""
     hint = "nothing public was changed; ask who runs the registry, then run it again"
     return wrong(registry.host, "publish", message, hint)
@@ -301,7 +302,7 @@ def stock_of(registry: Registry, path: str) -> tuple[Stock, ...]:
     return tuple(stocks)
 
 
-def heads_of(registry: Registry, path: str) -> Mapping[str, Descriptor]:
+def heads_of(registry: ContentStore, path: str) -> Mapping[str, Descriptor]:
     """Return the digest of each tag of an image or index."""
     tags = (tag for tag in registry.tags(path) if not tag.startswith(_NOT_IMAGES))
     heads = ((tag, registry.head(path, tag)) for tag in tags)

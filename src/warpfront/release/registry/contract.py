@@ -154,8 +154,9 @@ class Artifact:
         return _TITLES.get(self.name, self.name and f"{self.name}.json")
 
 
-class Registry(Protocol):
-    """A registry host. `repository` is without it; `reference` is a tag or a digest.
+class ContentStore(Protocol):
+    """A registry host, or a folder in place of one. `repository` is without it; `reference` is a
+    tag or a digest.
 
     Every verb raises `RegistryError`, which names the registry, the step, and what to do next.
     """
@@ -181,9 +182,6 @@ class Registry(Protocol):
     def blob(self, repository: str, digest: str, limit_bytes: int) -> bytes:
         """Return a small blob (a config, an SBOM), its digest checked."""
 
-    def open_blob(self, repository: str, digest: str) -> AbstractContextManager[BinaryIO]:
-        """Yield a blob as it comes, for readers of its start: the digest is checked at the end."""
-
     def save_blob(self, repository: str, digest: str, destination: Path, size_bytes: int) -> None:
         """Save a blob of any size to a file that exists only if its digest was right. No more
         than the `size_bytes` of its descriptor are read.
@@ -198,18 +196,20 @@ class Registry(Protocol):
     def referrers(self, repository: str, digest: str) -> tuple[Descriptor, ...]:
         """Return the attachments of a digest: by the referrers API, else by the fallback tag."""
 
+    def tags(self, repository: str) -> tuple[str, ...]:
+        """Return every tag of a repository; none where there is no such repository."""
+
+
+class Registry(ContentStore, Protocol):
+    """A registry host that releases are pushed to."""
+
+    def open_blob(self, repository: str, digest: str) -> AbstractContextManager[BinaryIO]:
+        """Yield a blob as it comes, for readers of its start: the digest is checked at the end."""
+
     def attach_all(
         self, repository: str, subject: Descriptor, artifacts: Sequence[Artifact]
     ) -> None:
         """Attach several; a process killed meanwhile leaves any of them."""
-        for artifact in artifacts:
-            for content in (artifact.payload, EMPTY_BODY):
-                self.put_blob(repository, bytes_blob(content))
-            body = body_of(subject, artifact)
-            self.put_manifest(repository, digest_of_bytes(body), body, IMAGE_MANIFEST)
-
-    def tags(self, repository: str) -> tuple[str, ...]:
-        """Return every tag of a repository; none where there is no such repository."""
 
     def deletes(self, repository: str) -> bool:
         """Return whether the registry accepts DELETE. The probe names no existing manifest."""
@@ -300,7 +300,7 @@ TITLE = "org.opencontainers.image.title"
 
 
 def attached_payload(
-    registry: Registry, repository: str, digest: str, limit_bytes: int = LIMIT_BYTES
+    registry: ContentStore, repository: str, digest: str, limit_bytes: int = LIMIT_BYTES
 ) -> bytes:
     """Return the document of an attached manifest; empty where it has none."""
     manifest = registry.manifest(repository, digest)

@@ -16,9 +16,9 @@ from typing import BinaryIO, cast
 from warpfront.errors import InputError
 from warpfront.release.registry.contract import (
     Blob,
+    ContentStore,
     Descriptor,
     ImageIndex,
-    Registry,
     RegistryManifest,
 )
 from warpfront.release.registry.layout import LayoutRegistry, parts_of
@@ -40,7 +40,7 @@ SIGNATURE_TAGS = (".sig", ATTESTATIONS)
 class Repository:
     """A repository of a registry."""
 
-    registry: Registry
+    registry: ContentStore
     repository: str
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -22,11 +22,11 @@ from warpfront.release.registry.contract import (
     IMAGE_INDEX,
     MANIFEST_LIMIT_BYTES,
     Blob,
+    ContentStore,
     Descriptor,
     Document,
     ImageIndex,
     ImageManifest,
-    Registry,
     RegistryManifest,
     bytes_blob,
     digest_of_bytes,
@@ -48,8 +48,8 @@ _STEP = "image layout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutRegistry(Registry):
-    """`contract.Registry` over a folder, which need not exist before the first put. `checked`
+class LayoutRegistry(ContentStore):
+    """`contract.ContentStore` over a folder, which need not exist before the first put. `checked`
     means that its owner has checked each blob against its digest.
     """
 
@@ -78,7 +78,7 @@ class LayoutRegistry(Registry):
     def put_manifest(
         self, repository: str, reference: str, body: bytes, media_type: str
     ) -> Descriptor:
-        """See `Registry`. Its parts have to be there before, as in every registry."""
+        """See `ContentStore`. Its parts have to be there before, as in every registry."""
         try:
             manifest = read_manifest(body, media_type)
         except ValueError as error:
@@ -103,18 +103,12 @@ class LayoutRegistry(Registry):
             raise self._wrong(f"{digest} is damaged")
         return content
 
-    @contextlib.contextmanager
-    def open_blob(self, repository: str, digest: str) -> Iterator[BinaryIO]:
-        self._require_regular(digest)
-        with self.blob_path(digest).open("rb") as file:
-            yield file
-
     def save_blob(self, repository: str, digest: str, destination: Path, size_bytes: int) -> None:
         with self.file_of(digest, size_bytes).open("rb") as stream:
             self._take(stream, digest, destination)
 
     def put_blob(self, repository: str, source: Blob, mount_from: Sequence[str] = ()) -> int:
-        """See `Registry`. A file of the same file system becomes a hard link."""
+        """See `ContentStore`. A file of the same file system becomes a hard link."""
         if self._has(source.digest, source.size_bytes):
             return 0
         with source.open() as stream:
@@ -132,13 +126,6 @@ class LayoutRegistry(Registry):
 
     def tags(self, repository: str) -> tuple[str, ...]:
         return tuple(sorted({entry.annotations[NAME] for entry in self.listed() if _name(entry)}))
-
-    def deletes(self, repository: str) -> bool:
-        return True
-
-    def delete(self, repository: str, digest: str) -> None:
-        """See `Registry`. Its bytes stay, unnamed."""
-        self._write_list([entry for entry in self.listed() if entry.digest != digest])
 
     def listed(self) -> tuple[Descriptor, ...]:
         """Return the entries of `index.json`; nothing where there is none yet."""

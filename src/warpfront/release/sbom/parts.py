@@ -94,13 +94,9 @@ def bill_of(
     cell, roots = chain[-1], roots_of(chain, lock.wheels)
     own_urls = {index.url for index in cell.own_indexes}
     distributions = {
-        canonicalize_name(distribution.name): distribution
-        for distribution in contents.distributions
+        _name(distribution.name): distribution for distribution in contents.distributions
     }
-    wheels = {
-        canonicalize_name(wheel.name): _wheel(wheel, distributions, own_urls)
-        for wheel in lock.wheels
-    }
+    wheels = {_name(wheel.name): _wheel(wheel, distributions, own_urls) for wheel in lock.wheels}
     for patched in lock.patched:
         wheel, original = wheels[patched.package], patched.original
         of = f"{original.filename} sha256:{original.sha256}" if original else "its sources"
@@ -135,26 +131,25 @@ def _wheel(
     wheel: LockedWheel, distributions: Mapping[str, FoundDistribution], own_urls: set[str]
 ) -> Part:
     """Return a wheel of the lock. The URL of a company's own index is confidential."""
-    facts = distributions.get(canonicalize_name(wheel.name))
+    facts = distributions.get(_name(wheel.name))
     url = "" if wheel.index in own_urls or wheel.index.rstrip("/") == _PYPI else wheel.index
     qualifiers = {"file_name": wheel.filename, **({"repository_url": url} if url else {})}
     return Part(
         kind="wheel",
         name=wheel.name,
         version=wheel.version,
-        purl=_purl("pypi", "", canonicalize_name(wheel.name), wheel.version, qualifiers),
+        purl=_purl("pypi", "", _name(wheel.name), wheel.version, qualifiers),
         sha256=wheel.sha256,
         licence=licence_of(facts) if facts else Licence(),
     )
 
 
 def _distribution(found_distribution: FoundDistribution) -> Part:
-    name, version = found_distribution.name, found_distribution.version
     return Part(
         kind="distribution",
-        name=name,
-        version=version,
-        purl=_purl("pypi", "", canonicalize_name(name), version, {}),
+        name=found_distribution.name,
+        version=found_distribution.version,
+        purl=_purl("pypi", "", _name(found_distribution.name), found_distribution.version, {}),
         licence=licence_of(found_distribution),
     )
 
@@ -163,7 +158,7 @@ def _carried(carried: Iterable[EmbeddedComponent], within: Part) -> Iterator[Par
     """Yield the libraries bundled in a wheel. Another of the same name may be installed as well."""
     for embedded_component in carried:
         namespace, _, name = embedded_component.name.rpartition("/")
-        name = canonicalize_name(name) if embedded_component.kind == "pypi" else name
+        name = _name(name) if embedded_component.kind == "pypi" else name
         yield Part(
             kind="carried",
             name=embedded_component.name,
@@ -205,6 +200,10 @@ def _base(cell: Cell, base: ResolvedBase) -> Part:
         purl=_purl("oci", "", repository.rpartition("/")[2], base.identity, qualifiers),
         source=cell.base.reference,
     )
+
+
+def _name(name: str) -> str:
+    return canonicalize_name(name)
 
 
 def _purl(kind: str, namespace: str, name: str, version: str, qualifiers: Mapping[str, str]) -> str:
