@@ -12,6 +12,8 @@ from typing import Any
 
 from warpfront_port.compile.diagnostics import Diagnostic, Place, read_diagnostics
 from warpfront_port.finding_forms import Scan
+from warpfront_port.scan.catalogue import catalogue
+from warpfront_port.scan.cuda.name_rows import rows_including
 from warpfront_port.scan.findings import Gate, ScanFinding, Severity
 
 REFUSED = "CC701"
@@ -67,15 +69,15 @@ def read_results(document: Mapping[str, Any], root: str) -> SyntaxResult:
     names, reached = document.get("hip") or {}, document.get("reached") or ()
     # What a build, or a package that is absent, may define.
     configured = bool(reached) and not document.get("unconfigured")
-    own = frozenset(document.get("own") or ())
+    own_names = frozenset(document.get("own") or ())
     defined = set() if configured else set(document.get("build_words") or ())
-    defined |= set() if configured or document.get("by_python") else own
+    defined |= set() if configured or document.get("by_python") else own_names
     stops = frozenset() if configured else frozenset(document.get("stops") or ())
     for entry in document.get("units") or ():
         errors: list[ScanFinding] = []
         lacking: list[str] = []
         undefined: list[str] = []
-        diagnostics, related = _first_errors(str(entry["output"]), own, root)
+        diagnostics, related = _first_errors(str(entry["output"]), own_names, root)
         for diagnostic in diagnostics:
             undefined += _undefined(diagnostic, root, defined, stops)
             answer = _meaning(diagnostic, root, names)
@@ -151,12 +153,12 @@ def _notes(
 
 
 def _first_errors(
-    output: str, own: AbstractSet[str], root: str
+    output: str, own_names: AbstractSet[str], root: str
 ) -> tuple[list[Diagnostic], set[tuple[str, int]]]:
     """Return the errors of a source that follow from no earlier one, and the places in the tree of
     the others and of the declarations that errors are about.
 
-    A parser that lost its way misses what comes, and names that the tree declares itself (`own`).
+    A parser that lost its way misses what comes, and names that the tree declares (`own_names`).
     Where a header is missing, so is any name but the compiler's. A line's later errors follow too.
     """
     errors = [item for item in read_diagnostics(output) if item.severity == "error"]
@@ -166,7 +168,7 @@ def _first_errors(
     lines: set[tuple[str, int]] = set()
     for index, error in enumerate(errors):
         name, place = _UNDECLARED.search(error.message), _own_place(error, root)
-        lost = _OF_A_PARSER.match(error.message) or (name is not None and name[1] in own)
+        lost = _OF_A_PARSER.match(error.message) or (name is not None and name[1] in own_names)
         from_header = missing and _FOLLOWING.search(error.message)
         follows = (index > 0 and lost) or (from_header and not _BUILT_IN.search(error.message))
         related += error.declared
@@ -208,13 +210,23 @@ def _meaning(diagnostic: Diagnostic, root: str, names: Mapping[str, str]) -> Sca
         return f"the toolchain has no {header}"
     absent, includer = _ABSENT.search(message), next(iter(diagnostic.included), None)
     if absent and includer and includer.path.startswith(f"{root}/"):
-        return _finding(includer, f"'{absent[1]}' file not found", root, names)
+        return _absent(absent[1], _finding(includer, f"'{absent[1]}' file not found", root, names))
     if missing := absent or _NOT_FOUND.search(message):
         return f"{missing[1]} is not there"
     if place is None:
         where = diagnostic.place.path if diagnostic.place else "the compiler"
         return f"an error outside of the project: {where}: {message[:80]}"
     return _finding(place, message, root, names)
+
+
+def _absent(header: str, finding: ScanFinding) -> ScanFinding:
+    """Return the finding of a header that no toolchain for AMD has, by the rule that names it. The
+    rule has its owner and its replacement. A library is one cause.
+    """
+    for rule in (catalogue()[row.rule] for row in rows_including(header)):
+        message, library = rule.message.replace("{what}", header), header.partition("/")[0]
+        return replace(finding, rule=rule.id, message=message, excerpt=message, cause=library)
+    return finding
 
 
 def _finding(place: Place, message: str, root: str, names: Mapping[str, str]) -> ScanFinding:
@@ -300,8 +312,8 @@ def native_units(scan: Scan) -> Sequence[str]:
     """Return the units that the project's own build compiles as HIP: CUDA's names stay theirs."""
     if not scan.project.builds_hip:
         return ()
-    shown = {path for path, item in scan.evidence.items() if item.kind == "amd"}
-    return sorted(shown.union(scan.project.hips).intersection(scan.project.units))
+    amds = {path for path, item in scan.evidence.items() if item.kind == "amd"}
+    return sorted(amds.union(scan.project.hips).intersection(scan.project.units))
 
 
 def that_may_decide(scan: Scan, sources: Iterable[str]) -> Sequence[str]:

@@ -96,7 +96,7 @@ def test_a_header_that_only_cuda_has_is_an_error(tmp_path: Path) -> None:
     output = f"In file included from /src/k.cu:1:\n{error}\n/src/k.cu:3:1: error: no name 'x'\n"
     line, errors = added(tmp_path, output, 1, 1)
     assert line == "gfx942: will not build: 2 causes"
-    assert errors[0] == "1 CC701 'cuda/std/functional' file not found"
+    assert errors[0] == "1 CU147 `cuda/std/functional` has no twin in HIP"
     through = output.replace("/src/k.cu:1:\n", "/usr/include/x.h:1:\n").partition("/src")[0]
     assert "cuda/std/functional is not there" in added(tmp_path, through, 1, 1)[0]
 
@@ -839,7 +839,7 @@ def test_an_error_that_follows_from_another_one_is_no_cause() -> None:
     builtin = f"/s/k.cu:6:1: error: {other}\n"
     unit = {"unit": "k.cu", "codes": [1, 1], "output": included + named + builtin}
     first, note, second = read_results({"compiler": "clang", "units": [unit]}, "/s").findings
-    assert [first.message, second.message] == ["'cuda/atomic' file not found", other]
+    assert [first.message, second.message] == ["`cuda/atomic` has no twin in HIP", other]
     assert (note.severity, note.line) == ("note", 5)
     # A line has one error.
     twice = {"unit": "k.cu", "codes": [1, 1], "output": builtin + builtin.replace("hmax2", "hmin2")}
