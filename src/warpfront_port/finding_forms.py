@@ -28,7 +28,6 @@ class Scan:
     read; `evidence` shows by path which files run on AMD already. `compiled` are the units that a
     compiler for the target accepted or refused, `uncompiled` maps the others to the reason.
     `unconfigured` is why CMake did not configure the project, "" where it did or was not run.
-    `doubt` is why a branch for AMD is no proof that its sources build, "" where it is one.
     `unsure` are units of a build for HIP that a compiler refused without that build's options.
     `unread_sources` is why the tree's own sources give no grounds, "" where they do.
     """
@@ -45,7 +44,6 @@ class Scan:
     uncompiled: Mapping[str, str] = field(default_factory=dict)
     compiler: str = ""
     unconfigured: str = ""
-    doubt: str = ""
     unread_sources: str = ""
     unsure: frozenset[str] = frozenset()
 
@@ -171,7 +169,7 @@ def verdict_json(verdict: Verdict) -> dict[str, object]:
     }
 
 
-_OF_AMD = ("amd", "built")
+_OF_AMD = ("amd",)
 
 
 def taken_of(

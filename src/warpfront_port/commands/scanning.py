@@ -32,7 +32,7 @@ from warpfront_port.scan.cuda import headers
 from warpfront_port.scan.cuda.conditions import MacroRow
 from warpfront_port.scan.cuda.warp_size_rules import OF_THE_WAVE
 from warpfront_port.scan.engines import Scope, is_read, scan_source
-from warpfront_port.scan.evidence import doubt_of_branch, evidence_of
+from warpfront_port.scan.evidence import evidence_of
 from warpfront_port.scan.findings import (
     Context,
     ScanFinding,
@@ -141,7 +141,6 @@ def scan_tree(
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
-        doubt=doubt_of_branch(texts, target.release) if project.of_cuda else "",
         unread_sources=reason_of_languages({file.path for file in tree.files}, project.product),
     )
 
@@ -181,15 +180,13 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
     )
     return replace(
         base,
-        unknown=project.unknown,
-        own_headers=frozenset(s.path.name for s in sources if not cuda.is_cudas_own(s)),
+        own_headers=frozenset(source.path.name for source in sources),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
-        vendor_macros=headers.vendor_macros(facts) | _of_cudas_build(project, facts),
+        vendor_macros=headers.vendor_macros(facts, twins if knows_hip else ())
+        | _of_cudas_build(project, facts),
         twin_macros=twins,
         is_unported=unported,
-        needs_headers=unported and bool(project.units) and not project.builds,
-        masks=headers.narrow_masks(code),
-        device_widths=headers.device_widths(code),
+        is_hipified=bool(project.builds) or not project.units,
         takes_whole_waves=any(map(OF_THE_WAVE.search, code.values())),
     )
 
@@ -355,8 +352,8 @@ def verdict_of(scanned: Scan, new: Iterable[ScanFinding]) -> Verdict:
             continue  # without one, a HIP source shows itself to be AMD's
         if evidence is None or unit in scanned.unsure:
             by_reason.setdefault(reason, []).append(unit)
-        elif evidence.kind not in decided and scanned.doubt and not aside:
-            by_reason.setdefault(f"{reason}, and {scanned.doubt}", []).append(unit)
+        elif evidence.kind not in decided and scanned.project.of_cuda and not aside:
+            by_reason.setdefault(f"{reason}, and a branch for AMD is no proof", []).append(unit)
     for reason, units in by_reason.items():
         first = ", ".join(units[:3]) + (", ..." if len(units) > 3 else "")
         undetermined.append(f"{counted(len(units), 'source')} not compiled: {first}: {reason}")

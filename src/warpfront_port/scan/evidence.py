@@ -1,15 +1,14 @@
 """Evidence, file by file, that a project already builds or runs a part of itself on AMD. Pure.
 
 A file counts as AMD's when it shows so itself: conditions of its own, a list in its build's part
-for HIP, a header that maps CUDA's names, or a copy for HIP. Nothing counts for a whole tree.
+for HIP, or a copy for HIP. Nothing counts for a whole tree.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import PurePosixPath
@@ -17,7 +16,7 @@ from pathlib import PurePosixPath
 from warpfront_port.scan.cuda.view import HEADERS
 from warpfront_port.scan.findings import Evidence, EvidenceKind, Side
 from warpfront_port.scan.graph import followed
-from warpfront_port.scan.project import MAPS_CUDA, Project
+from warpfront_port.scan.project import Project
 from warpfront_port.scan.reach import (
     MANIFESTS,
     SOURCE,
@@ -30,9 +29,7 @@ from warpfront_port.scan.reach import (
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import HIP_ARM
 from warpfront_port.scan.structured.commands import Command
-from warpfront_port.scan.structured.makefile import reached_lines
 from warpfront_port.scan.words import (
-    is_automation,
     is_named_for_nvidia,
     is_of_use,
     line_of,
@@ -48,34 +45,15 @@ _PYTHON_ARM = re.compile(
     r"version\.hip|IS_HIP|is_hip|is_rocm|IS_ROCM|ROCM_HOME|gcnArchName|amdsmi|\brocm_|_rocm\b"
     r"|[\"'](?:hip|rocm)[\"']"
 )
-_ROCM = re.compile(r"(?i)rocm")
-_OF_A_RELEASE = re.compile(r"(?i)rocm|amdgpu[-_]install")
-_BUILDS_ROCM = re.compile(r"(?i)rocm|hipcc")
-_HIPCC = re.compile(r"\bhipcc\b")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_WORD = re.compile(r"[\w./*%$(){}-]+")
 _NAME = re.compile(r"[\w.+-]+")
-# Of one digit near the word; of two only next to it: those near may be a distribution's.
-_RELEASE = re.compile(r"(?<![\d.])([5-9])\.\d")
-_LATER = re.compile(r"(?:[-_]?version)?[\s:=\"'\[/@-]*(1\d)\.\d", re.IGNORECASE)
-_NEAR = 100
-_OF_AMD = re.compile(r"(?i)(?<![a-z])(?:rocm|hip|amd)(?![a-z])")
-_OF_A_VENDOR = re.compile(
-    r"(?i)[-_.]?(?<![a-z])(?:rocm|hip|amd|cuda|nvidia|gpu)(?![a-z])(?:\d+(?:\.\d+)*)?"
-)
-_PART = "@"
 _LIBRARY = r"(?i:blas(?:lt)?|fft|rand|solver|sparse|prim|dnn)?(?![a-z])"
-_PART_OF_AMD = re.compile(
-    rf"(?:(?<![A-Za-z])(?i:hip|rocm|roc(?=[a-z])|amd(?:gpu)?)|(?<=[a-z])(?:Hip|Rocm)){_LIBRARY}"
-)
-_PART_OF_NVIDIA = re.compile(
-    rf"(?:(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia)|(?<=[a-z])Cuda){_LIBRARY}"
+_PART = re.compile(
+    rf"(?:(?P<amd>(?<![A-Za-z])(?i:hip|rocm|roc(?=[a-z])|amd(?:gpu)?)|(?<=[a-z])(?:Hip|Rocm))"
+    rf"|(?P<nvidia>(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia)|(?<=[a-z])Cuda)){_LIBRARY}"
 )
 _OTHER_BUILD = re.compile(r"(?i)cmake|skbuild|scikit|\bmake\b")
-_BESIDE = frozenset({"shell", "requirements"})
-_NAMED_FOR_AMD = frozenset({"dockerfile", "yaml"}) | _BESIDE
 _EXCLUDING = frozenset({"left-out", "optional"})
-_SAYING = frozenset({"message", "return", "option"})
 _LISTED: tuple[tuple[str, EvidenceKind], ...] = (
     ("its build lists it for CUDA alone", "left-out"),
     ("its build for HIP lists it", "amd"),
@@ -91,12 +69,10 @@ def evidence_of(texts: Mapping[str, str], project: Project) -> Mapping[str, Evid
     """
     tree = _Tree(texts, project)
     by_path = {path: inner for path in texts if (inner := tree.evidence_inside(path)) is not None}
-    copies = dict(tree.copies())
-    for path, evidence in (*copies.items(), *tree.listed()):
+    for path, evidence in (*tree.copies(), *tree.listed()):
         if path not in by_path or (evidence.kind == "amd" and by_path[path].kind == "left-out"):
             by_path[path] = evidence
-    copied = {path for path, evidence in copies.items() if by_path[path] is evidence}
-    tree.follow_includes(by_path, copied)
+    tree.follow_includes(by_path)
     for path, evidence in (*tree.by_default(), *tree.spared(), *tree.chosen()):
         by_path.setdefault(path, evidence)
     tree.follow_exclusions(by_path)
@@ -135,37 +111,35 @@ class _Tree:
         text = self.texts[path]
         if path.endswith(".hip"):
             return self.cite(path, 0, "a HIP source")
-        if SOURCE.search(path):
-            arm, reason = _OWN_ARM.search(text), "its own condition for AMD"
-        elif path.endswith((".py", ".pyi")):
-            arm, reason = uncommented(_PYTHON_ARM, text), "its own branch for ROCm"
-        else:
-            named_here = self.kinds[path] in _NAMED_FOR_AMD
-            arm, reason = uncommented(_ROCM, text) if named_here else None, "it names ROCm"
-        return self.cite(path, arm.end(), reason) if arm else None
+        arm = _OWN_ARM.search(text) if SOURCE.search(path) else None
+        return self.cite(path, arm.end(), "its own condition for AMD") if arm else None
+
+    @cached_property
+    def hips(self) -> Mapping[PurePosixPath, Evidence]:
+        """Return the folders that CMake builds for AMD: those of the CMakeLists.txt around files
+        with HIP, or their own.
+        """
+        hips: dict[PurePosixPath, Evidence] = {}
+        for path in self.project.cmake:
+            if arm := HIP_ARM.search(self.texts[path]):
+                parents = PurePosixPath(path).parents
+                builds = (p for p in parents if str(p / "CMakeLists.txt") in self.texts)
+                evidence = self.cite(path, arm.start(), "its build has a branch for AMD")
+                hips.setdefault(next(builds, parents[0]), evidence)
+        return hips
+
+    def built(self) -> Shown:
+        """Yield CMake's modules below a build for AMD: the sides that reach them are its own."""
+        for path in self.project.cmake if self.hips else ():
+            build = next(filter(None, map(self.hips.get, PurePosixPath(path).parents)), None)
+            if build is not None and path.endswith(".cmake"):
+                yield path, build
 
     def listed(self) -> Shown:
         """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
-        amds = {  # the folders of the CMakeLists.txt around files with HIP, or their own
-            next((p for p in parents if str(p / "CMakeLists.txt") in self.texts), parents[0])
-            for path in self.project.cmake
-            if HIP_ARM.search(self.texts[path]) and (parents := PurePosixPath(path).parents)
-        }
-        reason = "its build adds it for CUDA alone"
-        cudas = {
-            folder: self.cite(path, command.start, reason, "left-out")
-            for command, path, folder in (self._added() if amds else ())
-            if command.sides == {"nvidia"}
-        }
         for path in self.texts:
             folder = PurePosixPath(path).parent
-            around = (folder, *folder.parents)
-            has_hip = not amds.isdisjoint(around)
-            added = next((cudas[parent] for parent in around if parent in cudas), None)
-            if added is not None and has_hip:
-                if self.kinds[path] == "cmake" or SOURCE.search(path):
-                    yield path, added
-                continue
+            has_hip = not self.hips.keys().isdisjoint((folder, *folder.parents))
             for name, line, sides in self._entries(path, has_hip=has_hip):
                 reason, kind = _LISTED["amd" in sides]
                 evidence = Evidence(kind=kind, path=path, line=line, reason=reason)
@@ -179,15 +153,6 @@ class _Tree:
         text = self.texts[path]
         if self.kinds[path] == "cmake" and has_hip:
             yield from _of_cmake(self.project.cmake[path], text)
-        elif self.kinds[path] == "make" and (hipcc := uncommented(_HIPCC, text)):
-            entries = [
-                (name, line_of(text, hipcc.end() if "amd" in sides else start), sides)
-                for start, line, sides in reached_lines(text)
-                for word in _WORD.findall(line)
-                if SOURCE.search(name := word.strip("$(){}").replace("%", "*"))
-            ]
-            # The rule for an ending lists sources where nothing else does.
-            yield from [e for e in entries if not e[0].startswith("*.")] or entries
         elif path in self.project.builds and uncommented(_PYTHON_ARM, text):
             for item in self.project.builds[path].sources:
                 if ("amd" in item.sides) is not ("nvidia" in item.sides):
@@ -201,81 +166,32 @@ class _Tree:
                     yield command, path, PurePosixPath(path).parent / command.words[0].text
 
     def by_default(self) -> Shown:
-        """Yield what CMake builds only by an option that is off, or where it finds CUDA.
+        """Yield the folders that CMake adds only by an option that is off, or where it finds CUDA.
 
-        Where that is all units and the build has no target beside them, it is the product.
+        Where all units are in them and the build has no other target, they are the product.
         """
         of_python = any(map(self.project.product.has, self.project.builds))
         off = frozenset() if of_python else self.project.false
+        reason = "its build leaves it out without an option or CUDA"
         folders: dict[PurePosixPath, Evidence | None] = {}
         for command, path, folder in self._added() if off else ():
-            evidence = self._under(off, command, path, is_aside=is_of_use(f"{folder}/"))
-            folders[folder] = evidence if folders.get(folder, evidence) else None
-        listed: dict[str, Evidence | None] = {}
-        has_target = False
-        for path, commands in self.project.cmake.items() if off else ():
-            folder = PurePosixPath(path).parent
-            around = next(filter(None, map(folders.get, (folder, *folder.parents))), None)
-            for command in commands:
-                evidence = around or self._under(off, command, path)
-                if evidence is None and command.name.startswith("add_custom"):
-                    continue  # no compiler of the build reads what it names
-                has_target |= evidence is None and command.name in {"add_library", "add_executable"}
-                for name, *_ in _of_cmake((command,), self.texts[path]):
-                    for source in named(name, folder, self.sources):
-                        listed[source] = evidence if listed.get(source, evidence) else None
-        beside: dict[PurePosixPath, Evidence | None] = {}
-        for source, item in listed.items():  # what no list names goes with what is beside it
-            folder = PurePosixPath(source).parent
-            beside[folder] = item if beside.get(folder, item) else None
-        folders = beside | folders
-        by_path = {path: item for path, item in listed.items() if item}
-        for path in (
-            (path for path in self.texts if path not in listed) if any(folders.values()) else ()
-        ):
+            kind: EvidenceKind = "aside" if is_of_use(f"{folder}/") else "optional"
+            evidence = self.cite(path, command.start, reason, kind)
+            optional = evidence if command.is_under(off) else None
+            folders[folder] = optional if folders.get(folder, evidence) else None
+        by_path: dict[str, Evidence] = {}
+        for path in self.texts if any(folders.values()) else ():
             nearest = filter(None, map(folders.get, PurePosixPath(path).parents))
-            by_path.update((path, item) for item in islice(nearest, 1))
+            by_path.update((path, evidence) for evidence in islice(nearest, 1))
+        has_target = any(
+            command.name in {"add_library", "add_executable"} and not command.is_under(off)
+            for path, commands in self.project.cmake.items()
+            for command in (commands if path not in by_path else ())
+        )
         is_product = by_path.keys() >= set(self.project.units) and not has_target
         for path, item in by_path.items():
             if item.kind == "aside" or not is_product:
                 yield path, item
-
-    def _under(
-        self, off: AbstractSet[str], command: Command, path: str, *, is_aside: bool = False
-    ) -> Evidence | None:
-        """Return the evidence of a command in an arm that is not taken by default, if it is."""
-        reason = "its build leaves it out without an option or CUDA"
-        kind: EvidenceKind = "aside" if is_aside else "optional"
-        return self.cite(path, command.start, reason, kind) if command.is_under(off) else None
-
-    def built(self) -> Shown:
-        """Yield the CUDA sources below a build that has a branch for AMD of its own.
-
-        CMake's modules there count as AMD's: the sides that reach them are their includer's.
-        """
-        reason = "its build has a branch for AMD"
-        branches = {
-            PurePosixPath(path).parent: Evidence(
-                kind="built", path=path, line=build.amd_line, reason=reason
-            )
-            for path, build in self.project.builds.items()
-            if build.amd_line and uncommented(_PYTHON_ARM, self.texts[path])
-        }
-        for path, commands in self.project.cmake.items():
-            if path.endswith("CMakeLists.txt"):
-                arm = HIP_ARM.search(self.texts[path])
-                starts = [
-                    command.start
-                    for command in commands
-                    if command.sides == {"amd"} and command.name not in _SAYING
-                ]
-                for start in (*starts, *([arm.start()] if arm else []))[:1]:
-                    branches[PurePosixPath(path).parent] = self.cite(path, start, reason, "built")
-        for path in self.texts if branches else ():
-            of_cmake = path.endswith(".cmake")
-            evidence = next(filter(None, map(branches.get, PurePosixPath(path).parents)), None)
-            if evidence is not None and (of_cmake or SOURCE.search(path)):
-                yield path, replace(evidence, kind="amd") if of_cmake else evidence
 
     def aside(self) -> Shown:
         """Yield examples, tests, builds and distributions that what decides does not reach."""
@@ -319,21 +235,15 @@ class _Tree:
         yield from ((path, item) for path, item in spared.items() if path not in needed)
 
     def chosen(self) -> Shown:
-        """Yield the modules named for NVIDIA that no other one imports without a condition, and
-        those that only they import. Where they are a third of the project, they are its purpose.
+        """Yield the modules named for NVIDIA that no other one imports without a condition. Where
+        they are a third of the project, they are its purpose.
         """
         named = {p for p in self.texts if p.endswith(".py") and is_named_for_nvidia(p)}
         graph = import_graph(self.texts, anywhere=False) if named else {}
         needed = {module for path in graph.keys() - named for module in graph[path]}
         chosen = named - needed - self.project.product.modules
-        graph = import_graph(self.texts, anywhere=True) if chosen else {}
-        below = followed(chosen, graph)
-        others = {path: imported for path, imported in graph.items() if path not in chosen}
-        starts = (others.keys() - below | needed | self.project.product.modules) - chosen
-        theirs = chosen | below - followed(starts, others)
-        for path in () if self.project.product.is_most(theirs) else theirs:
-            reason = "only what is named for NVIDIA imports it"
-            yield path, self.cite(min(chosen), 0, reason, "left-out")
+        for path in () if self.project.product.is_most(chosen) else chosen:
+            yield path, self.cite(path, 0, "it is named for NVIDIA", "left-out")
 
     def unused(self) -> Shown:
         """Yield the headers that no source includes, where sources are what is built, and the
@@ -358,52 +268,31 @@ class _Tree:
             yield path, self.cite(path, 0, "no file of the build names it", "aside")
 
     def copies(self) -> Shown:
-        """Yield files with a copy for AMD, whose path differs in the vendor's name alone."""
-        amds: dict[str, str] = {}
-        for path, kind in self.kinds.items():
-            part = path if path.endswith(".hip") else _PART_OF_AMD.sub(_PART, path)
-            if part != path or path.endswith(".hip"):
-                amds.setdefault(_bare(part), path)
-            if _OF_AMD.search(path) and kind in _NAMED_FOR_AMD:
-                amds.setdefault(_plain(path, kind), path)
-        for path, kind in self.kinds.items():
-            part = _PART_OF_NVIDIA.sub(_PART, path)
-            amd = ""
-            code = SOURCE.search(path) or path.endswith(".py")
-            if code and (part != path or path.endswith(".cu")):
-                amd = amds.get(_bare(part), "")
-            elif kind in _NAMED_FOR_AMD and not _OF_AMD.search(path):
-                images = kind != "yaml" or "compose" in path
-                amd = amds.get(_plain(path, kind), "") if images else ""
-            if amd:
+        """Yield sources with a copy for AMD, whose path differs in the vendors' names alone, and
+        those below a build with a copy that does not name their folder.
+        """
+        parts = {
+            path: _parts(path)
+            for path in self.texts
+            if SOURCE.search(path) or path.endswith((".py", "/CMakeLists.txt"))
+        }
+        amds = {bare: path for path, (bare, vendor) in parts.items() if vendor == "amd"}
+        for path, (bare, vendor) in parts.items():
+            amd = amds.get(bare, "") if vendor == "nvidia" else ""
+            folder, _, name = path.rpartition("/")
+            if amd and name != "CMakeLists.txt":
                 yield path, self.cite(amd, 0, "a copy for AMD is there", "left-out")
-        yield from self._folders_beside(amds)
-
-    def _folders_beside(self, amds: Mapping[str, str]) -> Shown:
-        """Yield sources below `cuda/CMakeLists.txt` where `hip/CMakeLists.txt` has its own."""
-        for build in self.texts:
-            folder, _, name = build.rpartition("/")
-            part = _PART_OF_NVIDIA.sub(_PART, folder)
-            amd = amds.get(f"{part}/CMakeLists", "") if name == "CMakeLists.txt" else ""
-            names_it = f"{folder.rpartition('/')[2]}/" in self.texts.get(amd, "")
-            if amd and part != folder and not names_it:
+            elif amd and f"{folder.rpartition('/')[2]}/" not in self.texts[amd]:
                 evidence = self.cite(amd, 0, "a build for AMD is beside its own", "left-out")
                 below = (path for path in self.sources.paths if path.startswith(f"{folder}/"))
                 yield from ((path, evidence) for path in below)
 
-    def follow_includes(self, by_path: dict[str, Evidence], copied: AbstractSet[str]) -> None:
-        """Carry evidence along includes: down from sources, and up from headers that map names.
-
-        A header that is `copied` for AMD is none of AMD's: a source includes one of the two.
-        """
-        includes, users = self.includes
-        reason = "a header that gives CUDA's names HIP's meaning"
-        for path in self.sources.paths:
-            if mapped := MAPS_CUDA.search(self.texts[path]):
-                _spread(path, self.cite(path, mapped.end(), reason), users, by_path, copied)
+    def follow_includes(self, by_path: dict[str, Evidence]) -> None:
+        """Carry evidence for AMD from sources down to what they include."""
+        includes = self.includes[0]
         for path in [p for p, item in by_path.items() if item.kind == "amd" and p in includes]:
-            if users.get(path) or not path.endswith((".h", ".hpp", ".cuh")):
-                _spread(path, by_path[path], includes, by_path, copied)
+            for header in sorted(followed((path,), includes)):
+                by_path.setdefault(header, by_path[path])
 
     def follow_exclusions(self, by_path: dict[str, Evidence]) -> None:
         """Carry evidence to the headers that only sources include which a build leaves out."""
@@ -416,19 +305,6 @@ class _Tree:
                 by_path[path] = by_path[min(users[path])]
                 excluded.add(path)
                 pending += includes.get(path, ())
-
-
-def _spread(
-    start: str,
-    evidence: Evidence,
-    edges: Mapping[str, set[str]],
-    by_path: dict[str, Evidence],
-    copied: AbstractSet[str],
-) -> None:
-    for path in sorted(followed((start,), edges)):
-        of_cuda = path in by_path and by_path[path].kind == "left-out" and path not in copied
-        if path not in by_path or of_cuda:
-            by_path[path] = evidence
 
 
 def _of_cmake(commands: Iterable[Command], text: str) -> Iterator[tuple[str, int, frozenset[Side]]]:
@@ -447,37 +323,9 @@ def _of_cmake(commands: Iterable[Command], text: str) -> Iterator[tuple[str, int
                     yield name, line_of(text, word.start), sides
 
 
-def _bare(path: str) -> str:
-    """Return a path without the endings of its name: `a/k` of `a/k.hip.cpp`."""
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/{name.partition('.')[0]}"
-
-
-def _plain(path: str, kind: str) -> str:
-    """Return what a file and its copy for AMD have in common."""
-    folder, _, name = path.rpartition("/")
-    return f"{kind} {folder}/{_OF_A_VENDOR.sub('', name)}" if kind in _BESIDE else f"{kind} "
-
-
-def doubt_of_branch(texts: Mapping[str, str], release: str) -> str:
-    """Return why a branch for AMD next to a build for CUDA is no proof, "" where it is one.
-
-    Such a branch states that its sources build. The project's own CI shows it for the releases of
-    ROCm that it names; one that names none shows it for some release, perhaps an older one.
-    """
-    places: dict[int, str] = {}
-    for path, text in texts.items():
-        arm = uncommented(_BUILDS_ROCM, text) if is_automation(path) else None
-        if arm:
-            ends = [word.end() for word in _OF_A_RELEASE.finditer(text)]
-            releases = [m[1] for end in ends for m in _RELEASE.finditer(text, end, end + _NEAR)]
-            releases += [m[1] for end in ends if (m := _LATER.match(text, end))]
-            places[max(map(int, releases), default=0)] = f"{path}:{line_of(text, arm.end())}"
-    if not places:
-        return "no CI of the project's builds them for ROCm"
-    newest = max(places)
-    if newest >= int(release.removeprefix("rocm")):
-        return ""
-    if not newest:
-        return f"the project's CI names no release of ROCm ({places[newest]})"
-    return f"the project's CI builds them for rocm{newest} at most ({places[newest]})"
+def _parts(path: str) -> tuple[str, str]:
+    """Return a path without vendors' names and endings, and the vendor of its last name."""
+    vendors = [match.lastgroup or "" for match in _PART.finditer(path)]
+    folder, _, name = _PART.sub("@", path).rpartition("/")
+    vendor = "nvidia" if path.endswith(".cu") else ""
+    return f"{folder}/{name.partition('.')[0]}", vendors[-1] if vendors else vendor

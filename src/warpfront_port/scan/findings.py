@@ -68,7 +68,7 @@ class Gate(StrEnum):
     AUTOMATION = "automation"
     """What the project's own CI runs on its own machines: a note."""
     NVIDIAS = "nvidias"
-    """A file for packaging whose name says that it is NVIDIA's, or a third vendor's: a note."""
+    """A file for packaging whose name says that it is NVIDIA's: a note."""
     LEFT_OUT = "left-out"
     """AMD's build of the project leaves the file out, or has a copy in its place: a note."""
     OPTIONAL = "optional"
@@ -85,14 +85,14 @@ MacroValue = Literal["set", "unset", "open"] | int | None
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
 
 
-EvidenceKind = Literal["amd", "built", "left-out", "optional", "aside"]
+EvidenceKind = Literal["amd", "left-out", "optional", "aside"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Why one file counts as AMD's ("amd"), as one that its build compiles for AMD ("built",
-    which lowers no finding), as one that AMD's build leaves out, as one without which the project
-    runs ("optional"), or as an example, benchmark or test that it does not reach ("aside").
+    """Why one file counts as AMD's ("amd"), as one that AMD's build leaves out, as one without
+    which the project runs ("optional"), or as an example, benchmark or test that it does not reach
+    ("aside").
 
     `path` and `line` (1-based) are the place that shows it, `reason` a noun phrase.
     """
@@ -146,28 +146,24 @@ class SourceText:
 class Context:
     """Facts for engines from outside the file that they read.
 
-    `unknown` are called names of CUDA's form that hipify's tables lack and the tree does not
-    define. `own_headers` are the names of its files of code. `portable_names` are macros and
-    functions that some header of the tree defines for AMD as well. `vendor_macros` are those that
-    its headers define on some sides only; "unset" is all that is known there, and a number has no
-    meaning. `twin_macros` are tested macros of CUDA's with the tested one of HIP's that the same
-    name has. `masks` are macros of its headers that have 32 bits set, with path and line.
-    `takes_whole_waves` is true where a file names the device's width, or takes lanes by it.
-    `device_widths` are those that only a device's pass makes 64, with their place. `own_packages`
-    are the Python packages that the tree itself is the source of. `evidence` shows by path which
-    files run on AMD already. `started` are the functions that scripts at the root call.
-    `dispensable` are the builds whose extensions all modules that import them can go on without.
+    `own_headers` are the names of its files of code. `portable_names` are macros and functions that
+    some header of the tree defines for AMD as well. `vendor_macros` are those that its headers
+    define on some sides only; "unset" is all that is known there, and a number has no meaning.
+    `twin_macros` are tested macros of CUDA's with the tested one of HIP's that the same name has.
+    `is_unported` is true where no condition and no build of the tree knows HIP, `is_hipified` where
+    torch's build renames its macros. `takes_whole_waves` is true where a file names the device's
+    width, or takes lanes by it. `own_packages` are the Python packages that the tree itself is the
+    source of. `evidence` shows by path which files run on AMD already. `started` are the functions
+    that scripts at the root call. `dispensable` are the builds whose extensions all modules that
+    import them can go on without.
     """
 
-    unknown: frozenset[str] = frozenset()
     own_headers: frozenset[str] = frozenset()
     portable_names: frozenset[str] = frozenset()
     vendor_macros: Mapping[str, Mapping[Side, MacroValue]] = field(default_factory=dict)
     twin_macros: Mapping[str, str] = field(default_factory=dict)
     is_unported: bool = False
-    needs_headers: bool = False
-    masks: Mapping[str, str] = field(default_factory=dict)
-    device_widths: Mapping[str, str] = field(default_factory=dict)
+    is_hipified: bool = False
     takes_whole_waves: bool = True
     own_packages: frozenset[str] = frozenset()
     evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)

@@ -30,9 +30,6 @@ _CUDA_NAME = re.compile(
     r"\b(?:(?:cuda|cublas|cufft|curand|cusolver|cusparse|nccl)[A-Z]\w*|cu(?:da|blas|fft|rand|solver"
     r"|sparse)\w+_t|CUBLAS_\w+|CUFFT_\w+|CURAND_\w+|CUSPARSE_\w+|__nv_bfloat16\w*)\b"
 )
-_CALLED = re.compile(
-    r"(?<![\w.>:])(?:(?:cublas|cufft|curand|cusolver|cusparse|cuda|nvrtc)[A-Z]\w*)(?=\()"
-)
 _CODE = _UNIT | {".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl"}
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _EXTENSION = re.compile(r"CUDAExtension\b|(?:cpp_extension\.load\w*|load_inline)\s*\(")
@@ -74,8 +71,7 @@ class Project:
     `units` are the sources that a GPU compiler or its headers are needed for; tests and examples
     count only if there is nothing else. `hips` are those that are HIP's own. `way` describes how
     the tree can be built for AMD, with its place; `of_cuda` is the place of a build for CUDA.
-    `unknown` are names of CUDA's form that are called, that hipify's tables lack, and that the
-    tree does not define. `product` is what the root's build reaches, `builds` are the Python
+    `product` is what the root's build reaches, `builds` are the Python
     modules that build extensions, `dispensable` those that their users go on without. `builds_hip`
     is true for a build of HIP's own. `hosts` are the other sources that Python builds list,
     for the host's compiler. `unbuilt` are CUDA sources that the build which decides does not list.
@@ -87,7 +83,6 @@ class Project:
     way: str = "pure Python"
     of_cuda: str = ""
     renames: tuple[Renames, ...] = ()
-    unknown: frozenset[str] = frozenset()
     product: Product = field(default_factory=Product)
     builds: Mapping[str, PythonBuild] = field(default_factory=dict, repr=False)
     dispensable: frozenset[str] = frozenset()
@@ -136,7 +131,6 @@ def read_project(
             for path, counts in uses.items()
             if counts
         ),
-        unknown=frozenset(_unknown(codes)),
         product=reached,
         builds=builds,
         dispensable=frozenset(build for build, ways in users.items() if all(ways.values())),
@@ -176,26 +170,6 @@ def _is_hips(path: str, code: str) -> bool:
     hip = PurePosixPath(path).suffixes[-2:].count(".hip") or _HIP_HEADER.search(code)
     cudas = (name for name in _CUDA_NAME.findall(code) if not name.startswith("nccl"))  # RCCL's too
     return bool(hip) and _TOOLKIT.search(code) is None and not any(cudas)
-
-
-def _unknown(codes: Mapping[str, str]) -> Iterator[str]:
-    """Yield called names of CUDA's form that neither hipify's tables nor the tree know."""
-    table = hipify_names()
-    called = {
-        name
-        for code in codes.values()
-        if _TOOLKIT.search(code)
-        for name in _CALLED.findall(code)
-        if name not in table.twins and name not in table.twinless
-    }
-    for name in called:
-        defined = re.compile(
-            rf"#[ \t]*define[ \t]+{name}\b"
-            rf"|\b(?:struct|class|enum|using|auto)\b[^;{{}}()]*\b{name}\b"
-            rf"|(?!return|else|case|throw)(?:\b\w+|[>*&])[ \t*&\n]+(?:\w+::)*{name}\s*[(;,){{=]"
-        )
-        if not any(defined.search(code) for code in codes.values() if name in code):
-            yield name
 
 
 def _way(texts: Mapping[str, str], units: Iterable[str]) -> str:

@@ -56,8 +56,6 @@ _IMPORT = (
 )
 _TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
 _ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
-_COMPUTED_IMPORT = re.compile(r"import_module|__import__|exec_module|load_source|hydra|pkgutil")
-_DOTTED = re.compile(r"\w+[./][\w./]*\w")
 _MODULES = re.compile(r"\bpy[_-]modules\s*=\s*\[?([^\])=]*)")
 _ENTRY = re.compile(r"([\w.]+):\w+[\"']")
 _VERSION = re.compile(r"(?:version|about)_*(?:/__init__)?\.py\Z")
@@ -87,7 +85,6 @@ class Product:
     unreached: frozenset[str] = frozenset()
     installs: bool = False
     modules: frozenset[str] = frozenset()
-    unused: frozenset[str] = frozenset()
     lines: Mapping[str, int] = field(default_factory=dict)
     imported: frozenset[str] = frozenset()
     started: frozenset[str] = frozenset()
@@ -111,11 +108,9 @@ class Product:
             return path in (self.code or ()) and path not in self.unreached
         if _depth(path, self.other_folders) > _depth(path, self.packages or ()):
             return False
-        if self.packages is not None and (
-            path.endswith(".ipynb") or (path.endswith((".py", ".pyi")) and "/" in path)
-        ):
-            return path in self.modules  # where a distribution is, nothing imports a notebook
-        return path not in self.unused
+        # Where a distribution is, nothing imports a notebook.
+        of_python = path.endswith(".ipynb") or (path.endswith((".py", ".pyi")) and "/" in path)
+        return self.packages is None or not of_python or path in self.modules
 
 
 def _depth(path: str, folders: Iterable[str]) -> int:
@@ -177,7 +172,6 @@ def read_product(
         other_folders=unneeded,
         installs=installs or (runs and any(map(_REQUIREMENTS.fullmatch, texts))),
         modules=modules,
-        unused=frozenset(p for p in (_unused(texts) if runs else ()) if not _depth(p, needed)),
     )
     return _with_code(plain, texts, commands, builds if installs or runs else {}, runs=runs)
 
@@ -280,31 +274,6 @@ def _run_by_default(
         for path in followed(entries, graph):
             if offered or not is_aside(PurePosixPath(path[len(package) + 1 :])):
                 yield path
-
-
-def _unused(texts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the modules in packages of a program that no script, notebook or page of it names.
-
-    A script is in no package, or asks for `__main__`. Names that a program computes may be any. A
-    folder of which nothing is used is a library for others.
-    """
-    paths = [path for path in texts if path.endswith(".py")]
-    if any(_COMPUTED_IMPORT.search(texts[path]) for path in paths):
-        return
-    packages = {path.rpartition("/")[0] for path in paths if path.endswith("/__init__.py")}
-    named = _modules_by_ending(paths)
-    graph = import_graph(texts, anywhere=True)
-    inside = {path for path in paths if path.rpartition("/")[0] in packages}
-    scripts = {path for path in paths if path not in inside or "__main__" in texts[path]}
-    for path, text in texts.items():
-        if path.endswith(".py") or SOURCE.search(path):
-            continue
-        imports = _imports(text.replace('"', "\n"), "", path, named, anywhere=True)
-        words = (word.removesuffix(".py").replace("/", ".") for word in _DOTTED.findall(text))
-        scripts |= {other for name in {*imports, *words} for other in named.get(name, ())}
-    reached = followed(scripts, graph)
-    used = {path.partition("/")[0] for path in reached}
-    yield from (path for path in inside - reached if path.partition("/")[0] in used)
 
 
 def _modules_by_ending(paths: Iterable[str]) -> Mapping[str, set[str]]:

@@ -31,9 +31,6 @@ _SUPPRESSION = re.compile(
     r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"
     r"(?P<all>warpfront:[^\S\n]*ignore\[(?P<rules>[A-Z0-9, ]{1,200})\])(?P<reason>[^\n]*)"
 )
-_OTHERS = re.compile(
-    r"(?i)(?:[/._-]|\A)(?:npu|hpu|ascend|xpu|intel|maca|mlu|musa|tpu|mps|cpu)(?:[._/-]|\Z)"
-)
 _DOCUMENTATION = re.compile(r"(?i)(?:/|\A)(?:docs?|documentation)/")
 _EXCERPT = 200
 _WORST_LAST = attrgetter("start", "shift", "excerpt")
@@ -84,7 +81,7 @@ def judge(
     level lower; code that AMD's build excludes is a note.
     """
     lines = _Lines(source.text)
-    proof = evidence if target.is_rocm and evidence and evidence.kind != "built" else None
+    proof = evidence if target.is_rocm else None
     by_place: dict[tuple[str, int, int], ScanFinding] = {}
     uses: dict[tuple[str, int, int], set[int]] = {}
 
@@ -182,7 +179,7 @@ def _finding(
     severity, gate = _weighed(rule_match, target, rule)
     if severity is Severity.NONE or (rule.unless_named and target.name in source.text):
         return None
-    softer = _of_path(str(source.path), rule, target)
+    softer = _of_path(str(source.path), rule)
     if softer is Gate.AUTOMATION and rule.id.startswith(("DP", "CT")):
         return None  # the project's CI sets up its own machine
     if softer is not None:
@@ -210,7 +207,7 @@ def _finding(
     )
 
 
-def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
+def _of_path(path: str, rule: Rule) -> Gate | None:
     """Return the gate that the name of a file implies, if any. Code overrides the name."""
     if is_automation(path):
         return Gate.AUTOMATION
@@ -218,7 +215,7 @@ def _of_path(path: str, rule: Rule, target: ScanTarget) -> Gate | None:
         return Gate.TEST
     if rule.engines == ("cuda",) or path.endswith((".py", ".pyi", ".ipynb")):
         return None
-    if is_named_for_nvidia(path) or (target.is_rocm and _OTHERS.search(path)):
+    if is_named_for_nvidia(path):
         return Gate.NVIDIAS
     return Gate.TEST if is_of_use(path) else None
 

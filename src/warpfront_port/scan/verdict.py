@@ -134,9 +134,6 @@ def judge_project(
     """
     listed = [finding for finding in findings if finding.severity.level > 1]
     causes = tuple(_causes(listed, rules, project))
-    if any(cause.consequence in _ANSWERS and not _is_packaging(cause.rule) for cause in causes):
-        # What an image or a list installs is seen after what the code does.
-        causes = tuple(_causes(listed, rules, project, packaging=False))
     hours = [round(sum(_HOURS[cause.consequence][end] for cause in causes), 1) for end in (0, 1)]
     caused = {cause.consequence for cause in causes}
     otherwise = VerdictAnswer.UNDETERMINED if undetermined else VerdictAnswer.RUNS
@@ -162,11 +159,11 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
 
     The product is what the root's build reaches, without tests and examples. A manifest, image or
     script of a folder decides nothing, nor does a package that no module imports. A build of a
-    folder decides where CUDA sources lie below it. Modules of packages compile at run time.
+    folder decides where CUDA sources lie below it.
     """
     path = PurePosixPath(finding.path)
-    image = path.name.startswith("Dockerfile") and project.product.installs
     inside = len(path.parts) > 1
+    image = path.name.startswith("Dockerfile") and project.product.installs
     script = inside and kind_of(path) == "shell"
     packaging = script or (_is_packaging(rule.id) and (inside or image))
     product = project.product.has(finding.path) and not project.product.is_aside(finding.path)
@@ -174,14 +171,9 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     if finding.severity is not Severity.ERROR or packaging or unneeded or not product:
         return Consequence.CHECK
     of_a_folder = rule.id.startswith("BL") and path.suffix != ".py"
-    of_python = project.product.installs and project.product.code is not None
     below = f"{path.parent}/" if inside else ""
     without = project.units and not any(unit.startswith(below) for unit in project.units)
-    if of_a_folder and (of_python or without):
-        return Consequence.CHECK
-    is_run = finding.path in project.product.modules - project.builds.keys()
-    is_run &= rule.id.startswith("BL") and path.name != "setup.py"
-    return Consequence.RUNTIME if is_run else rule.consequence
+    return Consequence.CHECK if of_a_folder and without else rule.consequence
 
 
 def _is_packaging(rule: str) -> bool:
@@ -189,21 +181,16 @@ def _is_packaging(rule: str) -> bool:
 
 
 def _causes(
-    findings: Sequence[ScanFinding],
-    rules: Mapping[str, Rule],
-    project: Project,
-    *,
-    packaging: bool = True,
+    findings: Sequence[ScanFinding], rules: Mapping[str, Rule], project: Project
 ) -> Iterable[Cause]:
-    """Return the causes in order. Without `packaging`, that of a machine is only to check."""
+    """Return the causes in order."""
     pairs = [(f, consequence_of(f, rules[f.rule], project)) for f in findings]
     called = {f.path for f, c in pairs if f.gate is Gate.CALLED and c is Consequence.RUNTIME}
     most = project.product.is_most(called)
     groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
     for finding, consequence in pairs:
-        aside = _is_packaging(finding.rule) and not packaging
         on_call = finding.gate is Gate.CALLED and consequence is not Consequence.WRONG
-        deciding = Consequence.CHECK if aside or (on_call and not most) else consequence
+        deciding = Consequence.CHECK if on_call and not most else consequence
         groups.setdefault((deciding, finding.rule, finding.cause), []).append(finding)
     listed: list[Cause] = []
     for (consequence, rule, _), group in groups.items():

@@ -500,10 +500,10 @@ def gates_of(tree: Path) -> dict[str, str]:
 
 
 def test_a_macro_that_is_asked_for_beside_amds_amd_does_not_have(tmp_path: Path) -> None:
-    blas = f"// CUDA\n#if MY_HAVE_CUBLAS\n{PTX}#elif MY_HAVE_ROCBLAS\n#endif\n"
+    blas = f"// CUDA\n#if MY_HAVE_CUDA\n{PTX}#elif MY_HAVE_ROCM\n#endif\n"
     (tmp_path / "a.cu").write_text(blas)
     assert gates_of(tmp_path) == {}
-    (tmp_path / "a.cu").write_text(blas.replace("ROCBLAS", "OPENBLAS"))
+    (tmp_path / "a.cu").write_text(blas.replace("ROCM", "SYCL"))
     assert gates_of(tmp_path) == {"a.cu": "error open"}
 
 

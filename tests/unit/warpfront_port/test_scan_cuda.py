@@ -92,9 +92,6 @@ def test_the_headers_of_a_tree_say_which_names_are_portable() -> None:
     text = """
 #ifdef USE_ROCM
 #define __syncwarp()
-namespace cub = hipcub;
-using nv_bfloat16 = hip_bfloat16;
-__device__ inline int __dp4a(int a, int b, int c) { return 0; }
 #else
 #define MINE 1
 #endif
@@ -102,7 +99,7 @@ __device__ inline int __dp4a(int a, int b, int c) { return 0; }
 """
     source = SourceText(path=PurePosixPath("compat.cuh"), text=text)
     facts = cuda.header_facts(source)
-    assert facts.portable == {"__syncwarp", "cub", "nv_bfloat16", "__dp4a"}
+    assert facts.portable == {"__syncwarp"}
     assert headers.vendor_macros([facts])["MINE"] == {"amd": "unset"}
 
 
@@ -145,7 +142,7 @@ def test_an_instruction_without_a_dot_is_ptx_too() -> None:
 @pytest.mark.parametrize(
     ("guarded", "other", "found"),
     [
-        ("fast();", "portable();", set()),
+        ("fast();", "portable();", {"CU124"}),
         ("// fast();", "", set()),
         ("fast();", "", {"CU123"}),
         ("fast();", "assert(false);", {"CU123"}),
@@ -160,30 +157,32 @@ def test_a_guard_is_one_whose_other_arm_does_nothing_for_amd(
     assert rules_of(text) == found
 
 
-def test_a_version_below_which_amd_always_is_takes_the_arm_of_old_releases() -> None:
-    assert rules_of("#if CUDART_VERSION < 11020\nint old;\n#endif\n") == {"CU123"}
+def test_what_only_cuda_defines_is_noted_where_nothing_renames_it() -> None:
+    for asked in ("CUDART_VERSION < 11020", "defined(__NVCC__)", "defined(__CUDACC__)"):
+        text = f"#if {asked}\nint old;\n#endif\n"
+        assert rules_of(text) == {"CU124"}
+        assert rules_of(text, context=Context(is_hipified=True)) == set()
     ours = "#if CUDART_VERSION < 11020 && !defined(USE_ROCM)\nint old;\n#endif\n"
     assert rules_of(ours) == set()
 
 
 @pytest.mark.parametrize(
-    "condition",
-    ["#ifdef X_USING_CUDA\n#elif defined(X_USING_HIP)", "#if defined(X_USING_CUDA) || X_USING_HIP"],
+    ("condition", "is_unset"),
+    [
+        ("#ifdef X_USING_CUDA\n#elif defined(X_USING_HIP)", True),
+        ("#if defined(X_USING_CUDA) || X_USING_HIP", True),
+        ("#if defined(X_USING_CUDA) && !defined(X_USING_HIP)", False),
+        ("#ifdef X_USING_CUDA", False),
+    ],
 )
-def test_cudas_macro_that_a_project_asks_for_beside_hips_is_unset_on_amd(condition: str) -> None:
-    header = f"{condition}\nint both;\n#endif\n"
-    facts = cuda.header_facts(SourceText(path=PurePosixPath("config.h"), text=header))
-    macros = headers.vendor_macros([facts])
-    assert macros["X_USING_CUDA"]["amd"] == "unset"
+def test_cudas_macro_that_a_project_asks_for_beside_hips_is_unset_on_amd(
+    condition: str, *, is_unset: bool
+) -> None:
+    twins = headers.twin_macros([f"{condition}\nint both;\n#endif\n"])
+    macros = headers.vendor_macros([], twins)
+    assert macros == ({"X_USING_CUDA": {"amd": "unset", "other": "unset"}} if is_unset else {})
     text = "#ifdef X_USING_CUDA\n#include <cuda/std/atomic>\n#endif\n"
-    assert rules_of(text, context=Context(vendor_macros=macros)) == set()
-    both = cuda.header_facts(
-        SourceText(
-            path=PurePosixPath("config.h"),
-            text="#if defined(X_USING_CUDA) && !defined(X_USING_HIP)\nint n;\n#endif\n",
-        )
-    )
-    assert headers.vendor_macros([both]) == {}
+    assert ("CU147" in rules_of(text, context=Context(vendor_macros=macros))) is not is_unset
 
 
 def test_the_width_of_a_mask_is_that_of_its_last_declaration() -> None:
@@ -278,16 +277,6 @@ def test_a_shared_array_with_a_slot_a_warp_takes_a_warp_for_32_lanes() -> None:
         assert "CU114" in rules_of(kernel.format(use)), use
     for use in ("part[threadIdx.x] = x;", "g(part); y = warpReduce(x);"):
         assert "CU114" not in rules_of(kernel.format(use)), use
-
-
-def test_a_mask_that_a_header_of_the_tree_defines_is_known_by_its_place() -> None:
-    header = "#define WARP_MASK 0xffffffff\n#define WIDE_MASK 0xffffffffffffffffull\n"
-    masks = headers.narrow_masks({"a/warp.h": header, "k.cu": header})
-    assert masks == {"WARP_MASK": "a/warp.h:1"}
-    text = "__device__ int f(int v) { return __shfl_sync(WARP_MASK, v, 0); }"
-    (found,) = seen(text, context=Context(masks=masks))
-    assert (found.shift, found.key) == (0, "WARP_MASK")
-    assert "a/warp.h:1" in found.excerpt
 
 
 def test_an_arm_for_a_header_of_cuda_s_that_was_included_is_none_of_amd_s() -> None:
@@ -438,7 +427,7 @@ def test_a_value_for_cuda_and_its_headers_are_noted_where_nothing_knows_hip() ->
         "int g(int s) { switch (s) { case my::CUDA_KIND: return 1; case CUDA_R_16F: return 2; } }\n"
         "bool h(int e) { return e == CUDA_SUCCESS; }\n"
     )
-    context = Context(is_unported=True, needs_headers=True)
+    context = Context(is_unported=True)
     assert [found.excerpt.partition(",")[0] for found in seen(text, context=context)] == [
         "cuda_runtime.h", "DEV_CUDA", "CUDA_KIND",
     ]  # fmt: skip

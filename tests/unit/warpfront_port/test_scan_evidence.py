@@ -28,8 +28,6 @@ def shown(texts: dict[str, str]) -> dict[str, tuple[str, str]]:
         ("a.cu", "#if defined(__HIP_PLATFORM_AMD__)\n#endif\n", 1),
         ("a.h", "#include <hip/hip_runtime.h>\n", 1),
         ("a.hip", KERNEL, 1),
-        ("a.py", "import torch\nif torch.version.hip:\n    pass\n", 2),
-        ("run.sh", "echo\n./build --rocm\n", 2),
     ],
 )
 def test_a_file_shows_by_its_own_conditions_that_it_runs_on_amd(
@@ -62,21 +60,7 @@ def test_a_build_for_hip_shows_the_files_that_it_lists() -> None:
     assert found == {
         "k.cu": ("amd", "CMakeLists.txt:3"),
         "n.cu": ("left-out", "CMakeLists.txt:5"),
-        "o.cu": ("built", "CMakeLists.txt:3"),
     }
-
-
-def test_a_makefile_shows_the_files_that_its_arms_for_hip_reach() -> None:
-    makefile = (
-        "HIPCC = hipcc\nLIB := $(filter-out b/b.c, $(wildcard *.c))\ncu.c := $(wildcard b/*.c)\n"
-        "all.c := b.c $(cu.c)\nhip.c := $(wildcard h/*.c)\n"
-        "ifneq ($(CUDA_DIR),)\n  LIB += $(all.c:%.c=%.o)\nendif\n"
-        "ifneq ($(HIP_DIR),)\n  LIB += $(hip.c)\nendif\n%.o: %.c\n\t$(HIPCC) $<\n"
-    )
-    found = shown({"Makefile": makefile, "b/b.c": "int b;\n", "h/h.c": "int h;\n"})
-    assert found == {"b/b.c": ("left-out", "Makefile:3"), "h/h.c": ("amd", "Makefile:1")}
-    rule = {"Makefile": "a: a.o\n%.o: %.c\n\thipcc $<\n", "a.c": "int a;\n"}
-    assert shown(rule) == {"a.c": ("amd", "Makefile:3")}
 
 
 def test_a_source_of_sycl_is_no_unit_of_a_gpu_compiler() -> None:
@@ -96,31 +80,6 @@ def test_a_build_that_only_adds_flags_for_rocm_shows_none_of_its_sources() -> No
     assert (found["k.cu"][0], found["n.cu"][0]) == ("amd", "left-out")
 
 
-def test_a_folder_that_cmake_adds_for_cuda_alone_is_left_out_on_amd() -> None:
-    root = (
-        "if(USE_HIP)\n  enable_language(HIP)\nendif()\n"
-        "if(USE_CUDA)\n  add_subdirectory(cuda)\nendif()\nadd_subdirectory(both)\n"
-    )
-    texts = {
-        "CMakeLists.txt": root,
-        "cuda/CMakeLists.txt": "add_library(c k.cu)\n",
-        "cuda/k.cu": KERNEL,
-        "cuda/deep/unlisted.cu": KERNEL,
-        "both/CMakeLists.txt": "add_library(b b.cu)\n",
-        "both/b.cu": KERNEL,
-    }
-    found = shown(texts)
-    left_out = ("left-out", "CMakeLists.txt:5")
-    assert {path for path, one in found.items() if one == left_out} == {
-        "cuda/CMakeLists.txt",
-        "cuda/k.cu",
-        "cuda/deep/unlisted.cu",
-    }
-    assert found["both/b.cu"][0] == "amd"
-    alone = texts | {"CMakeLists.txt": root.replace("HIP", "CPU").replace("enable_language", "set")}
-    assert "cuda/k.cu" not in shown(alone)
-
-
 def test_a_copy_for_amd_stands_for_one_file() -> None:
     found = shown({"cuda/queue.cu": KERNEL, "hip/queue.cpp": "", "cuda/other.cu": KERNEL})
     assert found == {"cuda/queue.cu": ("left-out", "hip/queue.cpp:1")}
@@ -137,28 +96,20 @@ def test_a_copy_for_amd_stands_for_one_file() -> None:
     modules = {"gpu/nvidia.py": "import pynvml\n", "gpu/nvidia_old.py": ""}
     assert shown(modules | {"gpu/amd.py": ""}) == {"gpu/nvidia.py": ("left-out", "gpu/amd.py:1")}
     assert shown(modules) == {}
-    images = shown({"Dockerfile": "FROM nvidia/cuda\n", "Dockerfile.rocm": "FROM debian\n"})
-    assert images["Dockerfile"] == ("left-out", "Dockerfile.rocm:1")
+    both_named = shown({"hipLib/cuda/a.h": "int a;\n", "hipLib/hip/a.h": "int a;\n"})
+    assert both_named["hipLib/cuda/a.h"] == ("left-out", "hipLib/hip/a.h:1")
 
 
-def test_a_header_that_maps_names_shows_who_includes_it() -> None:
-    texts = {
-        "compat.h": "#define cudaMalloc hipMalloc\n",
-        "middle.h": '#include "compat.h"\n',
-        "a.cu": f'#include "middle.h"\n{KERNEL}',
-        "b.cu": KERNEL,
-    }
-    assert set(shown(texts)) == {"compat.h", "middle.h", "a.cu"}
-    assert shown(texts)["a.cu"] == ("amd", "compat.h:1")
+def test_a_source_for_amd_shows_the_headers_that_it_includes() -> None:
+    texts = {"a.hip": f'#include "a.h"\n{KERNEL}', "a.h": '#include "b.h"\n', "b.h": "int b;\n"}
+    assert shown(texts) == dict.fromkeys(texts, ("amd", "a.hip:1"))
 
 
-def test_a_module_with_a_branch_for_rocm_shows_itself_alone() -> None:
-    texts = {
-        "pkg/__init__.py": "",
-        "pkg/platform.py": "HIP = torch.version.hip\n",
-        "pkg/run.py": "import torch\n",
-    }
-    assert shown(texts) == {"pkg/platform.py": ("amd", "pkg/platform.py:1")}
+def test_a_module_of_cmake_s_is_amd_s_where_its_build_is() -> None:
+    texts = {"CMakeLists.txt": "project(p LANGUAGES HIP)\ninclude(flags)\n"}
+    texts |= {"cmake/flags.cmake": "enable_language(CUDA)\n"}
+    assert shown(texts) == {"cmake/flags.cmake": ("amd", "CMakeLists.txt:1")}
+    assert shown(texts | {"CMakeLists.txt": "include(flags)\n"}) == {}
 
 
 IGNORING = (
@@ -204,17 +155,6 @@ def test_a_list_that_only_another_vendor_s_arm_takes_is_left_out() -> None:
     assert shown(texts)["h.cu"] == ("amd", "setup.py:9")
 
 
-def test_a_branch_for_amd_is_one_beside_a_variable_that_forces_it() -> None:
-    asked = (
-        "import os, torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
-        "if torch.version.ARM is not None or os.getenv('FORCE_IT', '0') == 1:\n    flags = ['-x']\n"
-        "ext = CUDAExtension('p.c', ['k.cu'])\n"
-    )
-    texts = {"setup.py": asked.replace("ARM", "hip"), "k.cu": KERNEL}
-    assert shown(texts)["k.cu"] == ("built", "setup.py:4")
-    assert "k.cu" not in shown(texts | {"setup.py": asked.replace("ARM", "cuda")})
-
-
 def test_a_list_of_sources_counts_where_its_variable_is_used() -> None:
     build = (
         "find_package(hip)\nset(CUDAS k.cu)\nset(HIPS h.cpp)\n"
@@ -258,19 +198,16 @@ def test_a_build_that_pythons_own_does_not_start_decides_nothing() -> None:
     assert shown(files | {"setup.py": f"{setup}run(['cmake', '.'])\n"}) == {}
 
 
-def test_modules_that_only_those_named_for_nvidia_import_are_theirs() -> None:
+def test_modules_named_for_nvidia_that_nothing_needs_are_left_out() -> None:
     files = {
         "pyproject.toml": "[project]",
         "pkg/__init__.py": "import torch\nif found:\n    from pkg.ops import cuda\n"
         + "x = 1\n" * 9,
         "pkg/ops/__init__.py": "",
-        "pkg/ops/cuda.py": "from pkg.ops.tiles import t\nfrom pkg.ops.shapes import s\n",
-        "pkg/ops/tiles.py": "t = 1\n",
-        "pkg/ops/shapes.py": "s = 1\n",
-        "pkg/ops/triton.py": "from pkg.ops.shapes import s\n",
+        "pkg/ops/cuda.py": "s = 1\n",
+        "pkg/ops/triton.py": "s = 1\n",
     }
-    chosen = ("left-out", "pkg/ops/cuda.py:1")
-    assert shown(files) == {"pkg/ops/cuda.py": chosen, "pkg/ops/tiles.py": chosen}
+    assert shown(files) == {"pkg/ops/cuda.py": ("left-out", "pkg/ops/cuda.py:1")}
     needed = files | {"pkg/ops/triton.py": "from pkg.ops.cuda import s\n"}
     assert shown(needed) == {}
     assert shown({"dtw_cuda.py": "from numba import cuda\n", "run.py": "x = 1\n"}) == {}
@@ -312,15 +249,14 @@ def test_a_folder_that_an_option_adds_which_is_off_decides_nothing(
 def test_what_a_build_leaves_out_where_it_finds_no_cuda_decides_nothing(
     search: str, *, is_optional: bool
 ) -> None:
-    added = "  add_library(part gpu/k.cu)\nendif()\n"
+    added = "  add_subdirectory(gpu)\nendif()\n"
     texts = {
         "CMakeLists.txt": f"add_library(main m.cpp)\n{search}{added}",
         "m.cpp": "int m;\n",
         "gpu/k.cu": f'#include "k.h"\n{KERNEL}',
-        "gpu/other.cu": KERNEL,
         "k.h": "int h;\n",
     }
-    parts = {"gpu/k.cu", "gpu/other.cu", "k.h"}
+    parts = {"gpu/k.cu", "k.h"}
     left_out = {path for path, (kind, _) in shown(texts).items() if kind == "optional"}
     assert left_out == (parts if is_optional else set())
     texts["CMakeLists.txt"] = f"{search}{added}"  # nothing is left without it

@@ -84,7 +84,7 @@ def judged(root: Path, files: Mapping[str, str], target: str = "gfx942") -> tupl
         ),
         (
             {"k.hip": "__device__ int f(unsigned m) { m = BALLOT(m); return __ffs(m); }\n"},
-            "gfx942: runs as it is, 1 thing to check",
+            "gfx942: runs as it is, nothing to check",
         ),
         (
             {"k.hip": "__device__ int f(unsigned m) { m = __ballot(m); return __ffs(m); }\n"},
@@ -146,26 +146,6 @@ def test_sources_mostly_in_a_language_that_is_not_read_give_no_grounds(
         assert judged(tmp_path, stronger)[0].answer == "will fail at run time"
 
 
-@pytest.mark.parametrize(
-    ("width", "host", "answer"),
-    [
-        ("#ifdef __GFX9__", "k<W><<<(n + W - 1) / W, 128>>>(o);", "may compute wrongly"),
-        ("#if defined(__gfx90a__) || defined(__gfx942__)", "hipLaunchKernel(k, n / W, 128);",
-         "may compute wrongly"),
-        ("#if !defined(__HIP_DEVICE_COMPILE__) || defined(__GFX9__)", "k<W><<<n / W, 128>>>(o);",
-         "runs as it is"),
-        ("#ifdef __GFX9__", "k<64><<<n, 128>>>(o);", "runs as it is"),
-    ],
-)  # fmt: skip
-def test_the_host_s_code_sees_no_macro_of_the_device(
-    tmp_path: Path, width: str, host: str, answer: str
-) -> None:
-    header = f"{width}\n#define W 64\n#else\n#define W 32\n#endif\n"
-    kernel = "template <int N> __global__ void k(int* o) { o[0] = N / W; }\n"
-    source = f'#include "width.h"\n{kernel}void run(int* o, int n) {{ {host} }}\n'
-    assert judged(tmp_path, {"width.h": header, "k.hip": source})[0].answer == answer
-
-
 def test_a_word_for_rocm_in_a_build_script_makes_no_kernel_run(tmp_path: Path) -> None:
     build = EXTENSION.replace("FLAGS", "'-O3'") + "import torch\nHIP = torch.version.hip\n"
     assert judged(tmp_path, {"setup.py": build, "k.cu": PTX})[0].answer == "will not build"
@@ -179,31 +159,13 @@ TWO = (
 )
 
 
-@pytest.mark.parametrize(
-    ("automation", "line"),
-    [
-        ("", ("not determined: 1 source not compiled: k.cu: no HIP toolchain, "
-         "and no CI of the project's builds them for ROCm")),
-        ("image: 'rocm/dev-ubuntu-22.04:6.2'\n", ("not determined: 1 source not compiled: "
-         "k.cu: no HIP toolchain, and the project's CI builds them for rocm6 at most "
-         "(.github/workflows/a.yml:1)")),
-        ("rocm:\n  [6.2, 7.1]\n", "runs as it is, nothing to check"),
-        *((image, ("not determined: 1 source not compiled: k.cu: no HIP toolchain, "
-          "and the project's CI names no release of ROCm (.github/workflows/a.yml:1)"))
-         for image in ("image: rocm/pytorch\n", "image: rocm/pytorch:latest\n")),
-        ("rocm: 1\nget: repo/amdgpu-install/7.2/a.deb\n", "runs as it is, nothing to check"),
-        ("matrix:\n  rocm-version: ['10.0']\n  old: rocm6.4\n", "runs as it is, nothing to check"),
-        ("image: 'rocm/dev-ubuntu-18.04:6.4'\n", ("not determined: 1 source not compiled: "
-         "k.cu: no HIP toolchain, and the project's CI builds them for rocm6 at most "
-         "(.github/workflows/a.yml:1)")),
-    ],
-)  # fmt: skip
-def test_a_branch_for_amd_beside_cuda_s_needs_a_compiler_or_the_project_s_ci(
-    tmp_path: Path, automation: str, line: str
-) -> None:
+def test_a_branch_for_amd_beside_cuda_s_needs_a_compiler(tmp_path: Path) -> None:
     files = {"CMakeLists.txt": TWO, "k.cu": KERNEL, "k.hip": KERNEL}
-    verdict, _ = judged(tmp_path, {**files, ".github/workflows/a.yml": automation})
-    assert verdict.line == f"gfx942: {line}"
+    verdict, _ = judged(tmp_path, files)
+    assert verdict.line == (
+        "gfx942: not determined: 1 source not compiled: k.cu: no HIP toolchain, "
+        "and a branch for AMD is no proof"
+    )
 
 
 def test_a_branch_of_tests_alone_decides_nothing(tmp_path: Path) -> None:
@@ -394,13 +356,6 @@ def test_a_build_of_an_extension_is_no_pure_python(tmp_path: Path) -> None:
     assert verdict.project.way.startswith("a torch extension")
 
 
-def test_functions_of_nccl_are_known_since_rccl_has_them(tmp_path: Path) -> None:
-    text = "#include <nccl.h>\n#include <cuda_runtime.h>\nvoid f() { ncclGroupStart(); CALL(); }\n"
-    for call, unknown in (("ncclGroupEnd", set()), ("cublasNew", {"cublasNew"})):
-        verdict, _ = judged(tmp_path, {"a.cpp": text.replace("CALL", call)})
-        assert verdict.project.unknown == unknown
-
-
 @pytest.mark.parametrize(
     ("files", "gates"),
     [
@@ -534,12 +489,11 @@ def test_cuda_sources_that_a_program_does_not_build_are_named(tmp_path: Path) ->
     assert named in verdict_text(verdict, found)
 
 
-def test_a_module_that_only_an_offer_for_nvidia_imports_decides_nothing(tmp_path: Path) -> None:
+def test_a_module_named_for_nvidia_that_a_condition_imports_decides_nothing(tmp_path: Path) -> None:
     files = {
         "run.py": "import models\nif args.trt:\n    import models.clip_tensorrt\n" + "x = 1\n" * 20,
         "models/__init__.py": "",
-        "models/clip_tensorrt.py": "from models.engine import load\n",
-        "models/engine.py": "import tensorrt\n",
+        "models/clip_tensorrt.py": "import tensorrt\n",
     }
     assert judged(tmp_path, files)[0].answer == "runs as it is"
     required = files["run.py"].replace("if args.trt:\n    ", "")
@@ -603,7 +557,6 @@ def test_a_function_of_libdevice_that_hip_lacks_fails(
     ) is found
 
 
-CUDAS_COPY = "/* Copyright 2017 NVIDIA Corporation. Licensed Deliverables */\n"
 MEMBER = """
 #include <cuda_runtime.h>
 struct A { A(Lib l) : cublasLib_(l) {} void f() { cublasLib_.go(); } Lib cublasLib_; };
@@ -614,11 +567,9 @@ struct A { A(Lib l) : cublasLib_(l) {} void f() { cublasLib_.go(); } Lib cublasL
     ("files", "found"),
     [
         ({"a.cu": MEMBER}, False),
-        ({"a.cu": "#include <cuda_runtime.h>\nvoid f() { cublasFrobnicate(1); }\n"}, True),
         ({"a.cu": '#include "mma.h"\n' + KERNEL}, True),
         ({"a.cu": '#include "mma.h"\n' + KERNEL, "mma.h": "inline int m() { return 1; }\n"}, False),
         ({"a.cu": '#include "nvml.h"\n' + KERNEL, "nvml.h": "int nvmlFake();\n"}, False),
-        ({"a.cu": '#include "nvml.h"\n' + KERNEL, "nvml.h": CUDAS_COPY}, True),
     ],
 )
 def test_what_the_tree_has_itself_is_no_name_of_cudas(

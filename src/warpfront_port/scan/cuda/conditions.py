@@ -50,7 +50,7 @@ _SIGNS: Final[Mapping[str, tuple[str, int]]] = {
     "!": ("==", 0), "not": ("==", 0), "-": ("-", 0), "+": ("+", 0), "~": ("^", -1),
     "compl": ("^", -1),
 }  # fmt: skip
-_OPERATIONS = {f"{kind}_expression" for kind in ("parenthesized", "binary", "unary", "conditional")}
+_OPERATIONS = {f"{kind}_expression" for kind in ("parenthesized", "binary", "unary")}
 
 
 @cache
@@ -183,10 +183,6 @@ def _value(node: Node | None, operand: Callable[[str], Value], depth: int) -> Va
         return _combined((node.children[1].text or b"").decode(), parts[0], parts[1])
     if node.type == "unary_expression":
         return _combined(*_SIGNS[(node.children[0].text or b"").decode()], parts[0])
-    if node.type == "conditional_expression":
-        holds = _as_truth(parts[0])
-        either = parts[1] if parts[1] == parts[2] else None
-        return either if holds is None else parts[1 if holds else 2]
     return parts[0]
 
 

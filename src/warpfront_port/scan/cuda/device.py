@@ -4,9 +4,7 @@ operators of vectors. Pure.
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,16 +21,7 @@ _PTX = re.compile(
     r"ctaid)\b|\.reg\b"
 )
 _BARE_PTX = re.compile(r"\s*(?:trap|exit|brkpt|membar|pmevent|nanosleep|discard)\b[\w. ]*;")
-MEMORY_NAMES = frozenset(
-    {"cudaFuncSetAttribute", "cuFuncSetAttribute", "alloca", "__builtin_alloca"}
-)
-_SIZES = {
-    "char": 1, "int8_t": 1, "uint8_t": 1, "bool": 1, "unsigned char": 1, "half": 2, "__half": 2,
-    "short": 2, "__nv_bfloat16": 2, "int16_t": 2, "uint16_t": 2, "float": 4, "int": 4,
-    "unsigned": 4, "unsigned int": 4, "int32_t": 4, "uint32_t": 4, "half2": 4, "__half2": 4,
-    "double": 8, "int64_t": 8, "uint64_t": 8, "float2": 8, "long long": 8, "float4": 16,
-    "int4": 16, "uint4": 16, "double2": 16,
-}  # fmt: skip
+MEMORY_NAMES = frozenset({"cudaFuncSetAttribute", "cuFuncSetAttribute"})
 _LDS_BYTES = 65536
 _FAR = 4000
 _PTX_OPERANDS = frozenset({"__cvta_generic_to_shared", "__CUDA_ARCH__", "__forceinline__"})
@@ -64,47 +53,30 @@ def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
         yield replace(match, use=function.start_byte) if function else match
 
 
-def memory_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
-    """Yield the matches in the memory use of one name: CU129, CU170."""
+def memory_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
+    """Yield the opt-in to more shared memory than AMD has (CU129)."""
     whole, arguments = view.syntax.call(span[0])
-    if not arguments:
-        return
-    if name in ("alloca", "__builtin_alloca"):
-        if view.in_device_code(span[0]):
-            yield rule_match(view, "CU170", whole)
-        return
     text = view.code[slice(*whole)]
     opts_in = "MaxDynamicSharedMemorySize" in text or "MAX_DYNAMIC_SHARED" in text
-    if opts_in and view.region(span[0]).reach != {"amd"}:
+    if arguments and opts_in and view.region(span[0]).reach != {"amd"}:
         size = number_of(view, view.code[slice(*arguments[-1])])
         if size is None or size > _LDS_BYTES:
             yield rule_match(view, "CU129", whole, shift=-1 if size is None else 1)
 
 
 def shared_memory_rule_matches(view: View) -> Iterator[Match]:
-    """Yield static shared memory that is too large, and arrays with a slot a warp."""
-    total: Counter[int] = Counter()
+    """Yield arrays of shared memory with a slot a warp (CU114): a wave of 64 needs no more."""
     for place in view.syntax.places("__shared__"):
-        declaration, function = (
-            view.syntax.around(place, "declaration"),
-            view.syntax.function(place),
-        )
+        declaration = view.syntax.around(place, "declaration")
+        function = view.syntax.function(place)
         if declaration is None or function is None:
             continue
-        kind = view.syntax.text(declaration.child_by_field_name("type"))
         for variable in declaration.children_by_field_name("declarator"):
             name, _, bounds = view.syntax.text(variable).partition("[")
-            extents = [number_of(view, bound) for bound in bounds.rstrip("]").split("][") if bounds]
-            span = (declaration.start_byte, variable.end_byte)
-            if extents == [32] and _a_slot_a_warp(view, name, function):
+            if number_of(view, bounds.rstrip("]")) == 32 and _a_slot_a_warp(view, name, function):
+                span = (declaration.start_byte, variable.end_byte)
                 description = f"{name}[32], a slot a warp,"
-                yield rule_match(view, "CU114", span, excerpt=description)
-            size = _SIZES.get(" ".join(kind.split()), 0) if extents else 0
-            size *= math.prod(extent or 0 for extent in extents)
-            total[function.start_byte] += size
-            if size and total[function.start_byte] > _LDS_BYTES:
-                description = f"{total[function.start_byte]} bytes of __shared__"
-                yield rule_match(view, "CU130", span, excerpt=description)
+                yield rule_match(view, "CU114", span, excerpt=description, shift=-1)
 
 
 def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:

@@ -11,14 +11,11 @@ from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.hipify_names import hipify_names
 
-_VERSIONS = frozenset(
-    {"CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__"}
+_RENAMED = frozenset(
+    {"CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__", "__CUDA_ARCH__"}
     | {"__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__"}
 )
-_OF_NVCC = {"__CUDACC__", "__NVCC__", "__CUDA_ARCH__"}
 """Macros that hipify renames, and that HIP's compiler sets for no project without it."""
-_COMPILERS = {"__GNUC__", "__clang__", "_MSC_VER", "__OPTIMIZE__"}
-"""Beside one of these it is about a fault of nvcc's."""
 _ENDS = re.compile(r"(?:__trap|assert|abort|throw|printf)\b")
 
 
@@ -28,7 +25,7 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
     tested = {name for chain in view.reaches.chains for name in chain.macros}
     twins = view.context.twin_macros
     alone = {name for name in tested & twins.keys() if twins[name] not in tested}
-    alone |= tested & _OF_NVCC if view.context.needs_headers else set()
+    alone |= set() if view.context.is_hipified else tested & _RENAMED
     for chain in view.reaches.chains:
         considered = any(arm.reach == {"amd"} for arm in chain.arms) or any(
             "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
@@ -73,15 +70,11 @@ def choice_rule_matches(view: View) -> Iterator[Match]:
 
 
 def _decides(arm: Arm) -> bool:
-    """Return true if an arm keeps AMD out, or lets AMD in for a wrong reason."""
-    condition, reached = condition_of(arm.directive), "amd" in arm.reach
-    # for host compilation: with a bound on the architecture it is for all but old devices
+    """Return true if an arm keeps AMD out, or lets AMD in as the host or an old device."""
+    condition = condition_of(arm.directive)
+    # with a bound on the architecture it is for all but old devices
     is_of_host = ">" not in condition and _certain_on_amd(condition)
-    if "__CUDA_ARCH__" in arm.macros and (not reached or is_of_host):
-        return True
-    versions = arm.macros & _VERSIONS and arm.macros.isdisjoint(_COMPILERS)
-    # an unset macro, or HIP's own number, satisfies a bound for old releases
-    return bool(versions) and (not reached or ("<" in condition and _certain_on_amd(condition)))
+    return "__CUDA_ARCH__" in arm.macros and ("amd" not in arm.reach or is_of_host)
 
 
 def _certain_on_amd(condition: str) -> bool:

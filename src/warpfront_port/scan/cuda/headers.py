@@ -6,7 +6,7 @@ They are names with a meaning on AMD, and macros that one side alone gets.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from warpfront_port.scan.cuda.conditions import MacroRow, is_named, table_row
@@ -14,12 +14,8 @@ from warpfront_port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
 from warpfront_port.scan.cuda.view import AMD_NAME, HEADERS, View, portable_names
 from warpfront_port.scan.findings import SIDES, Context, SourceText
 from warpfront_port.scan.hipify_names import hipify_names
-from warpfront_port.scan.words import line_of
 
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
-_CUDA_NAME = re.compile(
-    r"[A-Z0-9]_(?:\w+_)?CU(?:DA|BLAS|FFT|SOLVER)$|^CUDA_ENABLED$|[A-Z0-9]_CUDA_\w*$"
-)
 _CUDA_WORD = re.compile(r"(?<!_)(?:\A|_)CUDA(?:_(?!H\Z|H_)|\Z)")
 _TESTS = re.compile(r"(?m)^[ \t]*#[ \t]*(?:el)?if(.*)")
 _NAME = re.compile(r"\b[A-Za-z_]\w*(?:CUDA|HIP|ROCM)\w*|\b(?:CUDA|HIP|ROCM)_\w+")
@@ -28,34 +24,23 @@ _INCLUDING = re.compile(
     r"(?:[ \t]*(?:#[ \t]*include[^\n]*)?\n)*?[ \t]*#[ \t]*include[ \t]*[<\"]"
     r"(?:cuda(?:_runtime|_runtime_api)?\.h|cublas|cufft|curand|cusolver|cusparse|cudnn)"
 )
-_MASK = re.compile(
-    r"(?m)^[ \t]*#[ \t]*define[ \t]+(\w*MASK\w*)[ \t]+\(?0[xX][fF]{8}[uU]?\)?[ \t]*(?://.*)?$"
-)
-_CHOICE_OF_WIDTH = re.compile(
-    r"(?m)^[ \t]*#[ \t]*if(?:def\b)?(?:[ \t()&|]|defined|USE_ROCM|__HIP_PLATFORM_AMD__)*"
-    r"__(?:GFX\d+|gfx\w+)__(?:[ \t()|]|defined|__(?:GFX\d+|gfx\w+)__)*\n"
-    r"[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+64\s*\n"
-    r"[ \t]*#[ \t]*el(?:se|if)\b[^\n]*\n[ \t]*#[ \t]*define[ \t]+\1[ \t]+32\b"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderFacts:
     """The facts of a file that apply to other files.
 
-    `reaches` maps each macro that a header defines to the sides that get a definition. `nvidias`
-    are macros with CUDA in their name that are tested together with one of AMD's.
+    `reaches` maps each macro that a header defines to the sides that get a definition.
     """
 
     portable: frozenset[str] = frozenset()
     reaches: Mapping[str, Reach] = field(default_factory=dict)
-    nvidias: frozenset[str] = frozenset()
 
 
 def header_facts(source: SourceText) -> HeaderFacts:
     """Return the facts of a file that apply to other files. Macros of a `.cu` are private to it."""
     header = source.path.suffix.lower() in HEADERS
-    if not _VENDOR.search(source.text) and "typedef" not in source.text:
+    if not _VENDOR.search(source.text):
         return HeaderFacts()
     view = View(source=source, context=Context())
     directives = view.directives
@@ -69,37 +54,17 @@ def header_facts(source: SourceText) -> HeaderFacts:
     if header and view.is_hip:
         portable |= reaches.keys()
         reaches = dict.fromkeys(reaches, frozenset({"amd"}))
-    return HeaderFacts(portable=portable, reaches=reaches, nvidias=_nvidias(view))
+    return HeaderFacts(portable=portable, reaches=reaches)
 
 
-def _nvidias(view: View) -> frozenset[str]:
-    """Return macros that are unset on AMD because AMD has its own.
-
-    In `#if X_CUDA ... #elif X_HIP` and in `X_CUDA || X_HIP`, AMD has no X_CUDA: the second would
-    never be tested.
-    """
-    cuda_macros: set[str] = set()
-    for chain in view.reaches.chains:
-        before: set[str] = set()
-        for arm in chain.arms:
-            macros = {name for name in arm.macros if _CUDA_NAME.search(name)}
-            amd = any(AMD_NAME.search(name) for name in arm.macros)
-            if amd and "&&" not in arm.directive.body and "!" not in arm.directive.body:
-                cuda_macros |= before | macros
-            elif len(arm.macros) == 1 and "!" not in arm.directive.body:
-                before |= macros
-    return frozenset(cuda_macros)
-
-
-def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
+def vendor_macros(facts: Iterable[HeaderFacts], twins: Iterable[str] = ()) -> dict[str, MacroRow]:
     """Return the macros that are unset on some side, by name.
 
-    These are macros that no header defines for that side, and those that are tested together with
-    AMD's. Macros that the table knows keep their value there.
+    These are macros that no header defines for that side, and those of CUDA's that have one of
+    HIP's as `twins`. Macros that the table knows keep their value there.
     """
-    reaches: dict[str, Reach] = {}
+    reaches: dict[str, Reach] = dict.fromkeys(twins, frozenset({"nvidia"}))
     for fact in facts:
-        reaches.update(dict.fromkeys(fact.nvidias - reaches.keys(), frozenset({"nvidia"})))
         for name, reach in fact.reaches.items():
             reaches[name] = reaches.get(name, frozenset()) | reach
     rows: dict[str, MacroRow] = {}
@@ -117,10 +82,18 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
 
 
 def twin_macros(texts: Collection[str]) -> Mapping[str, str]:
-    """Return the macros of CUDA's that conditions test, with their twins of HIP's, tested too."""
+    """Return the macros of CUDA's that conditions test, with their twins of HIP's, tested too.
+
+    Where one condition asks for both, the first does not exclude the second.
+    """
     tested = _tested(texts)
+    joined = [{*_NAME.findall(line)} for line in _conditions(texts) if "&&" in line]
     twins = ((name, name.replace("CUDA", other)) for name in tested for other in ("HIP", "ROCM"))
-    return {name: twin for name, twin in twins if twin != name and twin in tested}
+    return {
+        name: twin
+        for name, twin in twins
+        if twin != name and twin in tested and not any({name, twin} <= names for names in joined)
+    }
 
 
 def untwinned_macros(texts: Collection[str], *, of_torch: bool) -> Mapping[str, str]:
@@ -146,28 +119,8 @@ def tests_amd(texts: Collection[str]) -> bool:
 
 
 def _tested(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(
-        name for text in texts for line in _TESTS.finditer(text) for name in _NAME.findall(line[1])
-    )
+    return frozenset(name for line in _conditions(texts) for name in _NAME.findall(line))
 
 
-def narrow_masks(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the macros of headers with 32 bits set, with the `path:line` of the first."""
-    headers = {path: text for path, text in texts.items() if path.endswith(tuple(HEADERS))}
-    return _places(_MASK, headers)
-
-
-def device_widths(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the macros that are 64 where `__GFX9__` is set and 32 else, with `path:line`.
-
-    No such macro is set while the host's code is compiled.
-    """
-    return _places(_CHOICE_OF_WIDTH, texts)
-
-
-def _places(pattern: re.Pattern[str], texts: Mapping[str, str]) -> Mapping[str, str]:
-    return {
-        define[1]: f"{path}:{line_of(text, define.start(1))}"
-        for path, text in reversed([*texts.items()])
-        for define in reversed(list(pattern.finditer(text)))
-    }
+def _conditions(texts: Iterable[str]) -> Iterator[str]:
+    return (line[1] for text in texts for line in _TESTS.finditer(text))

@@ -79,13 +79,11 @@ class _Frame:
     """An open chain.
 
     `taken` records for each side whether an earlier arm applied. `guard` is the macro of an include
-    guard, unset on every side whatever its name. `tells` is true where a test of hipcc's own macro
-    together with __CUDACC__ implies that the file expects __CUDACC__ to be unset there.
+    guard, unset on every side whatever its name.
     """
 
     outside: Region
     guard: str
-    tells: bool
     taken: dict[Side, bool | None] = field(default_factory=lambda: dict.fromkeys(SIDES, False))
     arms: list[Arm] = field(default_factory=list)
 
@@ -103,7 +101,8 @@ def read_reaches(
     frames: list[_Frame] = []
     for index, directive in enumerate(directives):
         if directive.name in _OPENING:
-            frames.append(_opened(directives, index, regions[-1]))
+            guard = directive.body if is_guard(directives, index) else ""
+            frames.append(_Frame(outside=regions[-1], guard=guard))
         if directive.name in _ARMS and frames:
             regions.append(_next_arm(directive, frames[-1], macros))
         elif directive.name == "endif" and frames:
@@ -126,21 +125,6 @@ def condition_of(directive: Directive) -> str:
     return "1" if directive.name == "else" else directive.body
 
 
-def _opened(directives: Sequence[Directive], index: int, outside: Region) -> _Frame:
-    """Return the chain that a directive opens."""
-    body, macros, depth = directives[index].body, frozenset[str](), 0
-    for directive in directives[index : index + _MAX_NESTING] if "__CUDACC__" in body else ():
-        depth += directive.name in _OPENING
-        if depth == 1 and directive.name in _ARMS:  # not one of a nested chain
-            macros |= named(condition_of(directive))
-        depth -= directive.name == "endif"
-        if depth == 0:
-            break
-    tells = not macros.isdisjoint({"__HIPCC__", "__HIP__", "__HIP_PLATFORM_AMD__"})
-    guard = body if is_guard(directives, index) else ""
-    return _Frame(outside=outside, guard=guard, tells=tells)
-
-
 def is_guard(directives: Sequence[Directive], index: int) -> bool:
     """Return true if `#ifndef X` is followed by `#define X` with nothing after it."""
     guard, after = directives[index], directives[index + 1 : index + 2]
@@ -151,10 +135,8 @@ def _next_arm(directive: Directive, frame: _Frame, macros: Macros) -> Region:
     condition = condition_of(directive)
     reach: set[Side] = set()
     undecided: set[Side] = set()
+    macros.assumed = {frame.guard: "unset"}
     for side in SIDES:
-        macros.assumed = {frame.guard: "unset"}
-        if frame.tells:
-            macros.assumed["__CUDACC__"] = "set" if side == "nvidia" else "unset"
         before, holds = frame.taken[side], macros.truth(condition, side)
         if before is True:
             continue

@@ -44,15 +44,6 @@ Seen = set[tuple[str, str, Reach]]
 # Generated code repeats the same finding; matches after the first of these are not
 # looked at closely, so that no file takes minutes.
 _MOST_LOOKED_AT = 4000
-_CUDAS_HEADERS = re.compile(
-    r"(?:cuda|cublas|cufft|curand|cusolver|cusparse|cudnn|nccl|driver_types|nvrtc)[\w]*\.h"
-)
-_HEAD = 4000
-_TOOLKITS = re.compile(
-    r"Copyright[^\n]{0,40}NVIDIA(?s:.)*(?:Licensed Deliverables|Apache License)"
-    r"|__(?:cuda_cuda_h|CUDA_RUNTIME)"
-)
-_TOOLS = re.compile(r"(?:dcgm|nvml|cupti)\w*\.h\Z")
 _DEFINE = re.compile(r"(?:\#|%:)\s*define\Z")
 _OF_ANOTHER = re.compile(r"(?:\.|->|\w::)\Z")
 _INCLUDED = re.compile(r"[<\"]([^>\"]+)[>\"]")
@@ -67,8 +58,6 @@ def reads(path: PurePosixPath) -> bool:
 def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     """Yield the matches of every rule in `source`, code of every side included."""
     view = View(source=source, context=context)
-    if is_cudas_own(source):
-        return
     reported: Seen = set()
     yield from _included(view, reported)
     yield from guard_rule_matches(view)
@@ -79,18 +68,8 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     yield from _patterned(view)
 
 
-def is_cudas_own(source: SourceText) -> bool:
-    """Return true if this is a copy of a header of the toolkit or of NVIDIA's tools.
-
-    A project with a copy describes CUDA to other programs (traces its calls, loads it at run time),
-    and AMD's build has its own.
-    """
-    name = source.path.name
-    named = _TOOLS.match(name) or _CUDAS_HEADERS.fullmatch(name)
-    return bool(named and _TOOLKITS.search(source.text, 0, _HEAD))
-
-
 def _included(view: View, reported: Seen) -> Iterator[Match]:
+    for_cuda = view.context.is_unported and not view.context.is_hipified
     for directive in view.directives:
         named = _INCLUDED.match(directive.body) if directive.name.startswith("include") else None
         header = str(PurePosixPath(named[1])) if named else ""  # none for a macro
@@ -100,7 +79,7 @@ def _included(view: View, reported: Seen) -> Iterator[Match]:
             if not (row.once_a_file and key in reported):
                 reported.add(key)
                 yield rule_match(view, row.rule, span, excerpt=header, shift=row.shift)
-        if view.context.needs_headers and header in hipify_names().headers:
+        if for_cuda and header in hipify_names().headers:
             yield rule_match(view, "CU124", span, excerpt=f"{header}, and none for HIP")
 
 
@@ -117,26 +96,20 @@ def _patterned(view: View) -> Iterator[Match]:
 
 
 def _named(view: View, reported: Seen) -> Iterator[Match]:
-    """Yield the matches of the rules that begin with a name, but for names declared here."""
-    unknown = view.names & view.context.unknown
-    interesting = {name for name in view.names if name in _BY_NAME or rows_naming(name)} | unknown
+    """Yield the matches of the rules that begin with a name."""
+    interesting = {name for name in view.names if name in _BY_NAME or rows_naming(name)}
     if not interesting:
         return
     places = [match for match in NAME.finditer(view.code) if match[0] in interesting]
-    declared = {place[0] for place in places if _is_own(view, place)}
     looked_at = 0
     for place in places:
         name, span = place[0], place.span()
-        if name in declared or not _is_use(view, name, span):
+        if not _is_use(view, name, span):
             continue
         looked_at += 1
         if looked_at <= _MOST_LOOKED_AT and name in _BY_NAME:
             yield from _BY_NAME[name](view, name, span)
         yield from _by_rows(view, name, span, reported)
-        if name in unknown and "nvidia" in view.region(span[0]).reach:
-            # the runtime's prefix is also what projects name their own functions with
-            shift = -1 if name.startswith("cuda") else 0
-            yield rule_match(view, "CU147", span, shift=shift, names={name})
 
 
 def _is_use(view: View, name: str, span: Span) -> bool:
@@ -144,14 +117,6 @@ def _is_use(view: View, name: str, span: Span) -> bool:
     before = view.code[max(0, span[0] - NEAR) : span[0]].rstrip()
     of_another = _GLOBAL.match(name) and _OF_ANOTHER.search(before)
     return not (of_another or _DEFINE.search(before) or is_declared(view, span))
-
-
-def _is_own(view: View, place: re.Match[str]) -> bool:
-    """Return true if a place defines a function of the project's own. One that calls its own name
-    is an overload, which forwards to the language's function.
-    """
-    function = view.syntax.function(place.start()) if is_declared(view, place.span()) else None
-    return function is not None and len(view.syntax.places(place[0], function)) == 1
 
 
 def _by_rows(view: View, name: str, span: Span, reported: Seen) -> Iterator[Match]:

@@ -173,18 +173,6 @@ class Syntax:
         """Return the function that is defined around `offset`, not a lambda."""
         return self.around(offset, "function_definition")
 
-    def function_name(self, offset: int) -> str:
-        """Return the name of the function with `offset` in its definition's head; else empty."""
-        node = self.function(offset)
-        body = None if node is None else node.child_by_field_name("body")
-        if body is None or offset >= body.start_byte:
-            return ""
-        while node is not None and node.type != "function_declarator":
-            node = next(
-                (child for child in node.children if child.type.endswith("declarator")), None
-            )
-        return "" if node is None else self.text(node.children[0])
-
     def declares_function(self, offset: int) -> bool:
         """Return true if the name at `offset` is that of a function declared at that place."""
         inner = self.around(offset, "function_declarator", "parameter_list", "compound_statement")

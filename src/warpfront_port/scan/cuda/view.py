@@ -17,7 +17,6 @@ from warpfront_port.scan.findings import SIDES, Context, Gate, Match, Side, Sour
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
 _OF_KERNELS = frozenset({"threadIdx", "blockIdx", "blockDim", "warpSize", "__syncthreads"})
-_FUNCTION = re.compile(r"__(?:global|device)__")
 _HIP_INCLUDE = re.compile(r"[<\"]hip/hip_")
 
 WARP_NAME = re.compile(
@@ -31,15 +30,6 @@ AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
 """A macro that is for AMD, by its name."""
 HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})
 _OF_AMD = re.compile(r"HIP|ROCM|AMD|HCC|hip[A-Z]")
-_GIVEN_TO_HIP = re.compile(r"cu\w+\s+hip[A-Z]\w+\s*(?://|/\*|\Z)")
-_ALIAS = re.compile(
-    r"\bnamespace\s+(\w+)\s*[={]|\busing\s+(\w+)\s*=|\btypedef\s[^;{}]{1,120}?\b(\w+)\s*;"
-)
-_STUB = re.compile(
-    r"typedef\s[^;{}]{1,120}?\b(cu[A-Z]\w*|cu\w+_t|CU\w+)\s*;|\}\s*(CU\w+|cu[A-Z]\w*|cu\w+_t)\s*;"
-    r"|extern\s+\w+\s*\*\s*(cu[A-Z]\w*)\s*;|const\s+cu\w+_t\s+(CU\w+)\s*="
-)
-"""Without a border of words in front: the search is then for first letters alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,31 +177,18 @@ def macro_bodies(view: View, name: str, side: Side | None = None) -> tuple[str, 
 
 
 def portable_names(view: View) -> frozenset[str]:
-    """Return macros and device functions that the file defines for AMD alone.
+    """Return the macros that the file defines for AMD.
 
-    NVIDIA's names among them have another meaning on AMD. Other files that include this one are
-    portable in them. So are they in stubs: CUDA's types and constants, defined by the tree.
+    NVIDIA's names among them have another meaning there. Other files that include this one are
+    portable in them.
     """
-    stubs = {match[match.lastindex or 0] for match in _STUB.finditer(view.code)}
     if not _OF_AMD.search(view.source.text):
-        return frozenset(stubs)
-    macros = {
+        return frozenset()
+    return frozenset(
         name
         for name, defined in view.macros.items()
-        if any(_is_amds(view.region(d.start)) or _GIVEN_TO_HIP.match(d.body) for d in defined)
-    }
-    wrapper = view.is_hip and view.source.path.suffix in HEADERS
-    functions = {
-        view.syntax.function_name(match.start())
-        for match in _FUNCTION.finditer(view.code)
-        if wrapper or view.region(match.start()).reach == {"amd"}
-    }
-    aliases = {
-        match[match.lastindex or 0]
-        for match in _ALIAS.finditer(view.code)
-        if view.is_hip or view.region(match.start()).reach == {"amd"}
-    }
-    return frozenset(macros | functions | aliases | stubs) - {""}
+        if any(_is_amds(view.region(define.start)) for define in defined)
+    )
 
 
 def _is_amds(region: Region) -> bool:

@@ -66,18 +66,12 @@ OF_THE_WAVE = re.compile(
     r"\b(?:__(?:shfl(?!_(?:up|down|xor))|ballot|any|all|match)\w*|WARP_(?:SHFL|BALLOT))(?=\s*\()"
     r"|\bwarpSize\b"
 )
-_OTHER_LANGUAGE = re.compile(r"\b(?:sycl|cl_|musa|aclrt|mtl|vk_)")
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
 _ON_BITS = frozenset("&|^~")
 _OF_NUMBERS = _ON_BITS | set("+-*/%") | {"<<", ">>"}
-# A project's own function of such a name may return the lanes of a tile.
-_ASKING = re.compile(
-    r"\b\w{0,40}(?:ballot|active_?mask|match_a(?:ny|ll))\w*(?=\s*\()", re.IGNORECASE
-)
 _BUILT_IN = re.compile(r"\b__(?:ballot|activemask|match_any|match_all)(?:_sync)?\b")
 _OF_A_THREAD = re.compile(r"\b(?:threadIdx|laneId|lane_id)\b")
 _HALF = re.compile(r">>\s*32\b")
-_LAUNCH = re.compile(r"<<<|\b(?:hip|cuda)LaunchKernel")
 _PARTIAL_RETURN = re.compile(
     r"\bif\s*\((?P<condition>[^;{}]{1,120}?)\)\s*(?:\{\s*return\s*;\s*\}|return\s*;)"
 )
@@ -118,16 +112,12 @@ def _narrow_masks(view: View, name: str, span: Span) -> Iterator[Match]:
         yield replace(match, use=span[0], sides=view.region(span[0]).reach)
         return
     description, whole = f"{name}({mask}, ...)", (span[0], arguments[0][1])
-    if mask in view.context.masks:
-        description += f" of {view.context.masks[mask]}"
     match = rule_match(view, "CU108", whole, excerpt=description, shift=shift, names={name, mask})
     yield replace(match, key=mask)
 
 
 def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
     """Return 0 if a mask at `offset` certainly has 32 bits, -1 if that is open, None for 64."""
-    if mask in view.context.masks and mask not in view.macros:
-        return 0
     bodies = macro_bodies(view, mask, side="amd") or (mask,)
     if all(_WIDE_MASK.match(body) for body in bodies):
         return None
@@ -149,11 +139,9 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Match]:
     whole, arguments = view.syntax.call(span[0])
     if not arguments:
         return
-    queries = frozenset(_ASKING.findall(view.code, *arguments[0]))
-    for asking, shift in ((_BUILT_IN, 0), (_ASKING, -1)):
-        if any(map(asking.match, queries)) or _comes_from(view, arguments[0], asking):
-            yield rule_match(view, "CU111", whole, names=queries, shift=shift)
-            return
+    queries = frozenset(_BUILT_IN.findall(view.code, *arguments[0]))
+    if queries or _comes_from(view, arguments[0], _BUILT_IN):
+        yield rule_match(view, "CU111", whole, names=queries)
 
 
 def _comes_from(view: View, span: Span, origin: re.Pattern[str], depth: int = 2) -> bool:
@@ -177,9 +165,8 @@ def lane_rule_matches(view: View) -> Iterator[Match]:
     lanes = "lane" in lowered or "shfl" in lowered or "shuffle" in lowered
     if lanes:
         yield from _halvings(view)
-    if ("warp" in lowered or "wave" in lowered) and not _OTHER_LANGUAGE.search(lowered):
+    if "warp" in lowered or "wave" in lowered:
         yield from _warp_constants(view)
-    yield from _widths_on_the_host(view)
     if "threadIdx" in view.names or view.is_device_code:
         yield from _lane_arithmetic(view)
     if lanes and view.is_device_code:
@@ -208,17 +195,6 @@ def _warp_constants(view: View) -> Iterator[Match]:
             constant = declared is not None and _CONSTANT.search(declared.type)
             if constant or view.syntax.around(match.start(), "enumerator"):
                 yield from _warp_constant(view, match[1], int(match[2], 0), match.span(1))
-
-
-def _widths_on_the_host(view: View) -> Iterator[Match]:
-    """Yield a width that the device's macros choose, in a function that launches a kernel."""
-    for name in sorted(view.names & view.context.device_widths.keys()):
-        excerpt = f"{name} in host code (by {view.context.device_widths[name]})"
-        for start in view.syntax.places(name):
-            function = view.syntax.function(start)
-            if function is not None and _LAUNCH.search(view.syntax.text(function)):
-                span = (start, start + len(name))
-                yield rule_match(view, "CU114", span, excerpt=excerpt, shift=1, names={name})
 
 
 def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Match]:

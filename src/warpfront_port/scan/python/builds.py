@@ -30,10 +30,9 @@ class ListedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonBuild:
-    """The sources of a build, and the first line that AMD alone reaches (0 for none)."""
+    """The sources of a build."""
 
     sources: tuple[ListedSource, ...]
-    amd_line: int
 
 
 def read_build(path: str, text: str) -> PythonBuild | None:
@@ -42,13 +41,6 @@ def read_build(path: str, text: str) -> PythonBuild | None:
     if module is None:
         return None
     gates = Gates(module)
-    amds = (
-        node.lineno
-        for node in module.nodes
-        if isinstance(node, ast.stmt)
-        and not isinstance(node, ast.Raise | ast.Return)
-        and gates.is_amds(node)
-    )
     # The build's own command may catch the compiler's error, and go on.
     steps = (module.functions.get(name) for name in ("run", "build_extension", "build_extensions"))
     forgiven = any(_catches(module, node) for step in steps if step for node in ast.walk(step))
@@ -62,7 +54,7 @@ def read_build(path: str, text: str) -> PythonBuild | None:
             optional = spared or to.gate is Gate.OPTION
             source = ListedSource(name=name, line=node.lineno, sides=to.sides, optional=optional)
             sources.append(source)
-    return PythonBuild(sources=tuple(sources), amd_line=min(amds, default=0))
+    return PythonBuild(sources=tuple(sources))
 
 
 def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, Mapping[str, bool]]:

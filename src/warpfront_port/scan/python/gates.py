@@ -215,17 +215,6 @@ class Gates:
         of_any_gpu = truths["nvidia"] == truths["amd"] and truths["other"] is False
         return _AVAILABILITY.fullmatch(name.split(".")[-1]) is not None and not of_any_gpu
 
-    def is_amds(self, node: ast.AST) -> bool:
-        """Return true if AMD alone reaches `node` while no environment variable is set."""
-        truth = self._conditions.truth
-        return self.standing(node).sides == {"amd"} or any(
-            isinstance(parent, ast.If)
-            and child in parent.body
-            and truth(parent.test, "nvidia", unset=True) is False
-            and truth(parent.test, "amd", unset=True) is not False
-            for parent, child in self._module.ancestors(node)
-        )
-
 
 def _is_body(parent: ast.If | ast.While | ast.IfExp, child: ast.AST) -> bool:
     return child in parent.body if isinstance(parent.body, list) else child is parent.body

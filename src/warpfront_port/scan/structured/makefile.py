@@ -33,8 +33,6 @@ _CONDITION = re.compile(
 )
 # The second value of `ifeq ($(CUDA),)`, `ifeq ($(CUDA),0)`, `ifeq "$(CUDA)" ""`.
 _VALUE = re.compile(r"""(?:,|["'][^\S\n]+["'])([^,()"']*)[)"']?[^\S\n]*\Z""")
-_FILTERED = re.compile(r"\$\(filter-out[^,\n]*,")
-_DEPTH = 3
 # `ifeq ($(strip $(X)),true)`, `ifeq "$(X)" "1"`, `ifdef X`
 _COMPARED = re.compile(
     r"""[\s("']*(?:\$\(strip\s+)?\$[({](\w+)[)}]\)?["']?(?:\s*,|\s)\s*["']?([^"'()$,]*)"""
@@ -101,18 +99,6 @@ def _rule_matches(text: str) -> Iterator[Match]:
         for rule_match in script_rule_matches(recipe, match.start()):
             if rule_match.rule.startswith("DP3") or rule_match.rule == "CT402":
                 yield rule_match
-
-
-def reached_lines(text: str) -> Iterator[tuple[int, str, frozenset[Side]]]:
-    """Yield the place and text of each line of a makefile with hipcc, and the sides that reach it,
-    or for a variable those that reach its uses.
-    """
-    lines = list(_lines(_FILTERED.sub(lambda m: " " * len(m[0]), text), beside_hipcc=False))
-    used = _sides_of_uses(lines)
-    for _ in range(_DEPTH):  # a list of lists reaches what its own uses reach
-        lines = [line._replace(sides=_reached(line.text, line.sides, used)) for line in lines]
-        used = _sides_of_uses(lines)
-    yield from ((line.start, line.text, _reached(line.text, line.sides, used)) for line in lines)
 
 
 def _reached(
