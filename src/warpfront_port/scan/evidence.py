@@ -313,7 +313,7 @@ def _of_cmake(commands: Iterable[Command], text: str) -> Iterator[tuple[str, int
     for command in commands:
         for name in _VARIABLE.findall(" ".join(word.text for word in command.words)):
             used[name] = used.get(name, frozenset()) | command.sides
-    for command in commands:
+    for command in (command for command in commands if command.name != "install"):
         sides = command.sides
         if command.name == "set" and command.words:
             sides &= used.get(command.words[0].text, sides)

@@ -172,6 +172,7 @@ def test_what_only_cuda_defines_is_noted_where_nothing_renames_it() -> None:
         ("#ifdef X_USING_CUDA\n#elif defined(X_USING_HIP)", True),
         ("#if defined(X_USING_CUDA) || X_USING_HIP", True),
         ("#if defined(X_USING_CUDA) && !defined(X_USING_HIP)", False),
+        ("#if !X_USING_CUDA && !defined(X_USING_HIP)", True),
         ("#ifdef X_USING_CUDA", False),
     ],
 )

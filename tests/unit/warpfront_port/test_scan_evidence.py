@@ -155,6 +155,11 @@ def test_a_list_that_only_another_vendor_s_arm_takes_is_left_out() -> None:
     assert shown(texts)["h.cu"] == ("amd", "setup.py:9")
 
 
+def test_what_a_build_installs_is_no_list_of_its_sources() -> None:
+    build = 'enable_language(HIP)\ninstall(DIRECTORY a FILES_MATCHING PATTERN "*.h")\n'
+    assert shown({"CMakeLists.txt": build, "a/k.h": "int a;\n"}) == {}
+
+
 def test_a_list_of_sources_counts_where_its_variable_is_used() -> None:
     build = (
         "find_package(hip)\nset(CUDAS k.cu)\nset(HIPS h.cpp)\n"

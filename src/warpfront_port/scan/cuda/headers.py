@@ -19,6 +19,7 @@ _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
 _CUDA_WORD = re.compile(r"(?<!_)(?:\A|_)CUDA(?:_(?!H\Z|H_)|\Z)")
 _TESTS = re.compile(r"(?m)^[ \t]*#[ \t]*(?:el)?if(.*)")
 _NAME = re.compile(r"\b[A-Za-z_]\w*(?:CUDA|HIP|ROCM)\w*|\b(?:CUDA|HIP|ROCM)_\w+")
+_NEGATED = re.compile(r"![ \t]*(?:defined[ \t(]*)?\w+")
 _INCLUDING = re.compile(
     r"(?m)^[ \t]*#[ \t]*if(?:def[ \t]+|[ \t]+defined[ \t]*\(?[ \t]*)(\w+)\)?[^\n&|]*\n"
     r"(?:[ \t]*(?:#[ \t]*include[^\n]*)?\n)*?[ \t]*#[ \t]*include[ \t]*[<\"]"
@@ -84,15 +85,21 @@ def vendor_macros(facts: Iterable[HeaderFacts], twins: Iterable[str] = ()) -> di
 def twin_macros(texts: Collection[str]) -> Mapping[str, str]:
     """Return the macros of CUDA's that conditions test, with their twins of HIP's, tested too.
 
-    Where one condition asks for both, the first does not exclude the second.
+    One that a condition wants together with its twin, or with the twin's absence, excludes nothing.
     """
     tested = _tested(texts)
-    joined = [{*_NAME.findall(line)} for line in _conditions(texts) if "&&" in line]
+    joined = [
+        ({*_NAME.findall(_NEGATED.sub("", line))}, line)
+        for line in _conditions(texts)
+        if "&&" in line
+    ]
     twins = ((name, name.replace("CUDA", other)) for name in tested for other in ("HIP", "ROCM"))
     return {
         name: twin
         for name, twin in twins
-        if twin != name and twin in tested and not any({name, twin} <= names for names in joined)
+        if twin != name
+        and twin in tested
+        and not any(name in wanted and twin in line for wanted, line in joined)
     }
 
 
