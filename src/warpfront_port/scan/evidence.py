@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -166,32 +167,43 @@ class _Tree:
                     yield command, path, PurePosixPath(path).parent / command.words[0].text
 
     def by_default(self) -> Shown:
-        """Yield the folders that CMake adds only by an option that is off, or where it finds CUDA.
+        """Yield what CMake builds only by an option that is off, or where it finds CUDA.
 
-        Where all units are in them and the build has no other target, they are the product.
+        Where that is all units and the build has no other target, it is the product.
         """
         of_python = any(map(self.project.product.has, self.project.builds))
         off = frozenset() if of_python else self.project.false
-        reason = "its build leaves it out without an option or CUDA"
         folders: dict[PurePosixPath, Evidence | None] = {}
         for command, path, folder in self._added() if off else ():
             kind: EvidenceKind = "aside" if is_of_use(f"{folder}/") else "optional"
-            evidence = self.cite(path, command.start, reason, kind)
-            optional = evidence if command.is_under(off) else None
-            folders[folder] = optional if folders.get(folder, evidence) else None
-        by_path: dict[str, Evidence] = {}
-        for path in self.texts if any(folders.values()) else ():
+            optional = self._under(off, command, path, kind)
+            folders[folder] = optional if folders.get(folder, optional) else None
+        listed: dict[str, Evidence | None] = {}
+        has_target = False
+        for path, commands in self.project.cmake.items() if off else ():
+            folder = PurePosixPath(path).parent
+            around = next(filter(None, map(folders.get, (folder, *folder.parents))), None)
+            for command in commands:
+                optional = around or self._under(off, command, path, "optional")
+                has_target |= optional is None and command.name in {"add_library", "add_executable"}
+                for name, *_ in _of_cmake((command,), self.texts[path]):
+                    for source in named(name, folder, self.sources):
+                        listed[source] = optional if listed.get(source, optional) else None
+        by_path = {path: item for path, item in listed.items() if item}
+        for path in self.texts.keys() - listed.keys() if any(folders.values()) else ():
             nearest = filter(None, map(folders.get, PurePosixPath(path).parents))
-            by_path.update((path, evidence) for evidence in islice(nearest, 1))
-        has_target = any(
-            command.name in {"add_library", "add_executable"} and not command.is_under(off)
-            for path, commands in self.project.cmake.items()
-            for command in (commands if path not in by_path else ())
-        )
+            by_path.update((path, item) for item in islice(nearest, 1))
         is_product = by_path.keys() >= set(self.project.units) and not has_target
         for path, item in by_path.items():
             if item.kind == "aside" or not is_product:
                 yield path, item
+
+    def _under(
+        self, off: AbstractSet[str], command: Command, path: str, kind: EvidenceKind
+    ) -> Evidence | None:
+        """Return the evidence of a command in an arm that is not taken by default, if it is."""
+        reason = "its build leaves it out without an option or CUDA"
+        return self.cite(path, command.start, reason, kind) if command.is_under(off) else None
 
     def aside(self) -> Shown:
         """Yield examples, tests, builds and distributions that what decides does not reach."""
