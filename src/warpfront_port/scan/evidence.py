@@ -30,12 +30,7 @@ from warpfront_port.scan.reach import (
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import HIP_ARM
 from warpfront_port.scan.structured.commands import Command
-from warpfront_port.scan.words import (
-    is_named_for_nvidia,
-    is_of_use,
-    line_of,
-    uncommented,
-)
+from warpfront_port.scan.words import is_named_for_nvidia, is_of_use, line_of, uncommented
 
 _OWN_ARM = re.compile(
     r"(?m)^[ \t]*#[ \t]*(?:(?:el)?if(?:n?def)?\b[^\n]*?(?<![A-Za-z])"
@@ -55,10 +50,6 @@ _PART = re.compile(
 )
 _OTHER_BUILD = re.compile(r"(?i)cmake|skbuild|scikit|\bmake\b")
 _EXCLUDING = frozenset({"left-out", "optional"})
-_LISTED: tuple[tuple[str, EvidenceKind], ...] = (
-    ("its build lists it for CUDA alone", "left-out"),
-    ("its build for HIP lists it", "amd"),
-)
 Shown = Iterator[tuple[str, Evidence]]
 """Paths, each with its evidence."""
 
@@ -142,7 +133,8 @@ class _Tree:
             folder = PurePosixPath(path).parent
             has_hip = not self.hips.keys().isdisjoint((folder, *folder.parents))
             for name, line, sides in self._entries(path, has_hip=has_hip):
-                reason, kind = _LISTED["amd" in sides]
+                kind: EvidenceKind = "amd" if "amd" in sides else "left-out"
+                reason = f"its build lists it for {'HIP' if kind == 'amd' else 'CUDA alone'}"
                 evidence = Evidence(kind=kind, path=path, line=line, reason=reason)
                 yield from ((source, evidence) for source in named(name, folder, self.sources))
 

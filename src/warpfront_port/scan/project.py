@@ -24,7 +24,6 @@ _TOOLKIT = re.compile(
     r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:cuda(?:_runtime|_runtime_api)?\.h|cublas|cufft|curand"
     r"|cusolver|cusparse|cudnn|nccl|cub/|cooperative_groups|opencv2/cuda)"
 )
-_SYCL = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:CL/)?sycl")
 _HIP_HEADER = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"](?:hip|roc|rccl)\w*/")
 _CUDA_NAME = re.compile(
     r"\b(?:(?:cuda|cublas|cufft|curand|cusolver|cusparse|nccl)[A-Z]\w*|cu(?:da|blas|fft|rand|solver"
@@ -157,8 +156,6 @@ def _hosts(
 def _is_unit(path: str, text: str) -> bool:
     if path.endswith((".cu", ".hip")):
         return True
-    if _SYCL.search(text):
-        return False  # another language, whatever its names
     code = _COMMENTS.sub(" ", text) if "__" in text or "<<<" in text else text
     return _TOOLKIT.search(text) is not None or (
         "__global__" in code and _DEVICE.search(code) is not None

@@ -63,11 +63,6 @@ def test_a_build_for_hip_shows_the_files_that_it_lists() -> None:
     }
 
 
-def test_a_source_of_sycl_is_no_unit_of_a_gpu_compiler() -> None:
-    text = f"#include <sycl/sycl.hpp>\n{KERNEL}"
-    assert read_project({"a.cpp": text, "b.cpp": KERNEL}).units == ("b.cpp",)
-
-
 def test_a_build_that_only_adds_flags_for_rocm_shows_none_of_its_sources() -> None:
     build = (
         "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\n"
