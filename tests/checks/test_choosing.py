@@ -89,7 +89,7 @@ def test_an_option_that_the_spread_samples_lack_catches_who_does_not_heed_it(
     def deaf(right: Any, *args: Any, correction: Any = None, **more: Any) -> Any:
         return right(*args, correction=0 if correction == HALF else correction, **more)
 
-    own = sweep.Sweep(dtype="float32", mode="", device="cpu", effort=CheckOptions())
+    own = sweep.Sweep(dtype="float32", device="cpu", effort=CheckOptions())
     with seeded(WrongKernel("deaf", ("var_mean.correction",), deaf), "cpu"):
         assert sweep.sweep_entries([entry], own).faults
         monkeypatch.setattr(sweep, "OPTIONS_AMONG", 0)
@@ -171,7 +171,7 @@ def test_a_second_tensor_with_gaps_beside_one_without_is_seen_to_be_read_as_if_i
 def test_a_case_of_the_database_is_a_script_of_torch_alone_and_draws_the_same_sample() -> None:
     entry = next(one for one in load_database() if one.name == "addmm")
     samples = list(entry.samples("cpu", torch.float32, limit=4, backward=True, options_among=160))
-    how: dict[str, Any] = {"dtype": "float32", "device": "cpu", "seed": 3, "variants": False}
+    how: dict[str, Any] = {"dtype": "float32", "device": "cpu", "seed": 3}
     case = next(cases_of_sample(entry, samples[-1], **how))[0]
     assert "warpfront" not in repr(case)
     own, alone = names_of(case), names_of(replace(case, made={}))

@@ -42,9 +42,9 @@ REFUSED = ("linalg.eigh", 2, 232327793)
 def computed(name: str, number: int, dtype: str, seed: int) -> CaseResults:
     """The first case of a sample of a backward sweep, computed on the CPU."""
     entry = next(one for one in load_database() if one.name == name)
-    sweep = Sweep(dtype=dtype, device="cpu", effort=CheckOptions(), mode="backward")
+    sweep = Sweep(dtype=dtype, device="cpu", effort=CheckOptions(), backward=True)
     sample = list(samples_for(entry, getattr(torch, dtype), sweep))[number]
-    how: dict[str, Any] = {"dtype": dtype, "device": "cpu", "seed": seed, "variants": False}
+    how: dict[str, Any] = {"dtype": dtype, "device": "cpu", "seed": seed}
     case, *_ = next(cases_of_sample(entry, sample, **how))
     return results_of(case, reference_of(case, nullcontext()))
 

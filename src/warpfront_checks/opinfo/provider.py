@@ -1,5 +1,5 @@
-"""Cases of the operator database: torch's own samples, crossed with memory forms, values and the
-gradient of one tensor alone.
+"""Cases of the operator database: torch's own samples, crossed with memory forms and the gradient
+of one tensor alone.
 
 A case draws its sample again, by torch alone: `setup` has the statements.
 """
@@ -7,7 +7,7 @@ A case draws its sample again, by torch alone: `setup` has the statements.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,26 +19,8 @@ from warpfront_checks.cases.axes import laid_out
 from warpfront_checks.cases.case import Argument, Case, fed_as, sent_to
 from warpfront_checks.opinfo.adapter import SEED, Entry, Sample
 
-# In these every number is by itself, or every row: any length fits, and none of it is a place.
-ANY_LENGTH = ("UnaryUfuncInfo", "BinaryUfuncInfo", "ReductionOpInfo")
-# They convert NaN to the largest of their dtype, or to the result of the machine's
-# conversion, which C does not define.
-OWN_DTYPE = ("nan_to_num", "byte", "char", "int", "long", "short")
-# Beyond the blocks of every kernel that was looked at, and no multiple of any.
-LONG = 16_411
 MOST_ALONE = 4
 HALVES = ("bfloat16", "float16")
-ZERO = "torch.zeros({ones}, dtype={x}.dtype)"
-LONGER = "{x}.flatten()[torch.randint({numel}, {shape}, generator=g)]"
-# No two numbers of it are equal.
-SPREAD = "({x} * (1 - torch.rand({shape}, generator=g) / 8)).to({x}.dtype)"
-# Some numbers are NaN, infinities and zeros, of bytes large ones; never all of a table.
-BROKEN = (
-    "{x}.flatten().index_put((torch.randint({numel}, ({few},), generator=g),),"
-    " torch.tensor({planted}).to({x}.dtype)).view({shape})"
-)
-PLANTED = "[math.nan, math.inf, -math.inf, 0.0, -0.0]"
-LARGE = "[255, 254, 128, 127]"
 # The first, third ... argument as it is, the others with gaps: kernels of several tensors may take
 # the strides of one for all.
 EVERY_SECOND = "every second with gaps"
@@ -86,17 +68,12 @@ class SampleCase(Case):
 
 
 def cases_of_sample(
-    entry: Entry, sample: Sample, *, dtype: str, device: str, seed: int, variants: bool
+    entry: Entry, sample: Sample, *, dtype: str, device: str, seed: int
 ) -> Iterator[tuple[Case, ...]]:
     """Yield the cases of a sample, together those with one reference: in its memory forms, and with
-    the gradient of one tensor alone; of `variants`, with other values instead.
+    the gradient of one tensor alone.
     """
     first = _plain_case(entry, sample, dtype=dtype, device=device, seed=seed)
-    if variants:
-        for number, arguments in enumerate(_other_values(first.arguments)):
-            other = replace(first, arguments=arguments)
-            yield tuple(with_memory(other, form) for form in memory_forms(entry, number, dtype))
-        return
     yield tuple(with_memory(first, form) for form in memory_forms(entry, sample.number, dtype))
     if dtype == "float32" and not sample.number and 1 < len(first.leaves) <= MOST_ALONE:
         for leaf in first.leaves:
@@ -139,10 +116,6 @@ def _in_form(argument: Argument, form: str) -> Argument:
     if form == "transposed":
         return laid_out(argument, "reversed" if dims > 2 else form)
     return laid_out(argument, "offset" if form == "gaps" and not dims else form)
-
-
-def takes_any_length(entry: Entry) -> bool:
-    return type(entry.raw).__name__ in ANY_LENGTH and entry.name not in OWN_DTYPE
 
 
 def _plain_case(entry: Entry, sample: Sample, *, dtype: str, device: str, seed: int) -> Case:
@@ -251,46 +224,6 @@ def _as_table(entry: Entry, argument: Argument) -> Argument:
         return argument
     shape = (4, argument.shape[0] // 4)
     return replace(argument, shape=shape, drawn=shape, values=f"{argument.values}.reshape{shape}")
-
-
-def _other_values(arguments: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
-    """Yield the arguments with other values: a single zero, NaN and infinities, and long ones."""
-    odd = any(a.fit == "sparse" or not math.prod(a.shape) for a in arguments)
-    if odd or not arguments or arguments[0].values[:10] != "tensors[0]":
-        return
-    floats = arguments[0].dtype in {"float32", "float64", *HALVES}
-    if floats:
-        # Integer division by zero raises.
-        yield tuple(_changed(a, ZERO, (1,) * len(a.shape)) for a in arguments)
-    yield tuple(map(_broken, arguments))
-    if arguments[0].shape:
-        last = arguments[0].shape[-1]
-        long = tuple(_long(a, last) for a in arguments)
-        yield long
-        yield tuple(map(_broken, long))
-
-
-def _long(argument: Argument, length: int) -> Argument:
-    """Return an argument with a longer last axis, if that is as long as the first's."""
-    if not argument.shape or argument.shape[-1] != length:
-        return argument
-    head = argument.shape[:-1]
-    long = _changed(argument, LONGER, (*head, -(-LONG // math.prod(head))))
-    return _changed(long, SPREAD, long.shape) if argument.dtype.startswith(("fl", "bf")) else long
-
-
-def _broken(argument: Argument) -> Argument:
-    planted = LARGE if argument.dtype == "uint8" else ""
-    planted = PLANTED if argument.dtype.startswith(("fl", "bf")) else planted
-    return _changed(argument, BROKEN, argument.shape, planted) if planted else argument
-
-
-def _changed(argument: Argument, text: str, shape: tuple[int, ...], planted: str = "") -> Argument:
-    numel = math.prod(argument.shape)
-    few = min(numel, planted.count(",") + 1)
-    fields = {"x": argument.values, "ones": [1] * len(shape), "numel": numel, "few": few}
-    values = text.format(**fields, shape=shape, planted=f"{planted}[:{few}]")
-    return replace(argument, values=values, shape=shape, drawn=shape)
 
 
 def _listed(value: Any) -> list[Tensor]:

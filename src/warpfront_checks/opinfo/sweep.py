@@ -24,7 +24,7 @@ from warpfront_checks.claims import Claims
 from warpfront_checks.documents import packaged
 from warpfront_checks.executing import Watched, tensors_in
 from warpfront_checks.opinfo.adapter import DatabaseMoved, Entry, Sample, load_database
-from warpfront_checks.opinfo.provider import cases_of_sample, takes_any_length
+from warpfront_checks.opinfo.provider import cases_of_sample
 from warpfront_checks.precision import computes_float64, kind_of, tested_dtypes
 from warpfront_checks.results import (
     ERROR,
@@ -44,9 +44,7 @@ FIND = "opinfo.sweep:find_part"
 # Of the first so many; each option of so many more, on devices whose correct kernels pass them.
 AMONG, OPTIONS_AMONG = 24, 160
 MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
-BACKWARD, OTHERWISE = "backward", "otherwise"
 # Swept on devices whose correct kernels pass them.
-OTHERS = ("float32", "float16", "uint8")
 EXACTLY = ("uint8", "bool", "int64", "int32", "int8", "complex64")
 SEEN_ON = ("cpu", "cuda")
 SHOWN = 200
@@ -65,15 +63,11 @@ class Sweep:
     dtype: str
     device: str
     effort: CheckOptions
-    mode: str = ""
+    backward: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.dtype} {self.mode}".strip()
-
-    @property
-    def backward(self) -> bool:
-        return self.mode == BACKWARD
+        return f"{self.dtype}{' backward' * self.backward}"
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -86,7 +80,7 @@ def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions = USU
     device = claims.device
     if kind_of(device) not in SEEN_ON:
         reason = f"was not seen to refuse nothing that is right on {kind_of(device)}"
-        recorder.note_unclaimed(f"opinfo {OTHERWISE}, of whole numbers and complex ones", reason)
+        recorder.note_unclaimed("opinfo of whole numbers and complex ones", reason)
     sweeps = sweeps_of(device, effort)
     recorder.plan(["database", *(sweep.name for sweep in sweeps)])
     names = [sweep.name for sweep in sweeps]
@@ -128,20 +122,12 @@ def find_part(
 
 def sweeps_of(device: str, effort: CheckOptions) -> list[Sweep]:
     """Return the sweeps: float32 first, computed 16 bits; in a quick run float32 forward."""
-    directions = [
-        (dtype, direction) for dtype in tested_dtypes(device) for direction in ("", BACKWARD)
-    ]
+    directions = [(dtype, back) for dtype in tested_dtypes(device) for back in (False, True)]
     if kind_of(device) in SEEN_ON:
-        tested = tested_dtypes(device)
-        exact_dtypes = [dtype for dtype in OTHERS if dtype in {*tested, *EXACTLY}]
-        directions += [
-            *((dtype, OTHERWISE) for dtype in exact_dtypes),
-            *((dtype, "") for dtype in EXACTLY),
-        ]
-        directions.append(("complex64", BACKWARD))
+        directions += [*((dtype, False) for dtype in EXACTLY), ("complex64", True)]
     return [
-        Sweep(dtype=dtype, device=device, effort=effort, mode=direction)
-        for dtype, direction in (directions[:1] if effort.quick else directions)
+        Sweep(dtype=dtype, device=device, effort=effort, backward=back)
+        for dtype, back in (directions[:1] if effort.quick else directions)
     ]
 
 
@@ -203,7 +189,7 @@ def _sweep_samples(entry: Entry, dtype: torch.dtype, seed: int, sweep: Sweep, ta
             tally.refused += 1
             continue
         options: dict[str, Any] = {"dtype": sweep.dtype, "device": sweep.device, "seed": seed}
-        for cases in cases_of_sample(entry, sample, variants=sweep.mode == OTHERWISE, **options):
+        for cases in cases_of_sample(entry, sample, **options):
             _sweep_cases(cases, f"{entry.name}, sample {sample.number}, seed {seed}", sweep, tally)
 
 
@@ -243,14 +229,12 @@ def _enter(case: Case, verdicts: Sequence[Verdict], label: str, sweep: Sweep, ta
 def samples_for(
     entry: Entry, dtype: torch.dtype, sweep: Sweep, *, barred: bool = False
 ) -> Iterator[Sample]:
-    """Yield torch's samples, those with options last unless `barred`; of variants the first."""
+    """Yield torch's samples, those with options last unless `barred`."""
     affected = kind_of(sweep.device) in SEEN_ON
-    few = MORE_SAMPLES if affected and dtype == torch.float32 and not sweep.mode else FEW_SAMPLES
+    few = MORE_SAMPLES if affected and sweep.name == "float32" else FEW_SAMPLES
     many = few if dtype.is_floating_point else EXACT_SAMPLES
-    limit = QUICK_SAMPLES if sweep.effort.quick or sweep.mode == OTHERWISE else many
+    limit = QUICK_SAMPLES if sweep.effort.quick else many
     among = AMONG if limit > 1 else 1
-    if sweep.mode == OTHERWISE and not takes_any_length(entry):
-        return
     options = 0
     if affected and limit > 1 and not barred and (dtype == torch.float32 or not sweep.backward):
         options = OPTIONS_AMONG

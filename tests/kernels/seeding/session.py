@@ -14,7 +14,7 @@ from warpfront_checks.check_options import DEVELOPMENT, CheckOptions, drawn_seed
 from warpfront_checks.claims import Claims
 from warpfront_checks.models.families import NETWORKS
 from warpfront_checks.opinfo.adapter import DatabaseMoved, load_database
-from warpfront_checks.opinfo.sweep import BACKWARD, Sweep
+from warpfront_checks.opinfo.sweep import Sweep
 from warpfront_checks.precision import kind_of, require_full_precision, tested_dtypes
 from warpfront_checks.results import CheckFinding, Checks, Find, Recorder, unavailable
 
@@ -98,8 +98,8 @@ def _kernel_finding(faults: Sequence[object], device: str) -> CheckFinding:
 def _opinfo_checks(floating: Sequence[str], device: str, effort: CheckOptions) -> Checks:
     """Both directions in float32, and forward in bfloat16, whose rounding is the coarsest."""
     sweeps = [
-        Sweep(dtype=dtype, mode=pass_name, device=device, effort=effort)
-        for dtype, pass_name in (("float32", ""), ("float32", BACKWARD), ("bfloat16", ""))
+        Sweep(dtype=dtype, backward=backward, device=device, effort=effort)
+        for dtype, backward in (("float32", False), ("float32", True), ("bfloat16", False))
         if dtype in floating
     ]
     seeds = drawn_seeds(DEVELOPMENT, 1)

@@ -200,10 +200,9 @@ _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "logsigmoid softsign tanhshrink": {},
 }
 INTO = "elu silu mish softplus hardtanh leaky_relu"
-PASSING = {"relu", "relu6", "hardtanh", "threshold"}
 KINKED = {"relu", "relu6", "hardtanh", "threshold", "hardshrink", "softshrink", "hardsigmoid"}
 _activation = partial(
-    _by_element, rounded, values=("eighths", "zeros", "normal"), roundings=16.0, walk=0.0
+    _by_element, rounded, values=("eighths", "zeros", "normal", "large"), roundings=16.0, walk=0.0
 )
 ACTIVATIONS = (
     *(
@@ -213,9 +212,7 @@ ACTIVATIONS = (
             + ")",
             name=name,
             # At a kink rounding in 16 bits decides on which side a number is.
-            values=("eighths", "zeros", *["non-finite"] * (name in PASSING))
-            if name in KINKED
-            else ("normal", "eighths", "zeros"),
+            values=("eighths", "zeros", "large", "non-finite" if name in KINKED else "normal"),
             doubles=name not in {"hardsigmoid", "hardswish"},
             **options,
         )
