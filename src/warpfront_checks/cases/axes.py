@@ -62,12 +62,14 @@ TIED = ("above", "below", "signed", "short")
 SHORTER = {"wide": "few", "sparse": "few", "normal": "quarters"}
 # So many times choices are drawn for a domain, and sizes for each.
 TRIES, CANDIDATES = 24, 6
-# The share of sizes that stay usual.
-USUAL = 0.5
+# The share of sizes that stay usual, and of cases in which these are alike.
+USUAL, ALIKE = 0.5, 0.125
 # Numbers of a case whose sizes are drawn by chance, but for each so many-th one.
 FEW_NUMBERS, LONG_STEP = 8000, 4
-# Every size is long by itself.
-LONG = "past a grid"
+# A size that is long by itself, and so many of them before one of each other class.
+LONG, LONG_TURN = "past a grid", 3
+# Calls of one oracle besides the first.
+CALLS = 2
 # Lines that a kernel takes in one wave, one block, several of them, or several passes of a grid.
 SCALES = (64, 256, 2048, 10**9)
 # No size of another class is like it: it is drawn by itself.
@@ -76,12 +78,12 @@ NONE = "zero"
 LONGEST, MOST_NUMBERS, LONGEST_SHARE = "past many grids", 1_200_000, 0.125
 # The share of long sizes along which an operation with an axis works.
 ALONG = 0.7
-# Classes of one size of every second case among those of few numbers.
-MIDDLING = ("tile", "past a wave", "past a small block", "past a block")
 # Lines in 16 bits of more terms than these count, and the numbers of such a case.
-LONG_HALVES, LONG_NUMBERS = (*MIDDLING[-2:], "past many blocks"), 60_000
-# Memory that libraries have kernels of their own for, and the share of calls that has no other.
-FORMAT, FORMAT_SHARE = "last", 0.2
+LONG_HALVES = ("past a small block", "past a block", "past many blocks")
+LONG_NUMBERS = 140_000
+# Memory that libraries have kernels of their own for, the share of calls that has it, and that of
+# their operands and gradients.
+FORMAT, FORMAT_SHARE, FORMAT_OF_EACH = "last", 0.2, 0.8
 # Sizes of the axes while another one is tried.
 SHORT = ("usual", "one", "below a wave")
 QUICK_CASES = 3
@@ -163,7 +165,7 @@ class Drawing:
         # In a sum of products a rounded operand shows only by the longest numbers.
         first_axes += ("values",) if operation.ulps and operation.values[0] == "wide" else ()
         first_choices = {axis: self.axes[axis][0] for axis in first_axes}
-        size_cases = count * 5 // 18
+        size_cases = count * 5 // 24
         remaining = count + operation.cases * spare
         for number in itertools.count():
             fixed, numbers = {}, operation.numbers
@@ -175,36 +177,44 @@ class Drawing:
                     del fixed["dtype"]
                 numbers = MOST_NUMBERS if LONGEST in sized[number].values() else numbers
             elif number == size_cases and not quick:
-                fixed = self._without_rows()
+                fixed = self._of_no_size()
             elif number % LONG_STEP:
                 numbers = min(numbers, FEW_NUMBERS)
-                fixed = self._of_middling() if number % 2 else {}
-                if number % LONG_STEP == 1 and not (quick and "values" not in first_axes):
+                if number % 2 and not (quick and "values" not in first_axes):
                     long = self._of_long_halves()
                     fixed, numbers = (long, LONG_NUMBERS) if long else (fixed, numbers)
             chosen = self._chosen(fixed, numbers)
             chosen |= {"seed": self.draw.randrange(2**31), "wide": number}
-            self.met.add(chosen)
-            again = self._called_again(chosen)
-            for assignment in filter(None, (chosen, again)[:remaining]):
-                yield assignment
-                remaining -= 1
-            self.met.add(again)
+            calls = self._calls(chosen, 1 if quick else CALLS)[:remaining]
+            yield from calls
+            remaining -= len(calls)
             if not remaining:
                 return
 
-    def _without_rows(self) -> Assignment:
-        """Return the first operand's first size as 0, as that of a batch may be."""
-        first = self.operation.arguments()[0][1][:1]
-        named = first and not first[0].isdigit() and self.operation.least_size == 1
-        return {"rank": 0, f"size {first[0]}": NONE} if named else {}
+    def _calls(self, chosen: Assignment, more: int) -> list[Assignment]:
+        """Return calls of one oracle: two of many numbers, and of few as many `more` as there are.
+        One of these costs a quarter of an oracle.
+        """
+        calls = [chosen]
+        self.met.add(chosen)
+        few = max(chosen["lengths"].values(), default=0) < SIZES[LONG][0]
+        for _ in range(more if few else 1):
+            again = self._called_again(chosen)
+            if again and again not in calls:
+                calls.append(again)
+                self.met.add(again)
+        return calls
 
-    def _of_middling(self) -> Assignment:
-        """Return a size of a middling class to try, if there is any."""
-        sizes = [
-            (a, c) for a, v in self.axes.items() if a[:5] == "size " for c in v if c in MIDDLING
-        ]
-        return self._of_long_lines(dict([self.draw.choice(sizes)])) if sizes else {}
+    def _of_no_size(self) -> Assignment:
+        """Return a size as 0: the first operand's first, as that of a batch may be, or any that
+        has no usual length.
+        """
+        operation = self.operation
+        first, free = operation.arguments()[0][1][:1], {*operation.sizes(0)} - {*operation.usual}
+        if first and not first[0].isdigit() and (not free or self.draw.random() < USUAL):
+            free = {*first}
+        named = sorted(name for name in free if operation.least_of(name) == 1)
+        return {"rank": 0, f"size {self.draw.choice(named)}": NONE} if named else {}
 
     def _of_long_halves(self) -> Assignment:
         """Return a long sum in 16 bits, if any: of ones where it is exact. What is counted or
@@ -212,8 +222,9 @@ class Drawing:
         """
         operation, ones = self.operation, "ones" in self.axes["values"]
         short = [name for name in HALVES if name in self.axes["dtype"]]
-        names = sorted(_shared(operation, 0)) or operation.sizes(0)
-        longest = LONG_HALVES[1 if ones else 0 :]
+        rank = self.draw.randrange(operation.ranks)
+        names = sorted(_shared(operation, rank)) or operation.sizes(rank)
+        longest = (*LONG_HALVES[1:], LONG) if ones else LONG_HALVES
         sizes = [
             {axis: size}
             for axis in (f"size {name}" for name in names)
@@ -252,7 +263,7 @@ class Drawing:
         moves = self.operation.exact and not self.operation.ulps
         most = SIZES[LONG][1] if moves else self.operation.half_size
         narrow = (
-            max(lengths.values(), default=0) <= most
+            (values == "ones" or max(lengths.values(), default=0) <= most)
             and not (self.operation.exact and "expanded" in assignment.values())
             and (self.operation.exact or self._bearable(assignment["rank"], lengths, HALF_NUMBERS))
             and self._narrowed(assignment).get("values", values) == values
@@ -273,12 +284,13 @@ class Drawing:
         again = self._reconciled(self._candidate(varied, fixed, 0.0))
         if again == assignment:
             return {}
+        known = again.pop("rounded", "")
         if again["dtype"] == assignment["dtype"]:
-            again["values"] = values
+            again |= {"values": values, "rounded": known}
         elif again["dtype"] in WIDE and assignment["dtype"] in FLOATS and values != "far":
-            # Both calls have the numbers of the narrower dtype.
-            rounded = min(again["dtype"], assignment["dtype"], key=FLOATS.index)
-            again["rounded"] = assignment["rounded"] = rounded
+            # All these calls have the numbers of the narrowest dtype.
+            narrowest = min(again["dtype"], known or assignment["dtype"], key=FLOATS.index)
+            again["rounded"] = assignment["rounded"] = narrowest
         return again
 
     def _chosen(self, fixed: Assignment, numbers: int) -> Assignment:
@@ -298,8 +310,8 @@ class Drawing:
         raise ValueError(f"{self.operation.name}: no case was drawn in {self.operation.domain}")
 
     def _sized(self, share: float) -> list[Assignment]:
-        """Return sizes to try: each size long by itself, then each class of some size before a
-        second size of any, and one for all. Axes of two operands come first: a sum is along one.
+        """Return sizes to try: some of them long by themselves, then each class of some size before
+        a second size of any, and one for all. Axes of two operands come first: a sum is along one.
         """
         axes = self.axes
         operation = self.operation
@@ -315,7 +327,8 @@ class Drawing:
         before: Counter[str] = Counter()
         turns = []
         for chosen, size in some:
-            turns.append((0 if size == LONG else before[size] + 1, chosen))
+            turn = before[size] // LONG_TURN if size == LONG else before[size] + 1
+            turns.append((turn, chosen))
             before[size] += 1
         longest = [{axis: LONGEST} for axis in sizes if LONGEST in axes[axis]]
         is_added = self.draw.random() < share and operation.work >= WORK and longest
@@ -367,7 +380,7 @@ class Drawing:
             forms = _forms(dims[NAMES.index(axis.removeprefix("memory "))])
             values = [value for value in values if value in forms]
         if formatted and FORMAT in values and FORMAT in _forms(max(dims)):
-            return [FORMAT]
+            return [FORMAT if self.draw.random() < FORMAT_OF_EACH else values[0]]
         common = [value for value in values if value not in RARE]
         if axis in RARE_AXES or (PLAIN in values and self.draw.random() < PLAIN_SHARE):
             common = values[:1]
@@ -397,10 +410,13 @@ class Drawing:
         half = assignment["dtype"] in HALVES and not tried
         assignment = self._reconciled(assignment)
         rank = assignment.setdefault("rank", 0)
-        names = self.operation.sizes(rank)
+        names, usually = self.operation.sizes(rank), self.operation.usual
         for name in set(self.operation.sizes()) - set(names):
             assignment.pop(f"size {name}", None)
         lengths = {name: self._length(name, assignment[f"size {name}"]) for name in names}
+        usual = [n for n in names if assignment[f"size {n}"] == "usual" and n not in usually]
+        if usual and self.draw.random() < ALIKE:
+            lengths |= dict.fromkeys(usual, min(lengths[name] for name in usual))
         longest = self.operation.half_size
         if half and not self.operation.exact:
             for name in (name for name, size in lengths.items() if size > longest):
@@ -495,21 +511,20 @@ class Drawing:
         *smaller, largest = sorted(
             lengths, key=lambda name: (f"size {name}" in fixed, lengths[name])
         )
-        for most in (max(n, self.operation.least_size) for n in (SIZES["usual"][1], 2, 1)):
-            large = [name for name in smaller if lengths[name] > most]
+        for most in (SIZES["usual"][1], 2, 1):
+            least = {name: max(most, self.operation.least_of(name)) for name in smaller}
+            large = [name for name in smaller if lengths[name] > least[name]]
             if large:
                 name = self.draw.choice(large)
-                return name, min(most, self._usual(name))
+                return name, min(least[name], self._usual(name))
         return largest, self._usual(largest)
 
     def _length(self, name: str, kind: str) -> int:
         if kind in {"usual", NONE}:
             return self._usual(name) if kind != NONE else 0
         low, high = SIZES[kind]
-        low, high = (
-            max(low, self.operation.least_size),
-            min(high, self.operation.most.get(name, high)),
-        )
+        low = max(low, self.operation.least_of(name))
+        high = min(high, self.operation.most.get(name, high))
         if kind == "tile" and high >= low:
             return self.draw.choice([size for size in TILES if low <= size <= high] or [high])
         # What follows a boundary closely is a short rest.
@@ -559,11 +574,11 @@ def _shared(operation: Operation, rank: int) -> set[str]:
 def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any]]:
     """Return every axis of an operation, with its values."""
     axes: dict[str, list[Any]] = {}
-    least = operation.least_size
     if operation.ranks > 1:
         axes["rank"] = list(range(operation.ranks))
     for name in operation.sizes():
         most = operation.most.get(name, 10**9)
+        least = operation.least_of(name)
         classes = [c for c, (low, high) in SIZES.items() if low <= most and high >= least]
         axes[f"size {name}"] = classes
     ranks = [operation.arguments(rank) for rank in range(operation.ranks)]
@@ -585,7 +600,7 @@ def axes_of(operation: Operation, dtypes: tuple[str, ...]) -> dict[str, list[Any
         and (operation.doubles or name != "float64")
     ] + [name for name in operation.kinds if COMPLEX.get(name) != "float64" or "float64" in dtypes]
     axes["destination"] = list(operation.destinations)
-    axes["layout"] = list(LAYOUTS) if operation.strided else ["contiguous"]
+    axes["layout"] = list(LAYOUTS) if operation.strided else ["contiguous", "expanded"]
     floats = [n for n, (m, _) in zip(NAMES, ranks[0], strict=False) if not m]
     # Each alone, and all but the first: the input of a network's first layer has none.
     some = floats if len(floats) > 1 else []

@@ -35,7 +35,9 @@ VALUES = {
     # Complex numbers that are half the transform of real ones of an odd length.
     "spectrum": "torch.randn({shape}, generator=g, dtype=torch.float64).to(torch.{dtype}).double()"
     " * (torch.arange({shape}[-1]) > 0)",
-    "large": "torch.randint(-8, 9, {shape}, generator=g).double() * 16",
+    # Of some magnitude, past the range of exp: up to 128, 256 or 512.
+    "large": "torch.randint(-8, 9, {shape}, generator=g).double()"
+    " * 2.0 ** torch.randint(4, 7, (), generator=g)",
     # Of one sign: what pads a block shows, and sums of many leave the range of 16 bits.
     "ones": "torch.randint(0, 2, {shape}, generator=g).double()",
     "above": "torch.randint(1, 101, {shape}, generator=g).double()",
@@ -280,8 +282,8 @@ class Case:
         if not send:
             shape = "tuple(right.shape)"
             if self.layout == "expanded":
-                # All alike, as below a sum, or along one axis alone.
-                whole = f"i != {self.seed // 2} % right.dim()" if self.seed % 2 else "False"
+                # All alike, as below a sum, or along some axes.
+                whole = f"{self.seed} >> i + 1 & 1" if self.seed % 2 else "False"
                 shape = f"tuple(n if {whole} else 1 for i, n in enumerate(right.shape))"
             expression = VALUES.get(self.fed, self.fed).format(
                 shape=shape, dtype=self.dtype, numel=""

@@ -21,8 +21,8 @@ HALVES = ("float16", "bfloat16")
 # The largest size of rounded results in 16 bits: some kernels add up in the dtype itself.
 HALF_SIZE = 127
 # Cases of a seed, those of operations whose kernels are chosen by several sizes, and those of
-# operations that share one kernel of many functions. Two cases share an oracle.
-CASES, MANY_CASES, FEW_CASES = 36, 74, 22
+# operations that share one kernel of many functions. Up to three cases share an oracle.
+CASES, MANY_CASES, FEW_CASES = 48, 98, 29
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +129,10 @@ class Operation:
         """Return those of a device's floating dtypes that are claimed on its kind."""
         narrow = self.halves in {True, kind}
         return tuple(name for name in dtypes if narrow or name not in HALVES)
+
+    def least_of(self, name: str) -> int:
+        """Return the least length of a size: one that is usually less than all is free of them."""
+        return 1 if self.usual.get(name, self.least_size) < self.least_size else self.least_size
 
     @property
     def ranks(self) -> int:

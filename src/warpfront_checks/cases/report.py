@@ -36,8 +36,8 @@ def shrunk(operation: Operation, assignment: Assignment, device: str, fails: Fai
         if in_domain(operation, smaller) and fails(build(operation, smaller, device)):
             assignment = smaller
     for name in assignment["lengths"]:
-        while (size := assignment["lengths"][name]) > max(1, operation.least_size):
-            lengths = {**assignment["lengths"], name: max(operation.least_size, size // 2, 1)}
+        while (size := assignment["lengths"][name]) > operation.least_of(name):
+            lengths = {**assignment["lengths"], name: max(operation.least_of(name), size // 2)}
             smaller = {**assignment, "lengths": lengths}
             if not (in_domain(operation, smaller) and fails(build(operation, smaller, device))):
                 break

@@ -9,7 +9,7 @@ from typing import Any
 from warpfront_checks.cases.catalogue.record import Fields, Make, each, moved, rounded, steps
 from warpfront_checks.cases.operation import Operation
 
-CASES = 44
+CASES = 58
 SHAPE = {1: "b c x", 2: "b c y x", 3: "b c z y x"}
 DIMS: Fields = {str(dims): {"shapes": shape} for dims, shape in SHAPE.items()}
 # Of a batch, and of one alone.
@@ -79,7 +79,7 @@ _resized = partial(
     roundings=128.0,
     walk=4.0,
     work=20_000,
-    cases=28,
+    cases=38,
     b=(2, 67),
     c=(3, 67),
 )

@@ -27,7 +27,7 @@ _listed = partial(
     roundings=16.0,
     walk=0.0,
     backward=False,
-    cases=16,
+    cases=22,
     numbers=500_000,
     uneven=(False, True),
 )

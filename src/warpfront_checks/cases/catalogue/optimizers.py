@@ -76,7 +76,7 @@ _stepped = partial(
     n=(3, 127),
     j=(3, 67),
     k=(4, 67),
-    cases=22,
+    cases=30,
 )
 
 
@@ -173,6 +173,6 @@ OPTIMIZERS: tuple[Operation, ...] = (
         doubles=False,
         halves="cpu",
         backward=False,
-        cases=8,
+        cases=11,
     ),
 )

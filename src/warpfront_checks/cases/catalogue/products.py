@@ -80,7 +80,7 @@ MATRICES: tuple[Operation, ...] = (
         kinds=("int8",),
         strided=False,
         backward=False,
-        cases=16,
+        cases=22,
     ),
     _product("torch.outer(a, b)", "m, n"),
     _product("torch.einsum('bik,bjk->ijb', a, b)", "b i k, b j k"),
@@ -104,7 +104,7 @@ MATRICES: tuple[Operation, ...] = (
 _windows = partial(
     exact,
     halves="cpu",
-    cases=34,
+    cases=46,
     roundings=256.0,
     half_roundings=8.0,
     half_backward=False,
@@ -355,7 +355,7 @@ def _both_ways(name: str, gates: int, *, packed: bool) -> Operation:
         b=(3, 259),
         i=(3, 67),
         h=(3, 67),
-        cases=12,
+        cases=16,
         # Which side of its kink a sum lies on is a rounding's to decide.
         half_backward=name != "rnn_relu",
         # cuDNN's gradients are off by an eighth on an H200; why was not looked into.
@@ -384,6 +384,6 @@ BIDIRECTIONAL: tuple[Operation, ...] = (
             f"(lambda n: (a * (torch.arange({{t}})[:, None] < n)[..., None])[: n.max()])({_ANY})"
         ),
         ulps=0.0,
-        cases=12,
+        cases=16,
     ),
 )

@@ -8,7 +8,7 @@ from warpfront_checks.cases.catalogue.record import exact
 from warpfront_checks.cases.operation import Operation
 
 _table = partial(
-    exact, values=("few", "small"), halves="cpu", cases=16, m=7, n=5, k=3, backward=False
+    exact, values=("few", "small"), halves="cpu", cases=22, m=7, n=5, k=3, backward=False
 )
 _ADDED = "torch.addmm(c, {x}, b, beta=2, alpha=3)"
 LAYOUTS = ("", "_csr", "_csc")

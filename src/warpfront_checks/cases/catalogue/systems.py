@@ -31,7 +31,7 @@ _system = partial(
     m=(4, 4099),
     least_size=3,
     numbers=500_000,
-    cases=28,
+    cases=38,
     backward=False,
 )
 _TRIANGLE = "(torch.triu if {upper} else torch.tril)"

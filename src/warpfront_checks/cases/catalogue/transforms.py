@@ -17,7 +17,7 @@ _waves = partial(
     doubles=False,
     least=0.25,
     roundings=64.0,
-    cases=44,
+    cases=58,
 )
 _planes = partial(_waves, least_size=3)
 _SIGNAL = "torch.complex(a, b)[..., {first}:]"
@@ -80,10 +80,10 @@ LINES = (
         f"{PARTS}(torch.fft.fft2(torch.complex(a, b)))",
         "4 x, 4 x | x 4, x 4",
         name="fft of a length",
-        cases=66,
+        cases=88,
     ),
 )
-_made = partial(rounded, halves=False, backward=False, cases=8)
+_made = partial(rounded, halves=False, backward=False, cases=11)
 FRAMES = (
     *each(
         "hann hamming blackman bartlett kaiser",
@@ -109,7 +109,7 @@ FRAMES = (
         definition="5 + torch.arange({count}) * (2**20 + 1)",
         count=(2, 7, 400),
         backward=False,
-        cases=8,
+        cases=11,
     ),
     _waves(
         "torch.istft(torch.stft(a, 64, 16, window=torch.hann_window(64, dtype=a.dtype,"
