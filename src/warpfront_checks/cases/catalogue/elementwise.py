@@ -194,7 +194,7 @@ _ACTIVE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
     "hardtanh": {"min_val": (-0.6, -1.1), "max_val": (0.3, 1.1), "inplace": FLAG},
     "relu relu6 silu mish hardswish hardsigmoid": {"inplace": FLAG},
     "threshold": {"threshold": (0.1,), "value": (7.0, -7.0), "inplace": FLAG},
-    "softplus": {"beta": (0.05, 0.5, 3), "threshold": (0.5, 1, 20)},
+    "softplus": {"beta": (0.05, 0.5, 16), "threshold": (0.5, 1, 20)},
     "hardshrink softshrink": {"lambd": (0.1, 0.6)},
     "gelu": {"approximate": ("none", "tanh")},
     "logsigmoid softsign tanhshrink": {},
@@ -220,13 +220,6 @@ ACTIVATIONS = (
         for name in names.split()
     ),
     *each(INTO, _activation, "torch._C._nn.$(a)", name="$ into", backward=False),
-    _activation(
-        "F.softplus(a * 16, {beta}, {threshold})",
-        name="large softplus",
-        # Past the range of exp, on both sides of the threshold.
-        beta=(0.05, 0.5, 16),
-        threshold=(1, 20),
-    ),
     _activation(
         "F.glu(torch.cat([a, b], {dim}), {dim})", "m n, m n | a k b, a k b", dim=(0, 1, -1)
     ),
