@@ -206,11 +206,11 @@ class Drawing:
         return calls
 
     def _of_no_size(self) -> Assignment:
-        """Return a size as 0: the first operand's first, as that of a batch may be, or any that
-        has no usual length.
+        """Return a size as 0: the first operand's first, as that of a batch may be, or one that two
+        operands share and that has no usual length: a sum of products is over nothing.
         """
         operation = self.operation
-        first, free = operation.arguments()[0][1][:1], {*operation.sizes(0)} - {*operation.usual}
+        first, free = operation.arguments()[0][1][:1], _shared(operation, 0) - {*operation.usual}
         if first and not first[0].isdigit() and (not free or self.draw.random() < USUAL):
             free = {*first}
         named = sorted(name for name in free if operation.least_of(name) == 1)
