@@ -284,12 +284,12 @@ class Drawing:
         again = self._reconciled(self._candidate(varied, fixed, 0.0))
         if again == assignment:
             return {}
-        known = again.pop("rounded", "")
+        width = again.pop("rounded", "")
         if again["dtype"] == assignment["dtype"]:
-            again |= {"values": values, "rounded": known}
+            again |= {"values": values, "rounded": width}
         elif again["dtype"] in WIDE and assignment["dtype"] in FLOATS and values != "far":
             # All these calls have the numbers of the narrowest dtype.
-            narrowest = min(again["dtype"], known or assignment["dtype"], key=FLOATS.index)
+            narrowest = min(again["dtype"], width or assignment["dtype"], key=FLOATS.index)
             again["rounded"] = assignment["rounded"] = narrowest
         return again
 

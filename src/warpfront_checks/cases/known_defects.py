@@ -41,8 +41,8 @@ class KnownDefect:
         major, minor = torch.__version__.split(".")[:2]
         older = self.before is None or (int(major), int(minor)) < self.before
         needed = all(str(axes.get(axis)) in values for axis, values in self.where.items())
-        known: Any = axes.get("lengths") or {}
-        lengths = defaultdict(lambda: 1, known)
+        named: Any = axes.get("lengths") or {}
+        lengths = defaultdict(lambda: 1, named)
         sized = not self.sizes or (lengths and eval(self.sizes, {}, lengths))  # noqa: S307
         return bool(needed and older and sized) and self.device in {device, "any"}
 
