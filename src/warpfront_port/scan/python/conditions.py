@@ -8,10 +8,11 @@ environment variable has its default for `unset`.
 from __future__ import annotations
 
 import ast
+import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from warpfront.system.packaged import packaged_toml
 from warpfront_port.scan.findings import SIDES, Side
@@ -115,9 +116,9 @@ class Conditions:
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 result = _negated(self._value(inner, world))
-            case ast.BoolOp(op=operator, values=values):
+            case ast.BoolOp(op=joining, values=values):
                 parts = {self.truth(value, world[0], unset=world[1]) for value in values}
-                decides = isinstance(operator, ast.Or)
+                decides = isinstance(joining, ast.Or)
                 if decides in parts or None not in parts:
                     result = decides if decides in parts else not decides
             case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -154,14 +155,15 @@ class Conditions:
         return result
 
     def _compared(self, value: object, test: ast.Compare, side: Side) -> object:
-        operator, operand = test.ops[0], test.comparators[0]
-        positive = isinstance(operator, ast.Eq | ast.Is | ast.In)
-        if not positive and not isinstance(operator, ast.NotEq | ast.IsNot | ast.NotIn):
-            return _Vague.UNKNOWN
+        comparing, operand = test.ops[0], test.comparators[0]
         literal = _literal(operand)
+        if (order := _ORDERS.get(type(comparing))) is not None:
+            numbers = isinstance(value, int | float) and isinstance(literal, int | float)
+            return order(value, literal) if numbers else _Vague.UNKNOWN
+        positive = isinstance(comparing, ast.Eq | ast.Is | ast.In)
         result: object = _Vague(_of_words(test.left, operand)[side])
         if not isinstance(value, _Vague) and not isinstance(literal, _Vague):
-            within = isinstance(operator, ast.In | ast.NotIn)
+            within = isinstance(comparing, ast.In | ast.NotIn)
             among = literal if within and isinstance(literal, tuple) else (literal,)
             return (value in among) is positive
         if isinstance(operand, ast.Constant) and (
@@ -297,6 +299,12 @@ class Conditions:
 
 _CASTS = frozenset({"bool", "any", "all", "int", "str"})
 _BEGINS = frozenset({"startswith", "endswith"})
+_ORDERS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 _METHODS = frozenset({"lower", "upper", "strip", "casefold"})
 
 

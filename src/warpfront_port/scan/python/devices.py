@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from warpfront_port.scan.python.gates import fails
 from warpfront_port.scan.python.mentions import imports_nvidia
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import elements, last_name, text_of
@@ -95,13 +96,19 @@ def cuda_version(module: Module, node: ast.Call | ast.Subscript) -> Iterator[See
 
 
 def tests(module: Module, node: ast.If | ast.IfExp | ast.While) -> Iterator[Seen]:
-    """Yield tests that are true on NVIDIA alone, in a module that names nothing of AMD's."""
+    """Yield tests that are true on NVIDIA alone, or whose arm for AMD fails, in a module that
+    names nothing of AMD's.
+    """
     if module.knows_hip:
         return
     truths = module.conditions.truths(node.test)
-    alone = truths["amd"] is False and truths["nvidia"] is not False
-    opposite = truths["amd"] is True and truths["nvidia"] is False
-    if not (alone or opposite):
+    on_amd = truths["amd"]
+    if on_amd is None or truths["nvidia"] is on_amd:
+        return
+    if isinstance(node, ast.If) and fails(node.body if on_amd else node.orelse):
+        yield Seen("PY022", node.test, shift=1)
+        return
+    if on_amd and truths["nvidia"] is None:
         return
     # NVIDIA's own packages are behind such a test with good reason.
     body = node.body if isinstance(node, ast.If) else []

@@ -31,6 +31,7 @@ _MAX_CALLERS = 8
 _OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "metal", "tpu", "musa", "sdaa"})
 _AMDS = frozenset({"amd", "hip", "rocm"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_SKIPS = frozenset({"skip", "skipTest"})
 _SKIP = re.compile(r"(?i)(?:.*\.)?skip_?if\Z")
 _SKIP_AMD = re.compile(r"(?i)(?:.*\.)?(?:skip_?if_?(?:rocm|hip|amd)\w*|require_?nvidia\w*)\Z")
 _NOT_AMD: VendorTruths = {"nvidia": None, "amd": False, "other": None}
@@ -230,13 +231,21 @@ def is_test(path: PurePosixPath) -> bool:
     return bool(named) and path.name != "conftest.py"
 
 
-def _leaves(block: list[ast.stmt]) -> bool:
+def fails(block: list[ast.stmt]) -> bool:
+    """Return true if a block ends with an error, or ends the program."""
     match block:
         case [*_, ast.Expr(value=ast.Call(func=function))]:
-            return last_name(function) in {"exit", "_exit", "skip", "skipTest", "quit"}
+            return last_name(function) in {"exit", "_exit", "quit"}
         case _:
-            pass
-    return bool(block) and isinstance(block[-1], _EXITS)
+            return bool(block) and isinstance(block[-1], ast.Raise)
+
+
+def _leaves(block: list[ast.stmt]) -> bool:
+    match block:
+        case [*_, ast.Expr(value=ast.Call(func=function))] if last_name(function) in _SKIPS:
+            return True
+        case _:
+            return fails(block) or (bool(block) and isinstance(block[-1], _EXITS))
 
 
 def forgiving(handler: ast.ExceptHandler, module: Module) -> bool:
