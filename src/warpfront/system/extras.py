@@ -10,7 +10,6 @@ from typing import Any
 EXTRAS = {
     "tree_sitter": "port",
     "tree_sitter_cuda": "port",
-    "tree_sitter_python": "port",
     "installer": "layers",
     "zstandard": "layers",
     "matplotlib": "charts",

@@ -14,7 +14,6 @@ from typing import TypeVar, cast
 from warpfront_port.scan.findings import SIDES, Side
 from warpfront_port.scan.graph import followed
 from warpfront_port.scan.python.conditions import Conditions
-from warpfront_port.scan.python.lowering import parsed
 from warpfront_port.scan.python.nodes import (
     FUNCTIONS,
     Text,
@@ -69,13 +68,14 @@ class Module:
     """The properties of one module that rules query.
 
     `nodes` are all nodes, parents before children, in source order. Raises `SyntaxError`,
-    `ValueError` (null bytes) or `RecursionError` (nesting deeper than the interpreter reads).
+    `ValueError` (null bytes) or `RecursionError` (nesting deeper than the interpreter reads). Syntax
+    newer than the running Python is not read.
     """
 
     def __init__(self, path: PurePosixPath, text: str) -> None:
         self.path = path
         self.text = text
-        self.tree = parsed(text)
+        self.tree = ast.parse(text.removeprefix("\ufeff"))
         self._dotted: dict[ast.AST, str] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes: list[ast.AST] = []
