@@ -20,7 +20,6 @@ _TAKEN = re.compile(r"DP3\d\d|CT402|PY00[128]|PY025")
 _STARTED = re.compile(rf"\s*(?:\w+=\S*\s+)*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)(?:[\s{HOLE}]|\Z)")
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
-_NVIDIA_ALONE = re.compile(r"(?i)nvidia|\bcuda\b|nvcc")
 _NVCC_COMMAND = re.compile(r"(?:\A|[/\\\s])nvcc(?:\.exe)?[\"']?\s+-")
 _PATTERN = re.compile(r"\*\.(?:c|cc|cpp|cxx|cu)\b")
 
@@ -61,22 +60,6 @@ def _is_linked(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def cuda_alone(module: Module, node: ast.Raise | ast.Assert) -> Iterator[Seen]:
-    """Yield `raise RuntimeError("... an NVIDIA GPU ...")` in a build that never tests for ROCm."""
-    message = node.exc if isinstance(node, ast.Raise) else node.msg
-    if message is None or not module.builds_extensions or module.knows_hip:
-        return
-    if module.path.name != "setup.py" and module.owner(node) not in module.started:
-        return  # a function for others, which do not build
-    test = getattr(node if isinstance(node, ast.Assert) else module.parents[node], "test", None)
-    truths = module.conditions.truths(test) if test is not None else {}
-    is_decided = truths.get("other") is not None
-    if is_decided and truths["amd"] is truths["nvidia"]:
-        return  # a tensor on AMD's device is on "cuda" too
-    if any(_NVIDIA_ALONE.search(text_of(part) or "") for part in ast.walk(message)):
-        yield Seen("BL216", node)
-
-
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
     """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an import for ROCm."""
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
@@ -96,7 +79,7 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     kept, left_out = (body, other) if on_amd else (other, body)
     if on_amd and isinstance(node, ast.If) and isinstance(body[-1], ast.Raise):
         if module.path.name == "setup.py" or "CUDA_HOME" in module.source_of(node.test):
-            yield Seen("BL216", node.test, shift=1 - int(module.knows_hip))
+            yield Seen("BL216", node.test, shift=-int(module.knows_hip))
         return
     if on_amd and isinstance(body[-1], ast.Return):
         block = getattr(module.parents[node], "body", [])

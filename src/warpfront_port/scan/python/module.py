@@ -68,8 +68,8 @@ class Module:
     """The properties of one module that rules query.
 
     `nodes` are all nodes, parents before children, in source order. Raises `SyntaxError`,
-    `ValueError` (null bytes) or `RecursionError` (nesting deeper than the interpreter reads). Syntax
-    newer than the running Python is not read.
+    `ValueError` (null bytes) or `RecursionError` (nesting deeper than the interpreter reads). It
+    reads the syntax of the running Python.
     """
 
     def __init__(self, path: PurePosixPath, text: str) -> None:
