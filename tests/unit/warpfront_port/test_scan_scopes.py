@@ -88,6 +88,12 @@ def test_a_command_that_is_made_of_itself_many_times_ends() -> None:
     assert "PY016" in {seen.rule for seen in rule_matches(source, Context())}
 
 
+def test_a_name_that_is_an_alias_of_itself_ends() -> None:
+    text = "import torch\nlinear = linear.apply\nlinear(torch.version.cuda)\n"
+    source = SourceText(path=PurePosixPath("module.py"), text=text)
+    assert "PY064" in {seen.rule for seen in rule_matches(source, Context())}
+
+
 def test_the_value_of_a_member_of_an_enumeration_is_followed() -> None:
     text = (
         "import enum, torch\nclass How(enum.Enum):\n    FAST = 'reduce-overhead'\n"

@@ -113,6 +113,7 @@ class Module:
         if node in self._dotted:
             return self._dotted[node]
         whole, parts = node, list[str]()
+        self._dotted[node] = ""  # of names that are aliases of each other
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
@@ -136,7 +137,6 @@ class Module:
             return self.imported[node.id]
         value = self.scopes.one(node) if node.id in self.scopes.aliases else node
         if isinstance(value, ast.Attribute | ast.Call):
-            self._dotted[node] = node.id  # a name that is an alias of itself
             dotted = self.dotted(value)
             if dotted.split(".")[0] in self._import_roots and not dotted.endswith(")"):
                 return dotted
