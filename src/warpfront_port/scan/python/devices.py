@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from warpfront_port.scan.python.gates import fails
+from warpfront_port.scan.python.gates import Gates, fails
 from warpfront_port.scan.python.mentions import imports_nvidia
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import elements, last_name, text_of
@@ -134,7 +134,8 @@ def home_as_text(module: Module, node: ast.Name | ast.Attribute | ast.Call) -> I
             is_text = module.dotted(target) == "os.environ"
         case _:
             is_text = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add)
-    if is_text:
+    # The folder is None on AMD, so that what asks for it first is not reached there.
+    if is_text and "amd" in Gates(module, asks=True).standing(node).sides:
         yield Seen("PY061", node, module.excerpt(parent))
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from warpfront_port.scan.findings import SIDES, Gate, Side
-from warpfront_port.scan.python.conditions import VendorTruths, negated
+from warpfront_port.scan.python.conditions import Conditions, VendorTruths, negated
 from warpfront_port.scan.python.mentions import imports_nvidia
 from warpfront_port.scan.python.module import Module
 from warpfront_port.scan.python.nodes import FUNCTIONS, last_name
@@ -57,10 +57,13 @@ class Standing:
 class Gates:
     """The sides that reach the nodes of one module, with their gates."""
 
-    def __init__(self, module: Module, started: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, module: Module, started: frozenset[str] = frozenset(), *, asks: bool = False
+    ) -> None:
+        """`asks` is true where the folder of a toolkit tells the vendors apart."""
         self._module = module
         self._started = started
-        self._conditions = module.conditions
+        self._conditions = Conditions(module, asks=True) if asks else module.conditions
         self._file_gate = Gate.TEST if is_test(module.path) else Gate.OPEN
 
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
