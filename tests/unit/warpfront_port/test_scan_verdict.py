@@ -291,15 +291,6 @@ def test_an_extension_that_its_users_go_on_without_decides_nothing(
     assert verdict.line.startswith(f"gfx942: {line}")
 
 
-def test_commands_in_the_blocks_of_a_readme_are_notes(tmp_path: Path) -> None:
-    text = "Run `nvcc`:\n\n```bash\n$ nvcc -arch=sm_80 k.cu\n```\n```python\nnvcc = 1\n```\n"
-    found = judged(tmp_path, {"README.md": text})[1].findings
-    assert {(one.rule, one.line, one.severity) for one in found} == {
-        ("SH501", 4, Severity.NOTE),
-        ("BL202", 4, Severity.NOTE),
-    }
-
-
 PYTHON_PACKAGE = {
     "setup.py": "from setuptools import setup\nsetup(packages=['p'])\n",
     "p/__init__.py": "x = 1\n",

@@ -29,8 +29,6 @@ HIP_ARM = re.compile(
 _DEFINITION = re.compile(r"(?<![\w-])-D([A-Za-z_]\w*)")
 _DEFINED = re.compile(r"([A-Z_][A-Z0-9_]*)(?:=.*)?")
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
-_ARMS = frozenset({"if", "elseif", "else", "endif"})
-_SAYING = frozenset({"message", "option", "string", "add_subdirectory", "include"})
 _EXPRESSION = re.compile(r"\$<|>(?!=)")
 _FOR_CUDA = re.compile(
     r"(?i)(?:\$<AND:(?:\$<[^<>]*>,)*)?\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}"
@@ -131,28 +129,14 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
         for match in _of_command(command, better)
     ]
     yield from matches
-    yield from of_cuda_alone(text, _with_ends(text), matches)
-
-
-def _with_ends(text: str) -> Iterator[Word]:
-    """Yield the words of a build, the end of an arm for CUDA with the words of its condition."""
-    opened: list[str] = []
-    for command in _raw_commands(text):
-        condition = " ".join(command.texts)
-        if command.name in _ARMS:
-            if command.name != "if" and opened:
-                yield Word(text=opened.pop(), start=command.start, end=command.start)
-            if command.name != "endif":
-                opened.append(condition)
-        if command.name != "message":
-            yield from command.words[command.name == "project" :]
+    yield from of_cuda_alone(text, matches=matches)
 
 
 def _of_command(command: Command, better: int) -> Iterator[Match]:
     """Yield the matches of a command, and of its words but for those for CUDA alone."""
     yield from _of_name(command, better)
     opened: list[bool] = []  # by open generator expression: true for CUDA alone
-    for word in command.words if command.name not in _SAYING else ():
+    for word in command.words:
         if word.text == "CACHE":
             break  # its type and the text about it
         cudas = any(opened)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from itertools import starmap
 
 from warpfront_port.scan.catalogue import expressions, rules_by_name
@@ -13,7 +12,6 @@ from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.structured.commands import Command, Word
 from warpfront_port.scan.structured.shell import ASSIGNMENT, read_commands
 from warpfront_port.scan.words import (
-    ALLOCATOR,
     CUDA_INDEX,
     NVIDIA_IMAGE,
     allocator_settings,
@@ -27,20 +25,8 @@ _ENGINES = frozenset({"docker", "podman", "nerdctl", "docker-compose", "singular
 _INSTALLERS = frozenset({"apt-get", "apt", "yum", "dnf", "microdnf", "zypper", "aptitude"})
 (_CUDA_PACKAGE,) = expressions("packages").values()
 (CONDA_CUDA,) = expressions("conda_packages").values()
-_WITH_VALUE = frozenset(
-    {"-r", "--requirement", "-e", "--editable", "-c", "--constraint", "--no-install-package"}
-    | {"--no-build-isolation-package", "-i", "-f", "--index-url", "--extra-index-url"}
-    | {"--find-links", "-t", "--target", "--python", "--prefix", "--root", "--default-index"}
-    | {"--index"}
-)
 _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
-_OPTION = re.compile(r"-{0,2}\+{0,2}[A-Za-z_][\w.-]*")
-_STOPS = re.compile(r"(?m)^[^#\n]*\bset\s+(?:-[a-zA-Z]*e|-o\s+errexit)|\A#!.*\s-[a-z]*e")
-_QUERY = re.compile(
-    r"\s*(?:(\w+)=\"?(?:\$\(|`))?\s*(?:nvidia-smi\b|\S+\s+(?:--version|-V)\b)[^|>&;]*$"
-)
-_SHOWS = re.compile(r"\s*(?:echo|printf)\b")
 _OFFLOADED = re.compile(r"--(?:offload-arch|amdgpu-target)=gfx\w+")
 _BESIDE_PACKAGE = re.compile(r"\b\w+\.__file__[^\n]{0,200}\bcp\s+-\w+")
 
@@ -55,26 +41,6 @@ def script_rule_matches(text: str, offset: int = 0) -> Iterator[Match]:
             yield from _of_command(command)
     for match in _BESIDE_PACKAGE.finditer(text) if "__file__" in text else ():
         yield Word.found(match, offset=offset).match("PY060", match[0][:80])
-
-
-def shell_rule_matches(text: str) -> Iterator[Match]:
-    """Yield the matches in a shell script. It goes on after a program that fails: one whose output
-    it shows, and uses for nothing, is a thing to check.
-    """
-    stops = _STOPS.search(text) is not None
-    for match in script_rule_matches(text):
-        is_output = match.rule == "SH501" and not stops and _is_shown(text, match)
-        yield replace(match, shift=-1) if is_output else match
-
-
-def _is_shown(text: str, match: Match) -> bool:
-    """Return true if the output of a program that only answers goes to the screen."""
-    first = text.rfind("\n", 0, match.start) + 1
-    line = text[first : text.find("\n", match.start) % (len(text) + 1)]
-    if (query := _QUERY.match(line)) is None:
-        return False
-    uses = re.findall(rf"(?m)^.*\$\{{?{query[1]}\b", text) if query[1] else ()
-    return all(map(_SHOWS.match, uses))
 
 
 def _of_command(command: Command) -> Iterator[Match]:
@@ -96,29 +62,17 @@ def _of_command(command: Command) -> Iterator[Match]:
     nvccs = any("nvcc" in text.lower() for text in command.texts)
     for word in command.words:
         yield from word_rule_matches(word, nvccs=nvccs)
-    yield from option_rule_matches(command.words)
 
 
 def variable_rule_matches(name: str, value: str, word: Word) -> Iterator[Match]:
     """Yield the matches in `NAME=value`, in ENV, export, compose's environment and CI's env."""
     if name in _VARIABLES and value not in {"0", ""}:
         yield word.match(_VARIABLES[name], name)
-    if ALLOCATOR.search(value):
-        for excerpt, shift in allocator_settings(value):
-            yield word.match("PY010", excerpt, shift)
+    for excerpt, shift in allocator_settings(value):
+        yield word.match("PY010", excerpt, shift)
+    yield from starmap(word.match, read_setting(name, value.strip("\"' ")))
     if "\n" not in value and CUDA_INDEX.search(value):
         yield word.match("DP314", value[:80])
-    yield from starmap(word.match, read_setting(name, value.strip("\"' ")))
-
-
-def option_rule_matches(words: Sequence[Word]) -> Iterator[Match]:
-    """Yield settings in options: `--mode x`, `--mode=x`, and `model.mode=x` of Hydra."""
-    for index, word in enumerate(words):
-        name, equals, value = word.text.partition("=")
-        if not equals and word.text.startswith("--") and index + 1 < len(words):
-            value = words[index + 1].text
-        if value and _OPTION.fullmatch(name):
-            yield from starmap(word.match, read_setting(name.lstrip("+"), value.strip("\"'")))
 
 
 def word_rule_matches(word: Word, *, nvccs: bool = False) -> Iterator[Match]:
@@ -152,11 +106,10 @@ def _installs(command: Command) -> Iterator[Match]:
     if "install" not in texts or _INSTALLER.fullmatch(name) is None:
         return
     verb = texts.index("install")
-    arguments = list(zip(("", *texts[verb + 1 :]), command.words[verb + 1 :], strict=False))
+    arguments = command.words[verb + 1 :]
     # With an index of its own, torch comes from there.
-    indexed = any(w.text.startswith(_INDEXES) or "whl/rocm" in w.text for _, w in arguments)
-    for before, word in arguments:
-        named = before not in _WITH_VALUE
-        for rule, shift in read_requirement(word.text) if named and word.text[:1] != "-" else ():
+    indexed = any(w.text.startswith(_INDEXES) or "whl/rocm" in w.text for w in arguments)
+    for word in arguments:
+        for rule, shift in read_requirement(word.text) if word.text[:1] != "-" else ():
             if not (indexed and rule == "DP302"):
                 yield word.match(rule, shift=shift)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -19,7 +19,6 @@ _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
 _NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
 _LINE = re.compile(r"(?m)^(?!dnl\b)[^#\n]+")
-_ASKS = re.compile(r"command\s+-v|\bwhich\b|\btype\b|\bhash\b|-[xfed]\s|nvidia-smi|>\s*/dev/null")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,6 @@ class Command:
 class _Arm:
     sides: frozenset[Side] = frozenset(SIDES)
     left: frozenset[Side] = frozenset(SIDES)
-    gate: Gate = Gate.OPEN
     condition: str = ""
 
 
@@ -96,12 +94,6 @@ class Arms:
         return frozenset(SIDES).intersection(*(arm.sides for arm in self._open))
 
     @property
-    def gate(self) -> Gate:
-        """Return the gate of a condition that asks whether something is there."""
-        gates = (arm.gate for arm in self._open if arm.gate is not Gate.OPEN)
-        return next(gates, Gate.OPEN)
-
-    @property
     def conditions(self) -> tuple[str, ...]:
         """Return the conditions of the arms around this place."""
         return tuple(arm.condition for arm in self._open if arm.condition)
@@ -111,18 +103,13 @@ class Arms:
         self._open.append(_Arm())
         self.next(condition, negated=negated)
 
-    def next(self, condition: str = "", *, negated: bool | None = False) -> None:
-        """Go to the next arm of the innermost condition; without a condition, to its last.
-
-        `negated` is None where it is not known which part of a condition is.
-        """
+    def next(self, condition: str = "", *, negated: bool = False) -> None:
+        """Go to the next arm of the innermost condition; without a condition, to its last."""
         if not self._open:
             return
         arm = self._open[-1]
         arm.condition = condition or f"NOT {arm.condition}"
-        sides = sides_of(condition) if negated is not None else None
-        asks = sides is None and _ASKS.search(condition) is not None
-        arm.gate = Gate.AVAILABILITY if asks else Gate.OPEN
+        sides = sides_of(condition)
         reached = arm.left if sides is None else frozenset(SIDES) - sides if negated else sides
         arm.sides = arm.left & reached
         if sides is not None and " OR " not in condition and " AND " not in condition:
@@ -147,15 +134,13 @@ _CUDAS: frozenset[Side] = frozenset({"nvidia"})
 _FOR_CUDA = "a part of the build for CUDA, and none for HIP"
 
 
-def of_cuda_alone(
-    text: str, words: Iterable[Word] = (), matches: Sequence[Match] = ()
-) -> Iterator[Match]:
-    """Yield the words of a build that name CUDA, where its file names nothing of AMD's: an arm for
-    HIP begins next to one of them. Without `words`, the lines. Lines of `matches` are skipped.
+def of_cuda_alone(text: str, matches: Sequence[Match] = ()) -> Iterator[Match]:
+    """Yield the lines of a build that name CUDA, where its file names nothing of AMD's: an arm for
+    HIP begins next to one of them. Lines of `matches` are skipped.
     """
     if _NVIDIA.search(text) is None or _NAMES_AMD.search(text) is not None:
         return
     lines = {line_of(text, match.start) for match in matches}
-    for word in words or map(Word.found, _LINE.finditer(text)):
+    for word in map(Word.found, _LINE.finditer(text)):
         if sides_of(word.text) == _CUDAS and line_of(text, word.start) not in lines:
             yield replace(word.match("BL205", _FOR_CUDA, shift=-2), key=_FOR_CUDA)

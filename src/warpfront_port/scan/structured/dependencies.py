@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 from warpfront.errors import InputError
@@ -12,7 +11,7 @@ from warpfront_port.preflight.pyproject import TomlText, read_pyproject
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.structured.commands import Word
-from warpfront_port.scan.words import CUDA_INDEX, index_shift, line_starts, read_setting
+from warpfront_port.scan.words import CUDA_INDEX, line_starts
 
 
 def _placed(text: str, line: int, literal: str, value: str) -> Word:
@@ -52,8 +51,6 @@ def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
         place = document.string(value, table="")
         return _placed(text, place.line, place.literal, value)
 
-    for name, value in _plain(document.values):
-        yield from (word(value).match(rule, what) for rule, what in read_setting(name, value))
     optional = document.table("project", "optional-dependencies")
     # uv's indexes that only packages which name them use.
     indexes = document.value("tool", "uv", "index")
@@ -62,8 +59,7 @@ def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
     chosen = {value for _, value in (*_plain(optional), *_plain(explicit))}
     for _, value in _plain(document.values):
         if CUDA_INDEX.search(value):
-            shift = -2 if value in chosen else index_shift(text)
-            yield word(value).match("DP314", value[:80], shift)
+            yield word(value).match("DP314", value[:80], -2 if value in chosen else 0)
 
 
 def _plain(value: object, above: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -81,9 +77,8 @@ def _plain(value: object, above: str = "", depth: int = 0) -> Iterator[tuple[str
 def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
     """Yield the matches of a requirements or constraints file.
 
-    `extra` is the purpose in the file's name. Torch comes from ROCm's wheel index if there is one.
+    `extra` is the purpose in the file's name.
     """
-    rocms = _OF_ROCM.search(text) is not None
     for line in read_lines(text):
         option, value = line.option
         requirement = without_options(value or line.text)
@@ -92,8 +87,4 @@ def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:
         if option in INDEXES and CUDA_INDEX.search(requirement):
             yield word.match("DP314")
         for rule, shift in read_requirement(requirement, extra=extra) if not option else ():
-            if not (rocms and rule == "DP302"):
-                yield word.match(rule, shift=shift)
-
-
-_OF_ROCM = re.compile(r"(?m)^(?:-i|--index-url)[=\s]\S*/rocm")
+            yield word.match(rule, shift=shift)

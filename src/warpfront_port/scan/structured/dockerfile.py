@@ -8,37 +8,26 @@ from collections.abc import Iterator
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.structured.command_rules import script_rule_matches, variable_rule_matches
 from warpfront_port.scan.structured.commands import Word
-from warpfront_port.scan.words import GFX, NVIDIA_IMAGE
+from warpfront_port.scan.words import NVIDIA_IMAGE
 
 # Lines that a backslash continues, with comments and empty lines between them.
 _INSTRUCTION = re.compile(
     r"(?m)^[^\S\n]*(?P<name>[A-Za-z]+)(?=[\s\\])"
     r"(?P<body>(?:[^\n]*\\[^\S\n]*\n(?:[^\S\n]*(?:#[^\n]*)?\n)*)*[^\n]*\n?)"
 )
-_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\\]*)")
-_OLD_PAIR = re.compile(r"(?<!\S)([A-Za-z_]\w*)\s+(.*\S)", re.DOTALL)
 _FROM = re.compile(r"(?:\s+--\S+)*\s+(\S+)(?:(?i:\s+AS\s+)(\S+))?")
-_COPIED = re.compile(r"--from=(\S+)")
-_ARCH_NAME = re.compile(r"(?i).*(?:ARCH|GFX|TARGET)\w*\Z")
 _COMMENT_LINE = re.compile(r"(?m)(?<=\n)[^\S\n]*#[^\n]*(?=\n)")
-_OPTION = re.compile(r"--(?:mount|network|security)=\S+")
 
 
 def read_instructions(text: str) -> Iterator[tuple[str, str, int]]:
     """Yield the name in capitals of each instruction, its body, and where that begins.
 
-    A body has its continuation lines and here-documents; comment lines are blanked.
+    A body has its continuation lines; comment lines are blanked.
     """
-    end = 0
-    while match := _INSTRUCTION.search(text, end):
-        end = match.end()
-        if heredoc := _HEREDOC.search(match["body"]):
-            closing = re.compile(rf"(?m)^\s*{heredoc[1]}\s*?$").search(text, end)
-            end = closing.end() if closing else len(text)
-        start = match.start("body")
-        body = _COMMENT_LINE.sub(lambda m: " " * (len(m[0]) - 1) + "\\", text[start:end])
-        yield match["name"].upper(), body, start
+    for match in _INSTRUCTION.finditer(text):
+        body = _COMMENT_LINE.sub(lambda m: " " * (len(m[0]) - 1) + "\\", match["body"])
+        yield match["name"].upper(), body, match.start("body")
 
 
 def dockerfile_rule_matches(text: str) -> Iterator[Match]:
@@ -48,28 +37,20 @@ def dockerfile_rule_matches(text: str) -> Iterator[Match]:
         image: re.Match[str] | None = None
         if name == "FROM" and (image := _FROM.match(body)):
             stages.add(image[2] or "")
-        elif name in {"COPY", "ADD"}:
-            image = _COPIED.search(body)
         elif name in {"ENV", "ARG"}:
             yield from _variables(name, body, start)
         elif name in {"RUN", "CMD", "ENTRYPOINT"}:
-            script = _OPTION.sub(lambda option: " " * len(option[0]), body)
-            if script.lstrip().startswith("["):
-                script = re.sub(r"[\[\],\"]", " ", script)  # the list form: its words are the same
+            listed = body.lstrip().startswith("[")  # the list form: its words are the same
+            script = re.sub(r"[\[\],\"]", " ", body) if listed else body
             yield from script_rule_matches(script, start)
         if image is not None and image[1] not in stages and NVIDIA_IMAGE.fullmatch(image[1]):
             yield Word.found(image, 1, start).match("CT401")
 
 
 def _variables(instruction: str, body: str, start: int) -> Iterator[Match]:
-    pairs = list(_PAIR.finditer(body))
-    if not pairs and instruction == "ENV":
-        pairs = list(_OLD_PAIR.finditer(body))
-    for pair in pairs:
+    for pair in _PAIR.finditer(body):
         name, value = pair[1], pair[2].strip("\"'\n \t")
         word = Word.found(pair, offset=start)
         yield from variable_rule_matches(name, value, word)
         if instruction == "ARG" and NVIDIA_IMAGE.fullmatch(value):
             yield word.match("CT401", value)
-        if instruction == "ENV" and _ARCH_NAME.match(name) and GFX.search(value):
-            yield word.match("BL203")

@@ -13,10 +13,8 @@ from warpfront_port.scan.findings import Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
 from warpfront_port.scan.structured.command_rules import (
     script_rule_matches,
-    shell_rule_matches,
-    variable_rule_matches,
 )
-from warpfront_port.scan.structured.commands import Word, of_cuda_alone
+from warpfront_port.scan.structured.commands import of_cuda_alone
 from warpfront_port.scan.structured.dependencies import (
     declared_rule_matches,
     requirements_rule_matches,
@@ -25,11 +23,9 @@ from warpfront_port.scan.structured.dependencies import (
 from warpfront_port.scan.structured.dockerfile import dockerfile_rule_matches
 from warpfront_port.scan.structured.makefile import make_rule_matches
 from warpfront_port.scan.structured.yaml_documents import yaml_rule_matches
-from warpfront_port.scan.words import SETTING_WORDS
 
 Kind = Literal[
-    "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "json", "lines",
-    "markdown", "configure",
+    "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "configure",
 ]  # fmt: skip
 
 _DOCKERFILE = re.compile(r"(?i)(?:.*\.)?(?:dockerfile|containerfile)(?:[._-].*)?\Z")
@@ -46,9 +42,6 @@ _NAMES: Mapping[Kind, str] = {
     "cmake": ".cmake CMakeLists.txt",
     "make": ".mk Makefile GNUmakefile Makefile.am Makefile.in makefile",
     "configure": "configure.ac configure.in .m4 meson.build",
-    "json": ".json",
-    "lines": ".ini .env .service",
-    "markdown": "README.md INSTALL.md BUILD.md BUILDING.md",
 }
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
@@ -87,11 +80,8 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "cmake": cmake_rule_matches,
         "make": make_rule_matches,
         "configure": of_cuda_alone,
-        "json": partial(pair_rule_matches, form=_JSON),
-        "lines": partial(pair_rule_matches, form=_LINES),
         "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),
-        "shell": shell_rule_matches,
-        "markdown": markdown_rule_matches,
+        "shell": script_rule_matches,
     }
     if kind is not None:
         yield from readers[kind](source.text)
@@ -102,37 +92,3 @@ _INSTALLED = frozenset({"pyproject.toml", "Pipfile"})
 _PURPOSE = re.compile(
     r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy|tests?|bench|example)"
 )
-
-
-# Commands and settings inside other text: Markdown, JSON, INI and .env.
-_BLOCK = re.compile(
-    r"(?ms)^[ \t]*```[ \t]*(?:bash|sh|shell|zsh|console|shell-session)?[ \t]*\n(.*?)^[ \t]*```"
-)
-_PROMPT = re.compile(r"(?m)^([ \t]*)[$%>#](?= )")
-_JSON = re.compile(
-    r"\"(?P<name>[\w.\-]{1,80})\"\s*:\s*(?:\"(?P<text>(?:[^\"\\\n]|\\.)*)\"|(?P<bare>[\w.+-]+))"
-)
-_LINES = re.compile(
-    r"(?m)^[^\S\n]*(?:export\s+|Environment=\"?)?(?P<name>[A-Za-z_][\w.\-]*)[^\S\n]*[=:][^\S\n]*"
-    r"(?:\"(?P<text>[^\"\n]*)\"|(?P<bare>[^\"\n]*))"
-)
-_COMMAND = re.compile(r"(?i).*(?:command|script|cmd|commands|install_command)\Z|run|commands_pre")
-_INTERESTING = re.compile(
-    r"(?i)alloc_conf|torchinductor|\bpip\b|/whl/cu|" + "|".join(SETTING_WORDS)
-)
-
-
-def markdown_rule_matches(text: str) -> Iterator[Match]:
-    """Yield the matches in blocks of shell commands, with or without prompts."""
-    for block in _BLOCK.finditer(text):
-        yield from script_rule_matches(_PROMPT.sub(r"\1 ", block[1]), block.start(1))
-
-
-def pair_rule_matches(text: str, form: re.Pattern[str]) -> Iterator[Match]:
-    """Yield the matches in pairs of a name and a value, which `form` finds."""
-    for match in form.finditer(text) if _INTERESTING.search(text) else ():
-        kind = "bare" if match["text"] is None else "text"
-        value = Word.found(match, kind)
-        yield from variable_rule_matches(match["name"], value.text.strip(), value)
-        if _COMMAND.fullmatch(match["name"]):
-            yield from script_rule_matches(value.text, value.start)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from warpfront_port.scan.findings import Gate, Match, Side
+from warpfront_port.scan.findings import Match, Side
 from warpfront_port.scan.structured.command_rules import (
     script_rule_matches,
-    variable_rule_matches,
     word_rule_matches,
 )
 from warpfront_port.scan.structured.commands import Arms, Word, of_cuda_alone, sides_of
@@ -26,27 +24,19 @@ _HIPCC = re.compile(r"(?m)^[^#\n]*\bhipcc\b")
 _NVCC = re.compile(r"(?<![\w.-])nvcc(?![\w.-])")
 _RUNS_NVCC = re.compile(rf"(?:\$[({{]NVCC[)}}]|{_NVCC.pattern})(?!\s+(?:--version|-V)\b)")
 _SOUGHT = re.compile(r"\s*(\w+)\s*[:?]?=\s*\$[({]shell\s+(?:which|command\s+-v)\s+nvcc\b")
-_ARM = r"((?:(?![^\S\n]*(?:if|else|endif)).*\n)*)"
-_CHOICE = re.compile(rf"(?m)^[^\S\n]*if.*\n{_ARM}[^\S\n]*else\s*\n{_ARM}[^\S\n]*endif")
 _CONDITION = re.compile(
     r"[^\S\n]*(?P<word>endif|else|(?=if))\b[^\S\n]*(?P<test>ifn?def|ifn?eq)?\b(?P<text>.*)"
 )
 # The second value of `ifeq ($(CUDA),)`, `ifeq ($(CUDA),0)`, `ifeq "$(CUDA)" ""`.
 _VALUE = re.compile(r"""(?:,|["'][^\S\n]+["'])([^,()"']*)[)"']?[^\S\n]*\Z""")
-# `ifeq ($(strip $(X)),true)`, `ifeq "$(X)" "1"`, `ifdef X`
-_COMPARED = re.compile(
-    r"""[\s("']*(?:\$\(strip\s+)?\$[({](\w+)[)}]\)?["']?(?:\s*,|\s)\s*["']?([^"'()$,]*)"""
-)
-_NAMED = re.compile(r"\s*(\w+)\s*\Z")
 
 
 class _Line(NamedTuple):
-    """A line: its place and text, its sides, its gate, and whether a condition is around."""
+    """A line: its place and text, its sides, and whether a condition is around."""
 
     start: int
     text: str
     sides: frozenset[Side]
-    gate: Gate
     conditional: bool
 
 
@@ -69,27 +59,23 @@ def _rule_matches(text: str) -> Iterator[Match]:
     """
     beside_hipcc = _HIPCC.search(text) is not None
     nvcc_alone = not beside_hipcc and _NVCC.search(text) is not None
-    chosen = any(_NVCC.search(arm[1]) and _NVCC.search(arm[2]) for arm in _CHOICE.finditer(text))
     lines = list(_lines(text, beside_hipcc=beside_hipcc))
     used = _sides_of_uses(lines)
-    for start, line, sides, gate, conditional in lines:
+    for start, line, sides, conditional in lines:
         # To ask for nvcc, or for its version, compiles nothing.
         asks = (sought := _SOUGHT.match(line)) and sought[1] not in used
         nvcc = _RUNS_NVCC.search(line) if nvcc_alone and not asks else None
         if nvcc is not None:
             nvcc_alone = False
-            shift = -int(conditional and not chosen)
-            first = Word.found(nvcc, offset=start).match("BL217", shift=shift)
+            first = Word.found(nvcc, offset=start).match("BL217", shift=-int(conditional))
             of_cuda = (
                 place for place, other, *_ in lines if "amd" not in (sides_of(other) or "amd")
             )
             yield from (replace(first, use=place) for place in (start, *of_cuda))
         reached = _reached(line, sides, used)
         for word in re.finditer(r"\S+", line):
-            placed = replace(Word.found(word, offset=start), sides=reached, gate=gate)
+            placed = replace(Word.found(word, offset=start), sides=reached)
             yield from word_rule_matches(placed)
-    for match in _VARIABLE.finditer(text):
-        yield from variable_rule_matches(match[1], match[2].strip(), Word.found(match, 2))
     for match in _RECIPE.finditer(text):
         # A reference to a variable is a word of its length: `$(PIP)` is pip.
         words = _REFERENCE.sub(
@@ -118,49 +104,23 @@ def _sides_of_uses(lines: Iterable[_Line]) -> Mapping[str, frozenset[Side]]:
 
 
 def _lines(text: str, *, beside_hipcc: bool) -> Iterator[_Line]:
-    """Yield the lines without comments and conditions. What the makefile's own value of a variable
-    excludes is behind an option.
-    """
-    arms, defaults = Arms(), dict(_defaults(text))
-    truths: list[bool | None] = []
+    """Yield the lines without comments and conditions."""
+    arms, depth = Arms(), 0
     for line in re.finditer(r"(?m)^[^#\n]+", text):
         condition = _CONDITION.match(line[0])
         if condition is None:
             nvccs = beside_hipcc and _RUNS_NVCC.search(line[0])
             sides = arms.sides & {"nvidia"} if nvccs else arms.sides
-            gate = Gate.OPTION if False in truths else Gate.OPEN
-            yield _Line(line.start(), line[0], sides, gate, bool(truths))
+            yield _Line(line.start(), line[0], sides, depth > 0)
         elif condition["word"] == "endif":
             arms.close()
-            truths[-1:] = []
+            depth -= 1
         else:
             value = _VALUE.search(condition["text"])
             negated = (condition["test"] or "").startswith("ifn")
-            truth = _truth(condition, defaults)
             negated ^= value is not None and value[1].strip() in _FALSE
-            following = arms.next if condition["word"] == "else" else arms.open
-            following(condition["text"], negated=negated)
             if condition["word"] == "else":
-                before = truths.pop() if truths else None
-                truth = None if before is None else not before and truth is not False
-            truths.append(truth)
-
-
-def _defaults(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the variables that a makefile gives a value once, a literal one."""
-    assignments = [(m[1], m[2].partition("#")[0].strip()) for m in _VARIABLE.finditer(text)]
-    times = Counter(name for name, _ in assignments)
-    yield from (
-        (name, value) for name, value in assignments if times[name] == 1 and "$" not in value
-    )
-
-
-def _truth(condition: re.Match[str], defaults: Mapping[str, str]) -> bool | None:
-    """Return the truth of a condition for the values of variables, None where it is open."""
-    test = condition["test"] or ""
-    compared = (_NAMED if test.endswith("def") else _COMPARED).match(condition["text"])
-    if not test or compared is None or compared[1] not in defaults:
-        return None
-    value = defaults[compared[1]]
-    is_equal = bool(value) if test.endswith("def") else value == compared[2].strip()
-    return is_equal is not test.startswith("ifn")
+                arms.next(condition["text"], negated=negated)
+            else:
+                arms.open(condition["text"], negated=negated)
+                depth += 1

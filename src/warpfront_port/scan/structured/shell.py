@@ -26,9 +26,6 @@ _PREFIXES = frozenset(
     {"sudo", "time", "exec", "nohup", "env", "then", "do", "else", "!", "eval", "-E"}
 )
 _EXPORTS = frozenset({"export", "declare", "set", "setenv", "ENV", "local", "readonly"})
-_NEGATED = re.compile(r"!|-z\b|\bnot\b|-eq\s+0")
-# `nvidia-smi | grep NVLink`: no line is the right answer on other devices.
-_SEEKS_NVIDIA = re.compile(r"(?:\S*/)?nv[\w-]+ grep\b.*(?:NV(?!(?i:me))|(?i:nvidia|cuda|driver))")
 _DEPTH = 4
 
 
@@ -38,19 +35,14 @@ def read_commands(text: str, offset: int = 0, depth: int = 0) -> Iterator[Comman
     `offset` is the place of the text in its file.
     """
     arms, condition = Arms(), ""  # the condition of an `if` while it is read
-    parts = [*_split(text, offset)]
-    for (split_words, ending), (following, _) in zip(parts, [*parts[1:], ([], "")], strict=True):
+    for split_words, ending in _split(text, offset):
         words = split_words
         while words and words[0].text in _KEYWORDS:
             condition = _after(arms, words[0].text, condition)
             words = words[1:]
         if words:
-            soft = condition or ending == "||"
-            gate = Gate.AVAILABILITY if soft else arms.gate
-            piped = " ".join(word.text for word in (words[0], *following))
-            seeking = ending == "|" and _SEEKS_NVIDIA.match(piped)
-            sides = arms.sides & ({"nvidia"} if seeking else arms.sides)
-            placed = [replace(word, sides=sides, gate=gate) for word in words]
+            gate = Gate.AVAILABILITY if condition or ending == "||" else Gate.OPEN
+            placed = [replace(word, sides=arms.sides, gate=gate) for word in words]
             yield from _commands_of(placed, depth)
             condition += "".join(f"{word.text} " for word in words) if condition else ""
 
@@ -62,8 +54,7 @@ def _after(arms: Arms, keyword: str, condition: str) -> str:
     elif keyword == "fi":
         arms.close()
     elif keyword == "then" and condition:
-        # A negation may be of any part of the condition.
-        arms.next(condition.strip(), negated=None if _NEGATED.search(condition) else False)
+        arms.next(condition.strip())
     elif keyword in {"else", "elif"}:
         arms.next()
     return " " if keyword in {"if", "elif"} else condition * (keyword not in {"then", "else", "fi"})

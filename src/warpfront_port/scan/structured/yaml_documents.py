@@ -12,7 +12,6 @@ from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.structured.command_rules import (
     CONDA_CUDA,
-    option_rule_matches,
     script_rule_matches,
     variable_rule_matches,
 )
@@ -21,8 +20,6 @@ from warpfront_port.scan.words import (
     CUDA_INDEX,
     NVIDIA_IMAGE,
     SETTING_WORDS,
-    index_shift,
-    read_setting,
 )
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -51,19 +48,12 @@ class _Document:
             return
         self._seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
-            texts = {str(key.value): v for key, v in node.value if isinstance(v, yaml.ScalarNode)}
-            if {"name", "value"} <= texts.keys():  # Kubernetes' `name: X` with `value: y`
-                value = texts["value"]
-                word = self._word(value)
-                yield from variable_rule_matches(texts["name"].value, value.value, word)
             for key, value in node.value:
                 name = key.value if isinstance(key, yaml.ScalarNode) else ""
                 if name == "nvidia.com/gpu" or name.startswith("nvidia.com/mig"):
                     yield self._word(key).match("CT404")
                 yield from self.walk(value, (*path, name))
         elif isinstance(node, yaml.SequenceNode):
-            items = [item for item in node.value if isinstance(item, yaml.ScalarNode)]
-            yield from option_rule_matches([self._word(item) for item in items])
             for item in node.value:
                 yield from self.walk(item, (*path, "-"))
         elif isinstance(node, yaml.ScalarNode) and path:
@@ -92,10 +82,8 @@ class _Document:
             yield word.match("CT401")
         elif not listed and name.isupper():
             yield from variable_rule_matches(name, text, word)
-        elif not listed and (uses := [*read_setting(".".join(path[-3:]), text)]):
-            yield word.match(*uses[0])
         elif CUDA_INDEX.search(text):
-            yield word.match("DP314", text[:80], index_shift(self.text))
+            yield word.match("DP314", text[:80])
 
     def _script(self, node: yaml.ScalarNode) -> Iterator[Match]:
         start, end = node.start_mark.index, node.end_mark.index
