@@ -669,3 +669,12 @@ def test_a_wheel_that_was_built_for_cuda_fails_what_imports_it(
 ) -> None:
     files = {"requirements.txt": f"{required}\n", "main.py": "import flash_attn\n"}
     assert judged(tmp_path, files)[0].answer == answer
+
+
+def test_commands_in_the_blocks_of_a_readme_are_notes(tmp_path: Path) -> None:
+    text = "Run `nvcc`:\n\n```bash\n$ nvcc -arch=sm_80 k.cu\n```\n```python\nnvcc = 1\n```\n"
+    found = judged(tmp_path, {"README.md": text})[1].findings
+    assert {(one.rule, one.line, one.severity) for one in found} == {
+        ("SH501", 4, Severity.NOTE),
+        ("BL202", 4, Severity.NOTE),
+    }

@@ -26,6 +26,7 @@ from warpfront_port.scan.structured.yaml_documents import yaml_rule_matches
 
 Kind = Literal[
     "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "configure",
+    "markdown",
 ]  # fmt: skip
 
 _DOCKERFILE = re.compile(r"(?i)(?:.*\.)?(?:dockerfile|containerfile)(?:[._-].*)?\Z")
@@ -42,6 +43,7 @@ _NAMES: Mapping[Kind, str] = {
     "cmake": ".cmake CMakeLists.txt",
     "make": ".mk Makefile GNUmakefile Makefile.am Makefile.in makefile",
     "configure": "configure.ac configure.in .m4 meson.build",
+    "markdown": "README.md INSTALL.md BUILD.md BUILDING.md",
 }
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
@@ -82,6 +84,7 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "configure": of_cuda_alone,
         "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),
         "shell": script_rule_matches,
+        "markdown": markdown_rule_matches,
     }
     if kind is not None:
         yield from readers[kind](source.text)
@@ -92,3 +95,15 @@ _INSTALLED = frozenset({"pyproject.toml", "Pipfile"})
 _PURPOSE = re.compile(
     r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy|tests?|bench|example)"
 )
+
+
+_BLOCK = re.compile(
+    r"(?ms)^[ \t]*```[ \t]*(?:bash|sh|shell|zsh|console|shell-session)?[ \t]*\n(.*?)^[ \t]*```"
+)
+_PROMPT = re.compile(r"(?m)^([ \t]*)[$%>#](?= )")
+
+
+def markdown_rule_matches(text: str) -> Iterator[Match]:
+    """Yield the matches in blocks of shell commands, with or without prompts."""
+    for block in _BLOCK.finditer(text):
+        yield from script_rule_matches(_PROMPT.sub(r"\1 ", block[1]), block.start(1))
