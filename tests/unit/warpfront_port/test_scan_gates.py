@@ -64,9 +64,6 @@ def seen(text: str, *, path: str = "module.py", rule: str = "PY014") -> Match:
         ("def _nvidia_only():\n    import pynvml\nif torch.version.cuda:\n    _nvidia_only()\n",
          {"nvidia"}),
         ("def public():\n    import pynvml\nif torch.version.cuda:\n    public()\n", EVERYONE),
-        (("import pytest\n@pytest.mark.skipif(torch.version.hip is not None, reason='x')\n"
-         "def test_it():\n    import pynvml\n"), {"nvidia", "other"}),
-        ("@skipIfRocm\ndef test_it():\n    import pynvml\n", {"nvidia", "other"}),
     ],
 )  # fmt: skip
 def test_conditions_say_who_comes_to_a_line(text: str, sides: set[str]) -> None:

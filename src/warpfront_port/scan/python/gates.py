@@ -32,9 +32,6 @@ _OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "metal", "tpu",
 _AMDS = frozenset({"amd", "hip", "rocm"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _SKIPS = frozenset({"skip", "skipTest"})
-_SKIP = re.compile(r"(?i)(?:.*\.)?skip_?if\Z")
-_SKIP_AMD = re.compile(r"(?i)(?:.*\.)?(?:skip_?if_?(?:rocm|hip|amd)\w*|require_?nvidia\w*)\Z")
-_NOT_AMD: VendorTruths = {"nvidia": None, "amd": False, "other": None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,20 +143,8 @@ class Gates:
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 tests = (t for g in parent.generators if child is not g for t in g.ifs)
                 yield from ((truths(test), parent.lineno) for test in tests)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                if child not in parent.decorator_list:
-                    yield from self._of_decorators(parent.decorator_list)
             case _:
                 pass
-
-    def _of_decorators(self, decorators: list[ast.expr]) -> Iterator[tuple[VendorTruths, int]]:
-        for decorator in decorators:
-            call = decorator.func if isinstance(decorator, ast.Call) else decorator
-            name = self._module.dotted(call)
-            if _SKIP_AMD.match(name):
-                yield _NOT_AMD, decorator.lineno
-            elif _SKIP.match(name) and isinstance(decorator, ast.Call) and decorator.args:
-                yield negated(self._conditions.truths(decorator.args[0])), decorator.lineno
 
     def _of_earlier(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
         """Yield `if is_rocm: return` and `assert` earlier in the same block."""
