@@ -43,13 +43,13 @@ def test_the_files_are_the_catalogue_and_all_can_be_tested() -> None:
 
 
 def test_the_rule_that_the_faults_are_sown_into_is_right() -> None:
-    rule = read_rule(RULE, "PY039.toml")
+    rule = read_rule(RULE, "PY066.toml")
     assert (rule.id, rule.seen, rule.detectors) == (
-        "PY039",
+        "PY066",
         ({"imports": ["x"]},),
         ("python.kernels",),
     )
-    assert read_rule_file(RULE + PROOF, "PY039.toml")["examples"]["near"] == "import y"
+    assert read_rule_file(RULE + PROOF, "PY066.toml")["examples"]["near"] == "import y"
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_the_rule_that_the_faults_are_sown_into_is_right() -> None:
 )
 def test_a_wrong_record_is_refused_with_its_files_name(old: str, new: str, said: str) -> None:
     assert old in RULE
-    with pytest.raises(ValueError, match=rf"data/rules/PY039\.toml .*{said}"):
-        read_rule_file(RULE.replace(old, new), "PY039.toml")
+    with pytest.raises(ValueError, match=rf"data/rules/PY066\.toml .*{said}"):
+        read_rule_file(RULE.replace(old, new), "PY066.toml")
 
 
-@pytest.mark.parametrize("name", ["py007.toml", "PY7.toml", "PY0390.toml", "graphs.toml"])
+@pytest.mark.parametrize("name", ["py007.toml", "PY7.toml", "PY0660.toml", "graphs.toml"])
 def test_a_file_that_no_id_names_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"data/rules/{name} has no rule's id for its name"):
         read_rule_file(RULE, name)
@@ -98,8 +98,8 @@ def test_what_tests_cannot_use_is_refused_with_the_files_name(
     old: str, new: str, said: str
 ) -> None:
     assert old in RULE + PROOF
-    with pytest.raises(ValueError, match=rf"data/rules/PY039\.toml .*{said}"):
-        read_rule_file((RULE + PROOF).replace(old, new), "PY039.toml")
+    with pytest.raises(ValueError, match=rf"data/rules/PY066\.toml .*{said}"):
+        read_rule_file((RULE + PROOF).replace(old, new), "PY066.toml")
 
 
 @pytest.mark.parametrize(

@@ -518,15 +518,6 @@ def test_a_source_that_the_listed_ones_do_not_include_is_a_note(tmp_path: Path) 
     assert {one.severity for one in found if one.path == "k_backup.cu"} == {Severity.NOTE}
 
 
-@pytest.mark.parametrize(("warps", "found"), [("BLOCK // 32", 1), ("BLOCK // WARP", 0), ("8", 0)])
-def test_a_number_of_warps_that_counts_32_lanes_is_found(
-    tmp_path: Path, warps: str, found: int
-) -> None:
-    module = f"import triton\ndef f(x):\n    kernel[(1,)](x, BLOCK, num_warps={warps})\n"
-    findings = judged(tmp_path, {"main.py": module})[1].findings
-    assert [one.rule for one in findings] == ["PY039"] * found
-
-
 def test_a_capability_is_followed_through_each_value_of_a_name(tmp_path: Path) -> None:
     module = (
         "import torch\nmajor = None\nif torch.cuda.is_available():\n"

@@ -12,16 +12,6 @@ _CUDA_TEXT = re.compile(
     r"__global__|__device__|__shfl|__ballot|__syncthreads|#include\s*[<\"](?:cuda|cub|cutlass)"
 )
 _PREFIX = re.compile(r"[a-zA-Z]*(?:\"\"\"|'''|\"|')")
-_TRITON_WARP = re.compile(r"32\s*\*\s*num_warps|num_warps\s*\*\s*32")
-_LANES_OF_A_WARP = re.compile(r"/\s*32\b")
-
-
-def warp_products(module: Module, node: ast.BinOp) -> Iterator[Seen]:
-    """Yield `32 * num_warps`, and `num_warps=n // 32`: the lanes of a warp written down."""
-    text = module.source_of(node)
-    given = getattr(module.parents[node], "arg", "") == "num_warps"
-    if _TRITON_WARP.fullmatch(text) or (given and _LANES_OF_A_WARP.search(text)):
-        yield Seen("PY039", node)
 
 
 def stages(module: Module, node: ast.keyword) -> Iterator[Seen]:
