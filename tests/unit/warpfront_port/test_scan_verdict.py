@@ -669,3 +669,24 @@ def test_commands_in_the_blocks_of_a_readme_are_notes(tmp_path: Path) -> None:
         ("SH501", 4, Severity.NOTE),
         ("BL202", 4, Severity.NOTE),
     }
+
+
+@pytest.mark.parametrize(
+    ("test", "arm", "answer"),
+    [
+        ("CUDA < 12.4", "raise RuntimeError(CUDA)", "will fail at run time"),
+        ("not version.cuda", "sys.exit('no CUDA')", "will fail at run time"),
+        ("CUDA >= 12.4", "pass\nelse:\n    raise RuntimeError(CUDA)", "will fail at run time"),
+        ("CUDA < 12.4", "print(CUDA)", "runs as it is"),
+        ("CUDA > 12.4", "raise RuntimeError(CUDA)", "runs as it is"),
+        ("CUDA < 12.4 and not version.hip", "raise RuntimeError(CUDA)", "runs as it is"),
+    ],
+)
+def test_a_program_fails_where_the_arm_that_amd_takes_ends_with_an_error(
+    tmp_path: Path, test: str, arm: str, answer: str
+) -> None:
+    text = (
+        "import sys\nfrom torch import version\n"
+        f"CUDA = float(version.cuda) if version.cuda else 0\nif {test}:\n    {arm}\n"
+    )
+    assert judged(tmp_path, {"main.py": text})[0].answer == answer
