@@ -1,6 +1,4 @@
-"""Settings and environment variables in Python: assignments, arguments, defaults, and items of
-dictionaries. Pure.
-"""
+"""Settings and variables of the environment, wherever Python gives a name a value. Pure."""
 
 from __future__ import annotations
 
