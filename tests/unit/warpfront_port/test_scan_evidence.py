@@ -126,7 +126,7 @@ ASKED = (
 
 @pytest.mark.parametrize(
     ("build", "spared", "needed"),
-    [(IGNORING, "self.extensions = []", "raise"), (LOADED, "return None", "raise"),
+    [(IGNORING, "self.extensions = []", "raise"),
      (ASKED, "1", "0"), (ASKED.replace("'0')", "'0').casefold()"), "1", "0")],
 )  # fmt: skip
 def test_a_source_that_a_build_goes_on_without_is_optional(
@@ -135,6 +135,12 @@ def test_a_source_that_a_build_goes_on_without_is_optional(
     texts = {"setup.py": build.replace("FAILED", spared), "k.cu": KERNEL}
     assert shown(texts)["k.cu"][0] == "optional"
     assert "k.cu" not in shown(texts | {"setup.py": build.replace("FAILED", needed)})
+
+
+def test_a_load_whose_failure_is_hidden_says_nothing_of_what_is_left_without_it() -> None:
+    for ending in ("return None", "raise"):
+        texts = {"setup.py": LOADED.replace("FAILED", ending), "k.cu": KERNEL}
+        assert "k.cu" not in shown(texts)
 
 
 def test_an_optional_extension_of_torch_ends_its_build_all_the_same() -> None:

@@ -41,7 +41,9 @@ def read_build(path: str, text: str) -> PythonBuild | None:
     if module is None:
         return None
     gates = Gates(module)
-    # The build's own command may catch the compiler's error, and go on.
+    # The build's own command may catch the compiler's error, and go on. `optional=True` spares no
+    # extension: torch's build raises `RuntimeError`, which setuptools does not catch (torch 2.13,
+    # utils/cpp_extension.py, `_run_ninja_build`).
     steps = (module.functions.get(name) for name in ("run", "build_extension", "build_extensions"))
     forgiven = any(_catches(module, node) for step in steps if step for node in ast.walk(step))
     sources: list[ListedSource] = []
@@ -49,9 +51,7 @@ def read_build(path: str, text: str) -> PythonBuild | None:
         name = text_of(node)
         if name and len(name) < _LONGEST and SOURCE.search(name):
             to = gates.of_value(node)
-            places = [node, *(p for use in module.uses(node) for p in (use, *module.uses(use)))]
-            spared = forgiven or any(_is_spared(module, place) for place in places)
-            optional = spared or to.gate is Gate.OPTION
+            optional = forgiven or to.gate is Gate.OPTION
             source = ListedSource(name=name, line=node.lineno, sides=to.sides, optional=optional)
             sources.append(source)
     return PythonBuild(sources=tuple(sources))
@@ -129,17 +129,3 @@ def _goes_on_without(module: Module, node: ast.AST) -> bool:
 
 def _catches(module: Module, node: ast.AST) -> bool:
     return isinstance(node, ast.Try) and any(forgiving(h, module) for h in node.handlers)
-
-
-def _is_spared(module: Module, node: ast.AST) -> bool:
-    """Return true in a `load` whose failure is caught.
-
-    `optional=True` spares no extension: torch's build raises `RuntimeError`, which setuptools does
-    not catch (torch 2.13, utils/cpp_extension.py, `_run_ninja_build`).
-    """
-    calls = [parent for parent, _ in module.ancestors(node) if isinstance(parent, ast.Call)]
-    load = next((call for call in calls if last_name(call.func) in {"load", "load_inline"}), None)
-    return load is not None and any(
-        isinstance(parent, ast.Try) and child in parent.body and _catches(module, parent)
-        for parent, child in module.ancestors(load)
-    )
