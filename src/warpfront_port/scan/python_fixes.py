@@ -28,7 +28,7 @@ _TEXTS = {
     "PY025": {"flash_attention_2": "sdpa", "flash_attention_3": "sdpa"},
 }
 """What a text becomes on AMD."""
-_SWITCHES = frozenset({"PY001", "PY008", "PY025"})
+_SWITCHES = frozenset({"PY001", "PY004", "PY008", "PY025"})
 """Rules about a switch that is on: AMD has it off."""
 _OF_BUILDS = frozenset({"BL201", "BL202", "PY047"})
 FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, *_OF_BUILDS, "PY010"})

@@ -112,7 +112,7 @@ _NVIDIAS = re.compile(
 
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
-SETTING_WORDS = ("overhead", "autotune", "cudagraph", "tf32", "matmul_precision",
+SETTING_WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32", "matmul_precision",
          "fp32_precision", "flash_att", "attn_backend", "attention_backend",
          "attention-backend", "num_warps", "num_ctas", "warp_size", "warpsize", "per_warp",
          "num_lanes")  # fmt: skip
@@ -120,7 +120,7 @@ SETTING_WORDS = ("overhead", "autotune", "cudagraph", "tf32", "matmul_precision"
 
 
 _NAMES = re.compile(
-    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|flash|backend|warp"
+    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash|backend|warp"
     r"|num_ctas|num_lanes"
 )
 

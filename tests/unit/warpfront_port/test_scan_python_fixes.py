@@ -24,6 +24,10 @@ FIXED = {
         "import torch\nimport torch._inductor.config as c\nc.triton.cudagraphs = True\n",
         "c.triton.cudagraphs = (False if torch.version.hip else True)",
     ),
+    "PY004": (
+        "import torch\nf = torch.compile(g, options={'memory_planning': True})\n",
+        "{'memory_planning': (False if torch.version.hip else True)}",
+    ),
     "PY008": (
         "import torch\nis_rocm = bool(torch.version.hip)\ntorch.backends.cudnn.allow_tf32 = True\n",
         "allow_tf32 = (False if is_rocm else True)",

@@ -94,6 +94,15 @@ def test_a_name_that_is_an_alias_of_itself_ends() -> None:
     assert "PY064" in {seen.rule for seen in rule_matches(source, Context())}
 
 
+def test_a_name_in_small_letters_is_made_of_what_the_name_is_made_of() -> None:
+    text = (
+        "import torch\nname = torch.cuda.get_device_properties(0).gcnArchName.lower()\n"
+        "fast = name == 'gfx942'\n"
+    )
+    found = rule_matches(SourceText(path=PurePosixPath("m.py"), text=text), Context())
+    assert "PY052" in {match.rule for match in found}
+
+
 def test_the_value_of_a_member_of_an_enumeration_is_followed() -> None:
     text = (
         "import enum, torch\nclass How(enum.Enum):\n    FAST = 'reduce-overhead'\n"

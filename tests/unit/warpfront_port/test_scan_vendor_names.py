@@ -114,6 +114,26 @@ def test_a_number_is_chosen_in_an_expression_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "ending", "decides"),
+    [
+        ("start", "device = 'cpu'", True),
+        ("start", "n_gpus = 0", True),
+        ("has_gpu", "return False", True),
+        ("start", "return False", False),
+        ("start", "started = False", False),
+    ],
+)
+def test_nvml_decides_about_a_gpu_where_its_failure_says_so(
+    name: str, ending: str, *, decides: bool
+) -> None:
+    text = (
+        f"def {name}(pynvml):\n    try:\n        pynvml.nvmlInit()\n        return True\n"
+        f"    except Exception:\n        {ending}\n"
+    )
+    assert any(f.rule == "PY015" for f in findings_of(text)) is decides
+
+
+@pytest.mark.parametrize(
     ("text", "lines"),
     [
         (

@@ -55,7 +55,7 @@ def _detectors() -> Mapping[type[ast.AST], list[Detector]]:
 
 _DETECTORS = _detectors()
 # Rules about tests that distinguish vendors: the gate that they are part of does not excuse them.
-_ABOUT_GATES = frozenset({"PY023", "PY047"})
+_ABOUT_GATES = frozenset({"PY023", "PY052", "PY015", "PY047"})
 # 32 lanes, or a capability, in code for AMD alone is a deliberate value for its devices.
 _DECIDED = frozenset({"PY019", "PY038", "PY055"})
 # Nothing in a module can be a sighting if it has none of these, whatever their case, and none of

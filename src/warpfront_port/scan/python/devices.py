@@ -13,8 +13,11 @@ from warpfront_port.scan.python.nodes import elements, last_name, text_of
 
 # What a compared value is made of, by its dotted names.
 _CAPABILITY = re.compile(r"get_device_capability\(\)|get_device_properties\(\)\.(?:major|minor)\Z")
+_GCN = re.compile(r"\.gcnArchName\w*\Z")
 _OF_STRINGS = frozenset({"split", "replace", "startswith", "rsplit", "partition", "strip"})
 _OF_VERSIONS = frozenset({"Version", "parse", "float", "LooseVersion"})
+_OF_DEVICES = re.compile(r"(?i)gpu|cuda|device|avail")
+_WITHOUT_DEVICE = re.compile(rf"\bcpu\b|(?:{_OF_DEVICES.pattern[4:]})\w*\s*=\s*(?:false|0)\b")
 _CDNA = 9
 _CODES = 20
 
@@ -24,7 +27,7 @@ def _is_made_of(module: Module, nodes: list[ast.expr], names: re.Pattern[str]) -
 
 
 def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
-    """Yield compared compute capabilities."""
+    """Yield compared compute capabilities and gfx names."""
     sides = [node.left, *node.comparators]
     literals = [side for side in sides if isinstance(side, ast.Constant) or elements(side)]
     parts = [getattr(part, "value", None) for side in literals for part in ast.walk(side)]
@@ -39,6 +42,10 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
         tuning = _is_tuning(module, node)
         quiet = old or (tuning and first < _CDNA)
         yield Seen("PY019", node, shift=-2 if quiet else -int(tuning))
+    words = [text for text in map(text_of, sides) if text and text.startswith("gfx")]
+    exact = isinstance(node.ops[0], ast.Eq | ast.NotEq) and bool(words) and ":" not in words[0]
+    if exact and _is_made_of(module, sides, _GCN):
+        yield Seen("PY052", node)
 
 
 def _is_tuning(module: Module, test: ast.AST) -> bool:
@@ -108,6 +115,17 @@ def tests(module: Module, node: ast.If | ast.IfExp | ast.While) -> Iterator[Seen
     if not any(imports_nvidia(inner) for statement in body for inner in ast.walk(statement)):
         by_version = "version.cuda" in module.source_of(node.test)
         yield Seen("PY022", node.test, shift=by_version - 1)
+
+
+def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
+    """Yield `try: nvmlInit() except: <go on with the CPU>`."""
+    inner = (each for statement in node.body for each in ast.walk(statement))
+    starts = (c for c in inner if isinstance(c, ast.Call) and "nvmlInit" in last_name(c.func))
+    ends = "\n".join(module.source_of(each) for h in node.handlers for each in h.body).lower()
+    names = _OF_DEVICES.search(getattr(module.scope(node), "name", ""))
+    decides = _WITHOUT_DEVICE.search(ends) or (names and re.search(r"return (?:false|0)\b", ends))
+    if decides and (started := next(starts, None)):
+        yield Seen("PY015", started, "nvmlInit()")
 
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:

@@ -126,11 +126,19 @@ def _items(module: Module, node: ast.Dict) -> Iterator[Assignment]:
             holder = updated
         case _:
             pass
-    environment = _is_environment(module, holder)
+    environment, prefix = _is_environment(module, holder), _prefix(module, holder)
     if _OF_A_MODEL.isdisjoint(map(text_of, node.keys)):
         for key, value in zip(node.keys, node.values, strict=True):
             if key is not None and (item := text_of(key)) is not None:
-                yield Assignment(item, value, key, variable=environment)
+                yield Assignment(f"{prefix}{item}", value, key, variable=environment)
+
+
+def _prefix(module: Module, holder: ast.AST) -> str:
+    """Return the owner of the settings in a call or an argument: torch.compile, or Inductor."""
+    if isinstance(holder, ast.keyword):
+        return "compile." if holder.arg == "options" else ""
+    inductors = isinstance(holder, ast.Call) and "inductor" in module.dotted(holder.func)
+    return "torch._inductor.config." if inductors else ""
 
 
 def _is_environment(module: Module, node: ast.AST) -> bool:
@@ -148,7 +156,9 @@ def _called(module: Module, call: ast.Call) -> Iterator[Assignment]:
     for item in call.keywords:
         if item.arg is not None:
             variable = name == "update" and of_environment
-            yield Assignment(item.arg, item.value, item, variable=variable)
+            yield Assignment(
+                f"{_prefix(module, call)}{item.arg}", item.value, item, variable=variable
+            )
     match call.args:
         case [ast.Constant(value=str() as key), value, *_] if (
             name == "setdefault" and of_environment
