@@ -84,9 +84,9 @@ VALUES = {
 INDEX = "torch.randint(0, {below}, {shape}, generator=g)"
 NAMES = "abcdefgh"
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
-# The dtype of the parts.
 # Each copy that is waited for is a turn among the processes of a GPU.
 UNAWAITED = "non_blocking=True"
+# The dtype of the parts.
 COMPLEX = {"complex64": "float32", "complex128": "float64"}
 # The complex dtype that a real one's results have; bfloat16 has none of its width.
 COMPLEX_OF = {"float16": "complex32", "bfloat16": "complex64", "float32": "complex64"}
