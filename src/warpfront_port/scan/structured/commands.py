@@ -18,7 +18,8 @@ _NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN|\bcu\d")
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|nvidia)")
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
 _NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
-_LINE = re.compile(r"(?m)^(?!dnl\b)[^#\n]+")
+# A line that does something: no comment of autoconf, no name of a CMake project, no text to show.
+_LINE = re.compile(r"(?m)^(?!dnl\b|\s*(?:project|message)\s*\()[^#\n]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,6 +50,8 @@ class _Document:
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 name = key.value if isinstance(key, yaml.ScalarNode) else ""
+                if name == "nvidia.com/gpu" or name.startswith("nvidia.com/mig"):
+                    yield self._word(key).match("CT404")
                 yield from self.walk(value, (*path, name))
         elif isinstance(node, yaml.SequenceNode):
             for item in node.value:
