@@ -32,7 +32,7 @@ _NVIDIA = re.compile(
     r"(?i)cuda(?!_?graph)|(?:compute|device|cuda)_?capabilit|\.cuh?\Z|(?<=[=,])(?:sm|compute)_"
     r"|(?:(?<![a-z])|(?<=-l))(?:nvidia(?!/)|nv(?:ml|cc|rtc|gpu|smi|link)"
     r"|cu(?:blas|dnn|fft|sparse|solver)|(?:tma|ptx|cubin)(?![a-z]))"
-    r"|(?<![a-z0-9])(?:sm_?\d\d(?!\d)|cu(?=\d|\\d))"
+    r"|(?<![a-z0-9])(?:sm_?\d\d(?!\d)|sm_\Z|cu(?=\d|\\d))"
 )
 _TWINS = ("hip", "rocm", "amd")
 _WORD = re.compile(r"\w+")
