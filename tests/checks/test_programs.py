@@ -269,7 +269,7 @@ def test_compiled_models_begin_where_there_are_cores(
 
     def begin(find: str, asked: Any, _: CheckOptions, *, lanes: int) -> Checks:
         assert find == "models.modes:find_compiled"
-        assert asked == {"gpt compiled": [{"name": "gpt", "device": "cpu"}]}
+        assert asked == {"gpt compiled": {"name": "gpt", "device": "cpu"}}
         told.append(lanes)
         return dict.fromkeys(asked, passed)
 

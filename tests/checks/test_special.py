@@ -172,7 +172,7 @@ def test_where_there_are_cores_tables_begin_before_the_properties_and_end_after_
         told.append(f"{lanes} lanes")
         assert effort is QUICK
         if find == FIND_CASES:
-            assert asked["mm, cases"] == [{"name": "mm", "device": "cpu"}]
+            assert asked["mm, cases"] == {"name": "mm", "device": "cpu"}
         else:
             assert find == FIND_TABLE
         return dict.fromkeys(asked, noting("table"))

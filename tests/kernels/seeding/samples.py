@@ -43,12 +43,7 @@ def seed_entry_faults(
 def _seed_entry(
     entry: Entry, dtype: torch.dtype, sweep: Sweep, seed: int, ledger: MutationTally
 ) -> None:
-    options: dict[str, Any] = {
-        "dtype": sweep.dtype,
-        "device": sweep.device,
-        "seed": seed,
-        "variants": False,
-    }
+    options: dict[str, Any] = {"dtype": sweep.dtype, "device": sweep.device, "seed": seed}
     for sample in entry.samples("cpu", dtype, limit=1, backward=sweep.backward):
         case, *_ = next(cases_of_sample(entry, sample, **options))
         try:
