@@ -22,7 +22,10 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 from kernels.kernel import WrongKernel, seeded  # noqa: E402
 from kernels.seeding.dispatched import cases_of, operation_faults  # noqa: E402
 
-from warpfront_checks.cases import session  # noqa: E402
+from warpfront_checks.cases import (  # noqa: E402
+    known_defects,
+    session,
+)
 from warpfront_checks.cases.axes import (  # noqa: E402
     SCALES,
     Drawing,
@@ -603,8 +606,18 @@ def test_defects_of_misaligned_memory_have_the_sizes_that_they_need() -> None:
         assert not conv.affects({**fed, **other}, "cuda")
 
 
+def test_a_defect_of_instructions_is_one_of_processors_that_have_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (amx,) = (d for d in defects_of("conv3d of long filters") if d.device == "cpu")
+    for flags, affected in ((("avx512f", "amx_bf16"), True), (("avx512f",), False)):
+        monkeypatch.setattr(known_defects, "_features", lambda flags=flags: flags)
+        assert amx.affects({"dtype": "bfloat16"}, "cpu") == affected
+        assert not amx.affects({"dtype": "float32"}, "cpu")
+
+
 def test_a_filter_that_leaves_another_plan_behind_is_not_run() -> None:
-    (plan,) = defects_of("conv2d of pixels")
+    (plan,) = (d for d in defects_of("conv2d of pixels") if d.device != "cpu")
     last = {"memory b": "some of the last", "lengths": {"c": 1, "o": 2}}
     assert plan.unsafe
     assert plan.affects(last, "cuda")

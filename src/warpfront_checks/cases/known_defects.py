@@ -6,9 +6,12 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cache
 from typing import Any
 
 from warpfront_checks.documents import Reader, packaged
+from warpfront_checks.hardware.machine_reader import Machine
+from warpfront_checks.hardware.values import read_processor
 
 NO_AXES: Mapping[str, object] = {}
 _READER = Reader(error=ValueError, lenient=True)
@@ -20,6 +23,7 @@ class KnownDefect:
     ("any": the CPU's result is every device's reference), in torch before a version, or (None) in
     each so far. Results name it; it fails no image.
 
+    `cpu` is the flag of /proc/cpuinfo without which the defect is not there.
     `where` has the values of axes that the defect needs, as texts; `sizes` is an expression of the
     lengths of axes, in which one that the call does not have is 1. An `unsafe` one writes to other
     memory or ends the process: such cases are counted and not run.
@@ -32,6 +36,7 @@ class KnownDefect:
     label: str = ""
     where: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     sizes: str = ""
+    cpu: str = ""
     unsafe: bool = False
 
     def affects(self, axes: Mapping[str, object], device: str) -> bool:
@@ -44,7 +49,14 @@ class KnownDefect:
         named: Any = axes.get("lengths") or {}
         lengths = defaultdict(lambda: 1, named)
         sized = not self.sizes or (lengths and eval(self.sizes, {}, lengths))  # noqa: S307
-        return bool(needed and older and sized) and self.device in {device, "any"}
+        able = not self.cpu or self.cpu in _features()
+        return bool(needed and older and sized and able) and self.device in {device, "any"}
+
+
+@cache
+def _features() -> tuple[str, ...]:
+    """Return the flags of this machine's processor on which oneDNN chooses its kernels."""
+    return read_processor(Machine()).features
 
 
 def defects_of(operation: str) -> tuple[KnownDefect, ...]:
