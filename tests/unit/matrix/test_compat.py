@@ -357,6 +357,7 @@ def test_a_table_that_points_nowhere_is_refused() -> None:
         "torch 2.0.0 is listed twice",
     }
     assert all(problem.line for problem in caught.value.problems)
+    assert {problem.hint for problem in caught.value.problems} == {"name one that the table has"}
 
 
 def test_a_table_with_an_unknown_vendor_or_key_is_refused() -> None:
