@@ -67,7 +67,7 @@ def test_a_name_that_nothing_has_is_named_with_the_label() -> None:
 
 
 def test_what_is_no_template_is_blocked_with_its_reason() -> None:
-    files = {
+    files: dict[str, ImageFile | Unreadable] = {
         "absent": Unreadable(reason="a link out of images/"),
         "linked": ImageFile(content=b"", link="other"),
         "binary": ImageFile(content=b"\xff"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from builders import a_cell, a_child, a_lock, a_wheel
 
 from warpfront.images.built import RenderedImage
@@ -92,3 +93,38 @@ def test_a_plan_names_what_changed_since_the_image_that_there_is() -> None:
     assert changes_since(before, other_base) == "changed: the base image"
     assert changes_since(before, recorded("FROM a\n")) == "changed: wheel numpy removed"
     assert planned(changes="changed: the base image").reason == "changed: the base image"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        ({"wheel a": "1 x"}, {"wheel a": "1 y"}, "wheel a"),
+        ({"wheel a": "1 x y"}, {"wheel a": "2 x y"}, "wheel a 1 -> 2"),
+        ({"file b": "1 x"}, {"file b": "2 y"}, "file b"),
+        ({}, {"wheel a": "1 x"}, "wheel a added"),
+        ({"wheel a": "1 x"}, {}, "wheel a removed"),
+        # What follows from the wheels is said where nothing else changed.
+        (
+            {"file requirements.txt": "1", "wheel a": "1 x"},
+            {"file requirements.txt": "2", "wheel a": "2 x"},
+            "wheel a 1 -> 2",
+        ),
+        ({"file requirements.txt": "1"}, {"file requirements.txt": "2"}, "file requirements.txt"),
+        (
+            {"file requirements.txt": "1", "file b": "1"},
+            {"file requirements.txt": "2", "file b": "2"},
+            "file b",
+        ),
+        (
+            {"file b": "1", "wheel a": "1"},
+            {"file b": "2", "wheel a": "2"},
+            "wheel a 1 -> 2, file b",
+        ),
+        ({}, dict.fromkeys("abcd", "1"), "a added, b added, c added, d added"),
+        ({}, dict.fromkeys("abcdef", "1"), "a added, b added, c added, d added and 2 more"),
+    ],
+)
+def test_a_change_of_content_is_said_in_a_line(
+    before: dict[str, str], now: dict[str, str], said: str
+) -> None:
+    assert changes_since(before, now) == f"changed: {said}"
