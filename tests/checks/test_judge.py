@@ -12,7 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
-from warpfront_checks.cases.bounds import Bound, judge  # noqa: E402
+from warpfront_checks.cases.bounds import OVER, Bound, Tally, Verdict, judge, judge_by_all  # noqa: E402
 from warpfront_checks.cases.case import Argument, Case  # noqa: E402
 from warpfront_checks.cases.measured import Measured  # noqa: E402
 from warpfront_checks.cases.run import Bounds, CaseResults, Reference, compared  # noqa: E402
@@ -180,3 +180,64 @@ def test_integers_are_equal_or_wrong_and_the_cpus_own_are_right() -> None:
     assert judged([wrong], [exact], measured={}, **how) == [
         "result: element [1] is 45, right is 44 (1 of 2 are wrong)"
     ]
+
+
+def test_a_verdict_names_its_layer_its_tensor_and_its_fault() -> None:
+    fault = Verdict.failed("output", "shape (1,)", layer="mlp", kind="Linear")
+    assert (fault.share, fault.used) == (OVER, OVER)
+    assert fault.fault_by() == "mlp (Linear): output: shape (1,)"
+    assert replace(fault, kind="").fault_by() == "mlp: output: shape (1,)"
+    assert replace(fault, kind="", layer="").fault_by() == "output: shape (1,)"
+    assert Verdict(name="output", layer="mlp").fault_by() == ""
+    raised = Verdict.raised(ValueError("  first\nsecond"))
+    assert raised.fault_by() == "raised: ValueError: first"
+    assert Verdict.raised(KeyError()).fault == "KeyError: "
+    assert Verdict.raised(ValueError("a" * 301)).fault == f"ValueError: {'a' * 300}"
+
+
+def test_a_profile_of_tolerances_decides_where_it_has_an_answer() -> None:
+    ours = Verdict(name="x", fault="off", profiles={"loose": True, "tight": False, "none": None})
+    assert ours.fault_by() == "x: off"
+    assert ours.fault_by("loose") == ours.fault_by("none") == ""
+    assert ours.fault_by("tight") == "x: further off than tight allows"
+    assert replace(ours, fault="").fault_by("tight") == "x: further off than tight allows"
+    assert replace(ours, profiles={}).fault_by("loose") == "x: off"
+
+
+def test_a_tally_counts_faults_known_defects_and_the_largest_share() -> None:
+    tally = Tally()
+    assert not tally.enter(Verdict(share=0.25), "none")
+    assert not tally.enter(Verdict(share=0.5), "none")
+    assert not tally.enter(Verdict(fault="off", share=9.0), "known", "torch#1")
+    assert tally.enter(Verdict(fault="off", share=9.0), "new")
+    assert (tally.largest, tally.faults) == (0.5, ["new"])
+    assert tally.defects == {"torch#1": 1}
+
+
+def test_parts_of_a_tally_are_added_up() -> None:
+    profile = next(iter(Tally().profiles))
+    parts = []
+    for share, ratio in ((0.25, 0.1), (0.75, 0.2)):
+        part = Tally(cases=2, refused=1, largest=share, faults=["a"], ratios=[ratio])
+        part.excluded["why"] += 1
+        part.enter_profiles(Verdict(profiles={profile: True}))
+        parts.append(part.as_json())
+    assert "first" not in parts[0]
+    whole = Tally(largest=0.5)
+    for one in parts:
+        whole.add_part(one)
+    assert (whole.cases, whole.refused, whole.largest) == (4, 2, 0.75)
+    assert (whole.faults, whole.ratios) == (["a", "a"], [0.1, 0.2])
+    assert whole.excluded == {"why": 2}
+    assert max(whole.profiles[profile].values()) == 2
+
+
+def test_a_result_is_judged_by_its_bound_and_by_each_profile() -> None:
+    expected = torch.ones(4, dtype=torch.float64)
+    near, far = (expected + off for off in (1e-9, 1.0))
+    kind = torch.float32
+    right, wrong = (judge_by_all(x.float(), expected, Bound(slack=0.5), kind) for x in (near, far))
+    assert right.fault == ""
+    assert wrong.fault.startswith("element [0] is 2.0, right is 1.0 (4 of 4 are wrong)")
+    assert set(right.profiles.values()) == {True}
+    assert set(wrong.profiles.values()) == {False}
