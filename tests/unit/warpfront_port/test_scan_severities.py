@@ -470,3 +470,68 @@ def test_an_instruction_of_another_architecture_is_an_error_where_no_test_guards
     for target, expected in (("gfx942", [severity]), ("gfx1100", [])):
         scope = Scope(target=read_target(target), context=Context())
         assert [f.severity.value for f in scan_source(source, scope).findings] == expected
+
+
+def with_evidence(kind: Any, rule: Rule, *, path: str = "a/module.py", of: str = "") -> ScanFinding:
+    evidence = Evidence(kind=kind, path=of or path, line=7, reason="a list")
+    source = SourceText(path=PurePosixPath(path), text=TEXT)
+    rules = {**RULES, rule.id: rule}
+    found = judge(source, [a_sighting(rule=rule.id)], ROCM, rules, evidence=evidence).findings
+    (finding,) = found
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("kind", "severity", "gate"),
+    [
+        ("amd", Severity.WARNING, Gate.TAKEN),
+        ("optional", Severity.WARNING, Gate.OPTIONAL),
+        ("left-out", Severity.NOTE, Gate.LEFT_OUT),
+        ("aside", Severity.NOTE, Gate.TEST),
+    ],
+)
+def test_each_kind_of_evidence_has_its_gate_and_its_place(
+    kind: Any, severity: Severity, gate: Gate
+) -> None:
+    finding = with_evidence(kind, a_rule())
+    assert (finding.severity, finding.gate) == (severity, gate)
+    assert finding.taken.endswith("a/module.py:7")
+
+
+def test_no_evidence_lowers_a_flag_of_a_build_but_in_a_module_of_cmake() -> None:
+    flag = a_rule("BL999", engines=("structured",))
+    assert with_evidence("amd", flag, path="a/CMakeLists.txt").severity is Severity.ERROR
+    assert with_evidence("amd", flag, path="a/hip.cmake").severity is Severity.WARNING
+
+
+def test_the_targets_own_lanes_are_lowered_by_another_file_alone() -> None:
+    lanes = a_rule(severities={"rocm": Severity.NOTE, "wave64": Severity.ERROR})
+    assert with_evidence("amd", lanes).severity is Severity.ERROR
+    assert with_evidence("amd", lanes, of="setup.py").severity is Severity.WARNING
+    assert with_evidence("optional", lanes).severity is Severity.WARNING
+    wrong = replace(lanes, consequence=Consequence.WRONG)
+    assert with_evidence("amd", wrong, of="setup.py").severity is Severity.ERROR
+
+
+@pytest.mark.parametrize(
+    ("path", "gate"),
+    [("docs/install.txt", Gate.TEST), ("README.md", Gate.TEST), ("a/list.txt", Gate.OPEN)],
+)
+def test_a_document_decides_nothing(path: str, gate: Gate) -> None:
+    rule = a_rule("BL998", engines=("structured",))
+    found = judge(
+        SourceText(path=PurePosixPath(path), text=TEXT),
+        [a_sighting(rule=rule.id)],
+        ROCM,
+        {**RULES, rule.id: rule},
+    ).findings
+    assert [finding.gate for finding in found] == [gate]
+
+
+@pytest.mark.parametrize("rule_id", ["DP997", "CT997", "BL997"])
+def test_the_projects_own_ci_sets_up_its_machine(rule_id: str) -> None:
+    rule = a_rule(rule_id, engines=("structured",))
+    source = SourceText(path=PurePosixPath(".github/workflows/ci.yml"), text=TEXT)
+    rules = {**RULES, rule.id: rule}
+    found = judge(source, [a_sighting(rule=rule.id)], ROCM, rules).findings
+    assert len(found) == (rule_id == "BL997")
