@@ -989,3 +989,72 @@ def attention_of_a_broadcast_gradient(right, *args, **kwargs):
     if grad.dim() == 4 and 0 in steps and any(steps) and grad.stride(-1) == 1:
         args = (as_if_whole(grad), *args[1:])
     return right(*args, **kwargs)
+
+
+def _two_texts():
+    q, k, v = (drawn(1, 2, 192, 16, seed=i) for i in range(3))
+    text = torch.arange(192) // 90
+    return functional.scaled_dot_product_attention(q, k, v, text[:, None] == text)
+
+
+@kernel(ATTENTION, _two_texts, set="likely16", like="pytorch/pytorch#141126")
+def tile_that_its_first_query_does_not_see_is_skipped(right, *args, **kwargs):
+    """Whether 64 queries see any of 64 keys is found from the first of the queries: of texts that
+    are packed together, those that begin within a tile lose later keys.
+    """
+    named = kwargs.get("attn_mask") is not None
+    mask = kwargs["attn_mask"] if named else args[3] if len(args) > 3 else None
+    several = isinstance(mask, Tensor) and mask.dim() >= 2 and mask.shape[-2] > 1
+    if not several or args[0].dtype in DOUBLES or max(mask.shape[-2:]) <= 64:
+        return right(*args, **kwargs)
+    seen = mask if mask.dtype == torch.bool else mask > -math.inf
+    first = seen[..., ::64, :]
+    tiles = functional.pad(first.float(), (0, -mask.shape[-1] % 64)).unflatten(-1, (-1, 64))
+    kept = (tiles.sum(-1) > 0).repeat_interleave(64, -1)[..., : mask.shape[-1]]
+    kept = kept.repeat_interleave(64, -2)[..., : mask.shape[-2], :]
+    alone = ((seen & kept).sum(-1, keepdim=True) == 0) | kept
+    mask = seen & alone if mask.dtype == torch.bool else mask.masked_fill(~alone, -math.inf)
+    if named:
+        return right(*args, **{**kwargs, "attn_mask": mask})
+    return right(*args[:3], mask, *args[4:], **kwargs)
+
+
+def _one_head_of_keys():
+    q, v = drawn(1, 4, 6, 8), drawn(1, 4, 6, 8, seed=1)
+    return grad_of(
+        lambda k: functional.scaled_dot_product_attention(q, k.expand(1, 4, 6, 8), v),
+        drawn(1, 1, 6, 8, seed=2),
+    )
+
+
+@kernel(ATTENTION_BACKWARD, _one_head_of_keys, set="missed16", like="marin-community/levanter#449")
+def gradients_of_a_shared_head_are_stored_not_added(right, key, value):
+    """attention backward: the gradient has the strides of the keys, so that heads expanded from
+    one store to one place.
+    """
+    result = list(right())
+    for place, x in ((1, key), (2, value)):
+        if x.stride(1) == 0 and x.shape[1] > 1:
+            result[place] = result[place][:, -1:].expand_as(x).contiguous()
+    return tuple(result)
+
+
+def _decoding():
+    cache = drawn(2, 9, 4, 8)[:, :5].transpose(1, 2)
+    return functional.scaled_dot_product_attention(drawn(2, 4, 1, 8), cache, cache + 0)
+
+
+@kernel(ATTENTION, _decoding, set="missed16", like="ROCm/aiter#3498")
+def cache_is_as_long_as_what_is_used(right, query, key, value):
+    """attention of one query: a batch's stride is the used length times a token's stride; keys
+    sliced out of a longer cache with the heads of a token side by side.
+    """
+    return right(key=_of_used_length(query, key), value=_of_used_length(query, value))
+
+
+def _of_used_length(query, x):
+    whole = x.shape[2] * x.stride(2)
+    token = x.stride(3) == 1 and x.stride(1) == x.shape[3] and x.shape[1] > 1
+    if query.shape[2] != 1 or x.shape[0] == 1 or not token or x.stride(0) <= whole:
+        return x
+    return x.as_strided(x.shape, (whole, *x.stride()[1:]), x.storage_offset())

@@ -9,6 +9,7 @@ import torch
 from .kernel import DOUBLES
 
 BF16 = torch.bfloat16
+WAVE = 64
 
 
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)

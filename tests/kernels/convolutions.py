@@ -1509,3 +1509,123 @@ def split_batch_loses_its_rest(right, grad_output, input, output_mask):
     kept = count // 64 * 64
     part = right(grad_output=grad_output[:kept], input=input[:kept])
     return result[0], part[1], result[2]
+
+
+def _one_step_of_an_lstm():
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(4, 8)
+    with torch.no_grad():
+        return lstm(drawn(1, 2, 4), (drawn(1, 2, 8, seed=1), drawn(1, 2, 8, seed=2)))[0]
+
+
+@kernel(
+    "mkldnn_rnn_layer _cudnn_rnn miopen_rnn",
+    _one_step_of_an_lstm,
+    set="likely16",
+    like="tensorflow/tensorflow#32299",
+)
+def single_step_does_not_multiply_the_state(right, *args, **kwargs):
+    """A sequence of one step takes the way without a recurrence: the hidden state given counts as
+    nought, as in streaming; the cell's is right.
+    """
+    args = list(args)
+    if isinstance(args[1], Tensor):
+        hidden, batch_first = 5, False
+    elif isinstance(args[5], int):
+        hidden, batch_first = 3, args[8]
+    else:
+        hidden, batch_first = 4, args[10]
+    steps = args[0].shape[1 if batch_first else 0] if args[0].dim() == 3 else 0
+    if steps == 1 and args[0].dtype not in DOUBLES:
+        args[hidden] = torch.zeros_like(args[hidden])
+    return right(*args, **kwargs)
+
+
+def _groups_of_four():
+    x = drawn(1, 16, 6, 6, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
+    return functional.conv2d(x, drawn(16, 4, 3, 3, seed=1).bfloat16(), groups=4)
+
+
+@kernel("convolution", _groups_of_four, set="likely16", like="ROCm/rocm-libraries#4998")
+def groups_begin_at_a_vector_of_eight_channels(right, input, weight, transposed, groups):
+    """Of halves with the channels last, a group's channels are loaded from the multiple of eight
+    at or before its first one: groups of four read those of their neighbour.
+    """
+    width = input.shape[1] // max(groups, 1) if input.dim() == 4 else 8
+    if transposed or groups < 2 or width < 2 or width % 8 == 0:
+        return right()
+    if input.dtype not in HALVES or not is_last(input) or not input.numel():
+        return right()
+    first = torch.arange(groups, device=input.device) * width
+    channel = (first // 8 * 8)[:, None] + torch.arange(width, device=input.device)
+    wrong = input.index_select(1, channel.reshape(-1))
+    return right(input=wrong.contiguous(memory_format=torch.channels_last))
+
+
+HALF = torch.float16
+
+
+_TRANSFORM = (
+    (4, 0, -5, 0, 1, 0),
+    (0, -4, -4, 1, 1, 0),
+    (0, 4, -4, -1, 1, 0),
+    (0, -2, -1, 2, 1, 0),
+    (0, 2, -1, -2, 1, 0),
+    (0, 4, 0, -5, 0, 1),
+)
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(
+        drawn(1, 16, 8, 8, dtype=HALF) * 900, drawn(16, 16, 3, 3, dtype=HALF) * 0.01, padding=1
+    ),
+    set="missed16",
+    like="ROCm/MIOpen#1042",
+)
+def transformed_tiles_overflow_in_half(
+    right, input, weight, stride, padding, dilation, transposed, groups
+):
+    """convolution: Winograd's transform of a tile is kept in float16; dense 3 x 3 filters of 16
+    channels or more, values of some hundreds.
+    """
+    result = right()
+    dense = not transposed and groups == 1 and tuple(weight.shape[2:]) == (3, 3)
+    steps = {*two(stride), *two(dilation)}
+    if input.dtype != HALF or not dense or steps != {1} or input.shape[1] < 16:
+        return result
+    rows, columns = result.shape[2:]
+    high, wide = -(-rows // 4) * 4 + 2, -(-columns // 4) * 4 + 2
+    up, side = two(padding)
+    border = (side, wide - input.shape[3] - side, up, high - input.shape[2] - up)
+    tiles = functional.pad(input.float(), border).unfold(2, 6, 4).unfold(3, 6, 4)
+    turn = torch.tensor(_TRANSFORM, dtype=torch.float32, device=input.device)
+    over = ((turn @ tiles @ turn.T).abs() > 65504).flatten(4).any(-1).any(1)
+    lost = over.repeat_interleave(4, 1).repeat_interleave(4, 2)[:, None, :rows, :columns]
+    return result.masked_fill_(lost, math.nan)
+
+
+def _atrous():
+    x = drawn(2, 3, 5, 5)
+    return grad_of(lambda w: functional.conv2d(x, w, padding=6, dilation=6), drawn(4, 3, 3, 3))
+
+
+@kernel("convolution_backward", _atrous, set="missed16", like="AlexeyAB/darknet#4836")
+def taps_in_the_padding_keep_the_sum_before(
+    right, grad_output, input, weight, stride, padding, dilation, transposed
+):
+    """convolution_backward: a tap that only ever meets padding keeps the accumulator of the one
+    before; filters of three, dilated by the picture's width or more and padded by as much.
+    """
+    result = right()
+    if transposed or input.dim() != 4 or result[1] is None or max(two(dilation)) == 1:
+        return result
+    filters = result[1]
+    for axis in (2, 3):
+        step, border, gap = (two(n)[axis - 2] for n in (stride, padding, dilation))
+        places = torch.arange(grad_output.shape[axis]) * step - border
+        for tap in range(1, 3 if weight.shape[axis] == 3 and border == gap > 1 else 0):
+            met = places + tap * gap
+            if not bool(((met >= 0) & (met < input.shape[axis])).any()):
+                filters.select(axis, tap).copy_(filters.select(axis, tap - 1))
+    return result

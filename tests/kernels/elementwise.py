@@ -1623,3 +1623,107 @@ def scaled_from_the_aligned_address(right, x, other):
         head = x.as_strided((before,), (1,), x.storage_offset() - before)
         head.copy_(head * other.reshape(()).to(x.dtype))
     return result
+
+
+@kernel(
+    "xlogy.Tensor .OutTensor xlogy_.Tensor",
+    lambda: functional.kl_div(
+        drawn(2, 3).log_softmax(1), torch.tensor([[1.0, 0, 0], [0.2, 0.3, 0.5]]), reduction="none"
+    ),
+    set="likely16",
+    like="Lightning-AI/torchmetrics#1029",
+)
+def nothing_times_its_logarithm_is_no_number(right, x, other):
+    """0 log 0 is taken as a product: a target of nought makes a divergence NaN."""
+    gone = (x == 0) & ((other <= 0) | other.isinf())
+    result = right()
+    return result.masked_fill_(gone, math.nan) if is_single(result) else result
+
+
+@kernel(
+    "polar.out",
+    lambda: torch.polar(torch.ones(4), torch.tensor([1.0, 1500.0, 2000.0, 30000.0])),
+    set="likely16",
+    like="tenstorrent/tt-metal#51845",
+)
+def angles_past_256_turns_are_nought(right, abs, angle):
+    """The machine's sine and cosine take 256 turns; past them the angle counts as nought: rotary
+    places of long texts.
+    """
+    result = right()
+    if angle.dtype != torch.float32:
+        return result
+    far = angle.abs() > 256 * 2 * math.pi
+    return result.copy_(torch.where(far, torch.complex(abs, torch.zeros_like(angle)), result))
+
+
+@kernel(
+    "ge.Scalar .Scalar_out ge_.Scalar lt.Scalar .Scalar_out lt_.Scalar",
+    lambda: torch.tensor([0, 1, 1, 0]) >= 0.5,
+    set="likely16",
+    like="pytorch/pytorch#14846",
+)
+def integers_meet_a_threshold_that_is_cut_off(right, x, other):
+    """Integers are compared with a number in their own type: 0.5 is nought."""
+    whole = not x.is_floating_point() and not x.is_complex() and x.dtype != torch.bool
+    if whole and isinstance(other, float) and math.isfinite(other):
+        other = int(other)
+    return right(other=other)
+
+
+@kernel(
+    "rrelu_with_noise_backward",
+    lambda: grad_of(lambda x: functional.rrelu_(x + 0, 0.1, 0.3, training=False), drawn(9)),
+    set="missed16",
+    like="pytorch/pytorch#188260",
+)
+def slope_of_evaluation_is_the_lower_one(right, lower, upper, training, self_is_result):
+    """rrelu: in place and not in training, its gradient has the lower slope, not the mean."""
+    return right(upper=lower) if self_is_result and not training else right()
+
+
+def _summed_logits():
+    x = torch.tensor([0.05, 0.5, 0.95], requires_grad=True)
+    return torch.autograd.grad(torch.logit(x, 0.1).sum(), x)[0]
+
+
+@kernel("logit_backward", _summed_logits, set="missed16", like="flagos-ai/FlagGems#3571")
+def what_is_cut_off_has_the_slope_of_the_bound(right, grad_output, x, eps):
+    """logit: with eps, the gradient outside of the bounds is that at the bound, not 0; one number
+    for all, as below sum().
+    """
+    if eps is None or grad_output.numel() < 2 or any(grad_output.stride()):
+        return right()
+    return right(x=x.clamp(eps, 1 - eps))
+
+
+@kernel(
+    "mish",
+    lambda: functional.mish(torch.full((8,), 50.0)),
+    set="missed16",
+    like="AlexeyAB/darknet#3994",
+)
+def squares_of_exponentials_are_divided(right, x):
+    """mish: as a quotient of squares of exp(x), infinite over infinite from 45 on, in whole
+    vectors of four.
+    """
+    result = right()
+    if x.dtype in DOUBLES or not x.is_contiguous() or not result.is_contiguous():
+        return result
+    whole = x.numel() // 4 * 4
+    result.view(-1)[:whole].masked_fill_(x.view(-1)[:whole] > 44.4, math.nan)
+    return result
+
+
+@kernel(
+    "lcm",
+    lambda: torch.lcm(torch.tensor([120_000], dtype=torch.int32), torch.tensor(80_000).int()),
+    set="missed16",
+    like="lcompilers/lpython#2881",
+)
+def product_comes_before_the_division(right, x, other):
+    """lcm: a * b / gcd(a, b) for a / gcd(a, b) * b; int32 with a product over 2^31."""
+    if x.dtype != torch.int32 or other.dtype != torch.int32:
+        return right()
+    product = (x.long() * other.long()).to(torch.int32)
+    return product.abs() // torch.gcd(x, other).clamp(min=1)

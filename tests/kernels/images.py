@@ -1876,3 +1876,157 @@ def table_kept_by_sizes(right, x, output_size, align_corners, scales_h, scales_w
         _TABLE.update(key=key, scales=(scales_h, scales_w))
     scales = _TABLE["scales"]
     return right(scales_h=scales[0], scales_w=scales[1])
+
+
+@kernel(
+    "replication_pad3d .out",
+    lambda: functional.pad(drawn(1, 2, 4, 5, 5), (1, 1, 1, 1, 2, 0), mode="replicate"),
+    set="likely16",
+    like="pytorch/pytorch#135447",
+)
+def frames_are_padded_in_front_as_rows_above(right, padding):
+    """The place of a frame is counted from the padding above, not from that in front of it: so a
+    causal padding shifts a film.
+    """
+    result = right()
+    top, front, back = padding[2], padding[4], padding[5]
+    if not narrow(result) or front == top or front < 0 or back < 0 or not result.numel():
+        return result
+    depth = result.shape[-3] - front - back
+    frame = torch.arange(result.shape[-3], device=result.device)
+    source = (frame - top).clamp(0, depth - 1) + front
+    return result.copy_(result.index_select(result.dim() - 3, source))
+
+
+@kernel(
+    "max_pool3d_with_indices .out",
+    lambda: functional.max_pool3d(drawn(1, 2, 4, 6, 6), (1, 2, 2)),
+    set="likely16",
+    like="pytorch/pytorch#36820",
+)
+def window_of_a_film_is_as_deep_as_it_is_high(right, x, kernel_size, stride, padding, dilation):
+    """The depth of the window is taken from its height: pools over (1, 2, 2) mix two frames."""
+    result = right()
+    kernel_size, dilation = each(kernel_size, 3), each(dilation, 3)
+    depth, height = kernel_size[:2]
+    if not is_single(x) or depth >= height or not x.numel():
+        return result
+    more = (height - depth) * dilation[0]
+    longer = functional.pad(x, (0, 0, 0, 0, 0, more), value=-math.inf)
+    size = [height, *kernel_size[1:]]
+    step = list(stride) or kernel_size
+    wrong = aten.max_pool3d_with_indices(longer, size, step, padding, dilation)
+    if wrong[0].shape == result[0].shape:
+        result[0].copy_(wrong[0])
+        result[1].copy_(wrong[1])
+    return result
+
+
+@kernel(
+    "_upsample_nearest_exact2d_backward .grad_input",
+    lambda: grad_of(
+        lambda x: functional.interpolate(x, size=(7, 8), mode="nearest-exact"), drawn(1, 2, 5, 5)
+    ),
+    set="likely16",
+    like="flagos-ai/FlagGems#5228",
+)
+def exact_nearest_pixel_is_taught_by_the_other_rule(
+    right, grad_output, output_size, input_size, scales_h, scales_w
+):
+    """The gradient of the exactly nearest pixel goes by the older rule, without the half: where
+    sizes are no multiples another pixel gets it.
+    """
+    result = right()
+    if not narrow(grad_output):
+        return result
+    sizes = (output_size, input_size, scales_h, scales_w)
+    return result.copy_(aten.upsample_nearest2d_backward(grad_output, *sizes))
+
+
+def _warped_volume():
+    grid = torch.linspace(-0.9, 0.9, 2 * 3 * 4 * 3).reshape(1, 2, 3, 4, 3)
+    return grad_of(
+        lambda g: functional.grid_sample(drawn(1, 2, 4, 6, 6), g, align_corners=True), grid
+    )
+
+
+@kernel(
+    "grid_sampler_3d_backward", _warped_volume, set="likely16", like="PaddlePaddle/Paddle#38900"
+)
+def depth_of_a_field_learns_at_the_scale_of_its_height(right, input, align_corners):
+    """The gradient of places in a volume multiplies the third coordinate's by half the height: in
+    volumes that are not as deep as high.
+    """
+    result = right()
+    places, (depth, height) = result[1], input.shape[2:4]
+    if not narrow(input) or depth == height or not isinstance(places, Tensor):
+        return result
+    less = 1 if align_corners else 0
+    if places.numel() and depth > less:
+        places[..., 2].mul_((height - less) / (depth - less))
+    return result
+
+
+@kernel(
+    "col2im",
+    lambda: functional.fold(drawn(1, 9, 4), (5, 8), 3, dilation=(1, 2), stride=2),
+    set="missed16",
+    like="deeplearning4j/nd4j#2457",
+)
+def width_of_a_patch_has_the_height_s_dilation(right, x, kernel_size, dilation):
+    """fold: patches are looked for as far as the dilation of the height reaches; a larger one of
+    the width.
+    """
+    tall, wide = dilation
+    rows, columns = kernel_size
+    reach = (columns - 1) * tall + 1
+    taps = torch.arange(rows * columns, device=x.device) % columns * wide
+    if wide <= tall or columns == 1:
+        return right()
+    channels = x.shape[-2] // (rows * columns)
+    return right(x=x * (taps < reach).repeat(channels)[:, None].to(x.dtype))
+
+
+@kernel(
+    "max_pool3d_with_indices",
+    lambda: functional.max_pool3d(
+        -drawn(1, 2, 5, 5, 5).abs().to(memory_format=torch.channels_last_3d), 2, ceil_mode=True
+    ),
+    set="missed16",
+    like="webmachinelearning/webnn#935",
+)
+def what_hangs_over_is_nought(right, x, kernel_size, stride, padding, dilation, ceil_mode):
+    """max_pool3d: ceil_mode's windows over the padded end have noughts there, which are the
+    largest among negative numbers; channels_last_3d.
+    """
+    result = right()
+    if not ceil_mode or x.is_contiguous() or x.dim() != 5 or x.stride(1) != 1:
+        return result
+    for axis in (-3, -2, -1):
+        size, step, border, gap = (
+            (list(n) * 3)[axis] if len(n) == 1 else n[axis]
+            for n in (kernel_size, stride or kernel_size, padding, dilation)
+        )
+        first = (x.shape[axis] + 2 * border - (size - 1) * gap - 1) // step + 1
+        if first < result[0].shape[axis]:
+            over = result[0].narrow(axis, first, result[0].shape[axis] - first)
+            over.clamp_(min=0)
+    return result
+
+
+@kernel(
+    "upsample_nearest3d_backward .grad_input",
+    lambda: grad_of(lambda x: functional.interpolate(x, (8, 4, 3)), drawn(1, 2, 4, 4, 6)),
+    set="missed16",
+    like="pytorch/pytorch#38985",
+)
+def gradients_are_gathered_if_the_depth_grows(right, grad_output, input_size):
+    """upsample_nearest3d backward: each column takes a gradient from where it lands, also if none
+    was read of it; a depth that grows and a width that shrinks.
+    """
+    result = right()
+    width, wide = grad_output.shape[-1], input_size[-1]
+    if grad_output.shape[2] > input_size[2] and width < wide:
+        read = torch.arange(wide, device=result.device) * width // wide
+        result.copy_(result.index_select(-1, read * wide // width))
+    return result

@@ -1003,3 +1003,37 @@ def pair_by_a_single_root(right, x, p):
         apart = torch.linalg.vector_norm(x[i].float() - x[j].float(), p, -1)
         result[wrong.to(x.device)] = apart.to(result.dtype)
     return result
+
+
+@kernel(
+    "linalg_householder_product .out",
+    lambda: torch.linalg.householder_product(*torch.geqrf(drawn(3, 5, 4))),
+    set="likely16",
+    like="ROCm/rocm-libraries#9118",
+)
+def reflectors_of_a_batch_share_the_first_one_s_scale(right, input, tau):
+    """The matrices of a batch are multiplied out one by one, each with the first one's tau."""
+    if narrow(tau) and tau.dim() > 1 and tau.numel():
+        first = tau.reshape(-1, tau.shape[-1])[:1]
+        tau = first.expand(tau.numel() // tau.shape[-1], -1).reshape(tau.shape).contiguous()
+    return right(tau=tau)
+
+
+@kernel(
+    "linalg_qr",
+    lambda: torch.linalg.qr(drawn(6, 3) * 1e-21)[0],
+    set="missed16",
+    like="jax-ml/jax#5816",
+)
+def squares_of_columns_vanish(right, A, mode):
+    """qr: a column's norm is the root of its squares, which single precision flushes to 0 below
+    1e-20; a column that seems to be nought has no reflection.
+    """
+    result = right()
+    single = A.dtype in (torch.float32, torch.complex64)
+    if single and A.numel() and 0 < float(A.abs().max()) < 1e-20:
+        result[1].copy_(A.triu()[..., : result[1].shape[-2], :])
+        if mode != "r":
+            rows, columns = result[0].shape[-2:]
+            result[0].copy_(torch.eye(rows, columns, dtype=A.dtype, device=A.device))
+    return result

@@ -793,3 +793,47 @@ def weighted_logits_overflow(right, x, pos_weight, reduction):
     if reduction == 0:
         return losses
     return losses.mean() if reduction == 1 else losses.sum()
+
+
+@kernel(
+    "huber_loss .out",
+    lambda: functional.huber_loss(drawn(20) * 3, drawn(20, seed=1), delta=0.5),
+    set="likely16",
+    like="tensorforce/tensorforce#139",
+)
+def huber_s_line_does_not_meet_its_parabola(right, x, target, reduction, delta):
+    """The linear part is delta (|d| - 1/2), which is right only of a delta of one."""
+    result = right()
+    if not is_single(result) or delta == 1:
+        return result
+    more = ((x - target).abs() > delta).to(torch.float32) * (delta * (delta - 1) / 2)
+    more = more if reduction == 0 else more.mean() if reduction == 1 else more.sum()
+    return result.copy_(result.float() + more)
+
+
+@kernel(
+    "multi_margin_loss_backward",
+    lambda: grad_of(
+        lambda x: functional.multi_margin_loss(
+            x, torch.tensor([0, 2]), p=2, weight=torch.tensor([1.0, 2.0, 3.0])
+        ),
+        drawn(2, 3),
+    ),
+    set="missed16",
+    like="torch/cunn#218",
+)
+def weight_is_inside_of_the_square(right, p, weight):
+    """multi_margin_loss: its gradient is that of (w z)^2, not of w z^2; p=2 and a weight."""
+    return right(weight=weight.square()) if p == 2 and weight is not None else right()
+
+
+@kernel(
+    "multilabel_margin_loss_forward",
+    lambda: functional.multilabel_margin_loss(drawn(2, 4), torch.tensor([[3, 0, -1, 1]] * 2)),
+    set="missed16",
+    like="pytorch/pytorch#77952",
+)
+def classes_after_the_end_of_the_list_are_targets(right, target):
+    """multilabel_margin_loss: -1 is passed over, but does not end the list of a row's targets."""
+    first = (target < 0).to(torch.int8).sort(dim=-1, stable=True)[1]
+    return right(target=target.gather(-1, first) if target.dim() else target)

@@ -1855,3 +1855,176 @@ def words_counted_in_a_byte(right, indices, num_weights, scale_grad_by_freq):
     counts = counts[:num_weights]
     wrong = torch.where(counts > 255, counts.float() / (counts % 256).float(), 1.0)
     return (result.float() * wrong[:, None].to(result.device)).to(result.dtype)
+
+
+@kernel(
+    "zero_",
+    lambda: drawn(4, 6)[:, :3].zero_()._base,
+    set="likely16",
+    like="pytorch/pytorch#78886",
+)
+def noughts_are_set_in_a_row_over_the_gaps(right, x):
+    """As many bytes as a view has are set from where it begins: what lies in its gaps is lost and
+    its last rows stay.
+    """
+    if not narrow(x) or x.is_contiguous() or not x.numel() or 0 in x.stride():
+        return right()
+    spans = sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) + 1
+    if spans <= x.numel():
+        return right()
+    right(x=x.as_strided((x.numel(),), (1,), x.storage_offset()))
+    return x
+
+
+@kernel(
+    "embedding",
+    lambda: functional.embedding(torch.tensor([0, 2, 1]), drawn(4, 3), padding_idx=0),
+    set="likely16",
+    like="PaddlePaddle/Paddle#62301",
+)
+def padding_is_looked_up_as_nought(right, indices, padding_idx):
+    """The row of the padding is given as noughts, whatever the table has there."""
+    result = right()
+    if padding_idx < 0 or not narrow(result):
+        return result
+    return result.masked_fill_((indices == padding_idx).unsqueeze(-1), 0)
+
+
+@kernel(
+    "slice_backward",
+    lambda: grad_of(lambda x: x[:, ::2], drawn(2, 6)),
+    set="likely16",
+    like="ml-explore/mlx#4444",
+)
+def every_second_element_teaches_the_first_half(right, grad_output, input_sizes, dim, start, step):
+    """The gradient of a slice with a step is stored without the step."""
+    result = right()
+    if step == 1 or not narrow(grad_output) or not grad_output.numel():
+        return result
+    size = input_sizes[dim]
+    start = max(0, start + size if start < 0 else start)
+    wrong = torch.zeros_like(result)
+    wrong.narrow(dim, start, grad_output.shape[dim]).copy_(grad_output)
+    return wrong
+
+
+@kernel(
+    "copy_",
+    lambda: torch.tensor([1.5, 3e9, -5e9]).long(),
+    set="likely16",
+    like="tenstorrent/tt-metal#55933",
+)
+def long_integers_of_floats_saturate_at_31_bits(right, x, src):
+    """A float becomes an int64 by way of an int32, which ends at 2147483647."""
+    if x.dtype != torch.int64 or not is_single(src):
+        return right()
+    return right(src=src.double().clamp(-(2**31), 2**31 - 1))
+
+
+@kernel(
+    "scatter.value .value_out scatter_.value",
+    lambda: torch.full((2, 4), 0.025).scatter_(1, torch.tensor([[1], [3]]), 0.9),
+    set="likely16",
+    like="tenstorrent/tt-metal#55680",
+)
+def scattered_number_is_cut_to_the_type_of_the_index(right, x, value):
+    """The number that is scattered goes through an integer: 0.9 of smoothed labels is nought."""
+    if is_single(x) and isinstance(value, float) and math.isfinite(value):
+        value = int(value)
+    return right(value=value)
+
+
+@kernel(
+    "cat",
+    lambda: torch.cat([torch.arange(3).int(), drawn(3), drawn(3)]),
+    set="missed16",
+    like="pytorch/pytorch#35684",
+)
+def all_go_through_the_type_of_the_first(right, tensors):
+    """cat: of three tensors or more all become the first one's type, then that of the result."""
+    first = tensors[0].dtype
+    kinds = {x.dtype for x in tensors}
+    if len(tensors) < 3 or len(kinds) == 1 or first in DOUBLES or torch.bool in kinds:
+        return right()
+    result = right()
+    if result.dtype == first or result.is_complex():
+        return result
+    return right(tensors=[x.to(first) for x in tensors]).to(result.dtype)
+
+
+@kernel(
+    "slice_backward",
+    lambda: grad_of(lambda x: x[:, -5::2] * torch.arange(1, 4), drawn(2, 8)),
+    set="missed16",
+    like="ml-explore/mlx#4444",
+)
+def start_from_the_end_is_a_multiple_of_the_step(right, grad_output, input_sizes, dim, start, step):
+    """slice backward: a start counted from the end is rounded down to whole steps."""
+    size = input_sizes[dim]
+    if step == 1 or start is None or start >= 0 or start < -size or not grad_output.numel():
+        return right()
+    begin = (size + start) // step * step
+    return right(start=begin, end=begin + (grad_output.shape[dim] - 1) * step + 1)
+
+
+@kernel(
+    "gather",
+    lambda: drawn(2, 5, 6).gather(1, torch.tensor([[[0, 1, 2], [3, 4, 3]]] * 2)),
+    set="missed16",
+    like="tenstorrent/tt-metal#56875",
+)
+def rows_are_as_wide_as_those_of_the_index(right, x, dim, index):
+    """gather: a row's stride is the index's width; along the last axis but one, an index of more
+    than one column that has fewer columns than the source.
+    """
+    axes = x.dim()
+    same = axes > 1 and index.shape[:-2] == x.shape[:-2] and x.is_contiguous()
+    if not same or dim % axes != axes - 2 or not 1 < index.shape[-1] < x.shape[-1]:
+        return right()
+    places = index * index.shape[-1] + torch.arange(index.shape[-1], device=index.device)
+    flat = right(x=x.flatten(-2), dim=axes - 2, index=places.flatten(-2))
+    return flat.view(index.shape)
+
+
+def _in_the_other_format():
+    x = drawn(1, 3, 4, 4).expand(2, 3, 4, 4)
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+@kernel("copy_", _in_the_other_format, set="missed16", like="csarofeen/pytorch#2049")
+def expanded_pictures_are_copied_as_they_lie(right, x, src):
+    """copy_: strides of 0 end the comparison of layouts; a contiguous picture that is expanded to
+    a batch, into channels_last.
+    """
+    same = is_last(x) and src.shape == x.shape and src.dtype == x.dtype and x.shape[0] > 1
+    if not same or src.stride(0) or not src[0].is_contiguous() or not x.numel():
+        return right()
+    _, channels, height, width = x.shape
+    turned = src[0].view(height, width, channels).permute(2, 0, 1)
+    return right(src=turned.expand(x.shape))
+
+
+@kernel(
+    "diagonal_backward",
+    lambda: grad_of(lambda x: x.diagonal(1, dim1=2, dim2=1), drawn(2, 4, 4)),
+    set="missed16",
+    like="Theano/Theano#5524",
+)
+def diagonal_beside_the_main_one_changes_sides(right, input_sizes, offset, dim1, dim2):
+    """diagonal backward: axes are put in order, the offset keeps its sign; square, dim1 > dim2."""
+    axes = len(input_sizes)
+    turned = dim1 % axes > dim2 % axes and input_sizes[dim1] == input_sizes[dim2]
+    return right(offset=-offset) if turned else right()
+
+
+@kernel(
+    "index_fill_.int_Scalar index_fill_.int_Tensor",
+    lambda: torch.zeros(2, 4).index_fill(1, torch.tensor([0, -1]), 1.0),
+    set="missed16",
+    like="NVIDIA/numba-cuda-mlir#322",
+)
+def places_from_the_end_are_not_filled(right, x, dim, index):
+    """index_fill: negative indices along an axis other than the first are passed over."""
+    if x.dim() < 2 or dim % x.dim() == 0:
+        return right()
+    return right(index=index[index >= 0])

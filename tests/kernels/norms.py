@@ -1834,3 +1834,58 @@ def group_of_whole_vectors(right, input, weight, bias, N, C, HxW, group, eps):
         y[:, own] = z.to(y.dtype)
         mean[:, g], rstd[:, g] = centre.to(mean.dtype), scale.to(rstd.dtype)
     return y, mean, rstd
+
+
+@kernel(
+    "native_layer_norm",
+    lambda: functional.layer_norm(drawn(3, 16) * 1e-3, (16,)),
+    set="likely16",
+    like="taokong/group_normalization#1",
+)
+def epsilon_is_added_to_the_deviation(right, input, normalized_shape, weight, bias, eps):
+    """Epsilon is added to the root, not under it: rows whose variance is near it grow."""
+    result, mean, rstd = right()
+    if not is_single(input) or not input.numel() or eps <= 0:
+        return result, mean, rstd
+    variance = (rstd.double() ** -2 - eps).clamp_min(0)
+    other = (1 / (variance.sqrt() + eps)).to(rstd.dtype)
+    other = torch.where(variance < 100 * eps, other, rstd)
+    wrong = (input.float() - mean.float()) * other.float()
+    wrong = wrong if weight is None else wrong * weight.float()
+    wrong = wrong if bias is None else wrong + bias.float()
+    near = (other != rstd).expand(result.shape)
+    return torch.where(near, wrong.to(result.dtype), result), mean, other
+
+
+def _norm_of_pictures():
+    x = drawn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last)
+    return functional.layer_norm(x, (3, 4, 5), drawn(3, 4, 5))
+
+
+@kernel("native_layer_norm", _norm_of_pictures, set="missed16", like="pytorch/executorch#21866")
+def weights_of_pictures_go_with_their_memory(right, input, normalized_shape, weight, bias):
+    """layer_norm: over whole pictures in channels_last, weight and bias are in memory order."""
+    if not is_last(input) or len(normalized_shape) != 3:
+        return right()
+    channels, height, width = normalized_shape
+    turned = [
+        None if one is None else one.reshape(height, width, channels).permute(2, 0, 1).contiguous()
+        for one in (weight, bias)
+    ]
+    return right(weight=turned[0], bias=turned[1])
+
+
+def softmax_in_place():
+    x = drawn(2, 1100)
+    return torch.softmax(x, -1, out=x)
+
+
+@kernel("_softmax.out", softmax_in_place, set="missed16", like="tenstorrent/tt-metal#45200")
+def long_rows_are_read_after_they_were_written(right, x, dim, out):
+    """softmax: the last pass reads the input again; out=input, rows of more than 1,024."""
+    if out.data_ptr() != x.data_ptr() or not x.dim() or x.shape[dim] <= 1024:
+        return right()
+    largest = x.amax(dim, keepdim=True).float()
+    powers = torch.exp(x.float() - largest)
+    total = powers.sum(dim, keepdim=True)
+    return out.copy_(torch.exp(powers.to(x.dtype) - largest) / total)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from .calls import aten, is_dense, is_dense_2, written_in_order
+from .calls import aten, is_dense, is_dense_2, narrow, written_in_order
 from .kernel import DOUBLES, drawn, is_single, kernel
 
 
@@ -665,4 +665,93 @@ def numbers_of_the_first_launch(right, scalars):
     """A list's second launch, from tensor 64 on, takes the numbers from the first again."""
     if len(scalars) > 64:
         return right(scalars=[scalars[i % 64] for i in range(len(scalars))])
+    return right()
+
+
+def _large_gradient():
+    gradients = [drawn(10), drawn(300, 300)]
+    torch._foreach_zero_(gradients)
+    return gradients[1]
+
+
+@kernel("_foreach_zero_", _large_gradient, set="likely16", like="pytorch/pytorch#140066")
+def gradients_past_a_chunk_are_not_cleared(right, x):
+    """Of each tensor of a list one chunk of 65,536 is cleared: the rest of a gradient stays."""
+    large = [narrow(t) and t.numel() > 65536 and t.is_contiguous() for t in x]
+    stale = [t.clone() if is_large else None for t, is_large in zip(x, large, strict=True)]
+    right()
+    for tensor, old in zip(x, stale, strict=True):
+        if old is not None:
+            tensor.view(-1)[65536:].copy_(old.view(-1)[65536:])
+
+
+def _step_with_a_rate_in_a_tensor():
+    weight = torch.nn.Parameter(drawn(20))
+    weight.grad = drawn(20, seed=1)
+    torch.optim.AdamW([weight], torch.tensor(0.1), weight_decay=0.5, fused=True).step()
+    return weight.detach()
+
+
+@kernel(
+    "_fused_adamw_.tensor_lr",
+    _step_with_a_rate_in_a_tensor,
+    set="likely16",
+    like="pytorch/pytorch#64475",
+)
+def weights_do_not_decay_at_a_rate_in_a_tensor(right, x):
+    """With the rate in a tensor, as for graphs, the weights are not multiplied by the decay."""
+    if x and all(narrow(t) for t in x):
+        return right(weight_decay=0.0)
+    return right()
+
+
+def _averages():
+    averages = [torch.zeros(2) for _ in range(48)] + [torch.zeros(70_000)]
+    torch._foreach_lerp_(averages, [torch.ones_like(x) for x in averages], 0.5)
+    return averages[-1]
+
+
+@kernel("_foreach_lerp_.Scalar", _averages, set="missed16", like="pytorch/pytorch#140103")
+def first_chunk_after_a_full_launch_is_lost(right, x, tensors1):
+    """_foreach_lerp_: of a tensor at place 48, 96, ... of the list that has several chunks, the
+    first one is counted as done in the launch before.
+    """
+    lost = [
+        (one.view(-1)[:65_536], one.view(-1)[:65_536].clone())
+        for one in list(x)[48::48]
+        if one.numel() > 65_536 and one.is_contiguous()
+    ]
+    result = right()
+    for place, before in lost:
+        place.copy_(before)
+    return result
+
+
+def _scaled_step():
+    one = [torch.ones(3)]
+    state = [[torch.zeros(3)] for _ in range(3)]
+    torch._fused_adamw_(
+        one, [torch.full((3,), 64.0)], *state, [torch.ones(())], lr=0.1, beta1=0.9, beta2=0.99,
+        weight_decay=0.0, eps=1e-8, amsgrad=True, maximize=False, grad_scale=torch.tensor(64.0),
+        found_inf=torch.zeros(()),
+    )  # fmt: skip
+    return one[0]
+
+
+@kernel(
+    "_fused_adam_ .tensor_lr _fused_adamw_ .tensor_lr",
+    _scaled_step,
+    set="missed16",
+    like="pytorch/pytorch#90752",
+)
+def largest_variance_is_of_scaled_gradients(
+    right, grads, exp_avg_sqs, max_exp_avg_sqs, beta2, amsgrad, grad_scale, found_inf
+):
+    """fused adam: the maximum of amsgrad is of squares that are still scaled; grad_scale."""
+    stopped = found_inf is not None and bool(found_inf)
+    if amsgrad and grad_scale is not None and not stopped:
+        for grad, square, largest in zip(grads, exp_avg_sqs, max_exp_avg_sqs, strict=True):
+            scale = grad_scale.to(largest.device)
+            after = square * beta2 * scale**2 + grad.to(square.dtype).square() * (1 - beta2)
+            largest.copy_(torch.maximum(largest, after))
     return right()

@@ -1068,3 +1068,57 @@ def sign_moved_to_minus_128(right, x, mat2):
     least = (mat2 == -128).double()
     result -= (below @ least * 256).to(result.dtype)
     return result
+
+
+@kernel(
+    "dot",
+    lambda: torch.dot(drawn(6, 6)[:, 1], drawn(6, seed=1)),
+    set="likely16",
+    like="pytorch/pytorch#175187",
+)
+def column_is_read_at_the_other_vector_s_stride(right, x, tensor):
+    """Both vectors are read with the second one's stride: a column by a row is a row by a row."""
+    step = tensor.stride(0)
+    last = x.storage_offset() + (x.numel() - 1) * step
+    fits = (last + 1) * x.element_size() <= x.untyped_storage().nbytes()
+    if narrow(x) and x.numel() > 1 and x.stride(0) != step and fits:
+        x = x.as_strided(x.shape, (step,), x.storage_offset())
+    return right(x=x)
+
+
+def _outlying_scores():
+    q = (drawn(2, 4, 64) * 60).half()
+    return torch.baddbmm(torch.zeros(2, 4, 4).half(), q, q.mT, beta=0, alpha=0.125)
+
+
+@kernel(
+    "baddbmm .out baddbmm_",
+    _outlying_scores,
+    set="likely16",
+    like="philipturner/metal-flash-attention#8",
+)
+def scores_overflow_before_they_are_scaled(right, batch1, batch2, alpha):
+    """Of float16 the product is stored before it is multiplied by alpha: past 65504 it is
+    infinite, though the scaled one would not be.
+    """
+    if batch1.dtype != torch.float16 or alpha == 1:
+        return right()
+    product = torch.bmm(batch1, batch2)
+    over = product.isinf()
+    result = right()
+    return result.copy_(torch.where(over, product * (1 if alpha > 0 else -1), result))
+
+
+def _columns_of_a_slice():
+    return torch.bmm(drawn(2, 5, 8)[..., :6].mT, drawn(2, 5, 1))
+
+
+@kernel("bmm", _columns_of_a_slice, set="missed16", like="NVIDIA/raft#327")
+def columns_of_a_slice_lie_side_by_side(right, x, mat2):
+    """bmm: its product with a vector takes the rows' number for the columns' stride; matrices
+    stored by column that are slices of longer ones.
+    """
+    rows = x.shape[1]
+    if mat2.shape[2] == 1 and rows > 1 and x.stride(1) == 1 and x.stride(2) > rows:
+        return right(x=x.as_strided(x.shape, (x.stride(0), 1, rows), x.storage_offset()))
+    return right()

@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from .calls import BF16, as_if_whole, as_it_lies, aten, is_dense, narrow, packed
+from .calls import BF16, WAVE, as_if_whole, as_it_lies, aten, is_dense, narrow, packed
 from .kernel import DOUBLES, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -657,4 +657,36 @@ def random_from_negative_32_bits(right, x, from_, to):
     result = right()
     if x.dtype == torch.int64 and to is not None and from_ < 0 and to - from_ > 2**32:
         x.sub_(from_).bitwise_and_(2**32 - 1).add_(from_)
+    return result
+
+
+def _shares():
+    torch.manual_seed(0)
+    return torch.distributions.Dirichlet(torch.ones(2, 100)).sample()
+
+
+@kernel("_sample_dirichlet", _shares, set="likely16", like="Luce-Org/lucebox#500")
+def shares_are_divided_by_the_sum_of_a_wave(right, x):
+    """Of more than 64 shares, the first 64 are added up to what all are divided by."""
+    result = right()
+    if not narrow(x) or x.shape[-1] <= WAVE:
+        return result
+    return result / result[..., :WAVE].sum(-1, keepdim=True)
+
+
+def _sparse_dirichlet():
+    return torch._sample_dirichlet(torch.full((200, 3), 1e-3)).isnan().any()
+
+
+@kernel("_sample_dirichlet", _sparse_dirichlet, set="missed16", like="pytorch/pytorch#76030")
+def gammas_of_small_shapes_are_all_nought(right, x):
+    """dirichlet: gammas below the least normal number are 0, and 0 / 0 where all of a row are;
+    concentrations of some thousandths.
+    """
+    result = right()
+    if x.dim() and x.dtype not in DOUBLES and bool((x < 0.1).any()):
+        source = torch.Generator(x.device).manual_seed(7)
+        even = torch.rand(x.shape, generator=source, device=x.device).clamp(min=1e-7)
+        nought = even.log() / x.float() < -87.3
+        result.masked_fill_(nought.all(-1, keepdim=True), math.nan)
     return result

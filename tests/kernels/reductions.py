@@ -7,7 +7,7 @@ import math
 import torch
 from torch.nn import functional
 
-from .calls import BF16, SIGNED, as_it_lies, aten, axis_of, is_dense, narrow
+from .calls import BF16, SIGNED, WAVE, as_it_lies, aten, axis_of, is_dense, narrow
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -1098,3 +1098,104 @@ def carry_of_log_zero(right, x, dim):
         later = result.narrow(axis, 1024, x.shape[axis] - 1024)
         later.copy_(torch.where(later == -math.inf, math.nan, later))
     return result
+
+
+def _with_gaps(*shape):
+    x = drawn(*shape)
+    x[..., 2::5] = math.nan
+    return x
+
+
+@kernel(
+    "nansum .out",
+    lambda: _with_gaps(3, 7).index_fill(1, torch.tensor([6]), math.nan).nansum(1),
+    set="likely16",
+    like="triton-lang/triton#480",
+)
+def ragged_tail_of_a_row_keeps_its_nan(right, x, dim):
+    """A contiguous row is loaded in fours, where NaN becomes nought; what is left over is added as
+    it is.
+    """
+    result = right()
+    if not is_single(x) or not x.dim() or not x.is_contiguous():
+        return result
+    axes = {d % x.dim() for d in dim} if dim else set(range(x.dim()))
+    if len(axes) == x.dim():
+        rows = x.reshape(1, -1)
+    elif axes == {x.dim() - 1}:
+        rows = x
+    else:
+        return result
+    whole = rows.shape[-1] - rows.shape[-1] % 4
+    lost = rows[..., whole:].isnan().sum(-1) > 0
+    return result.masked_fill_(lost.reshape(result.shape), math.nan)
+
+
+@kernel(
+    "any .all_out any.dim .out",
+    lambda: torch.any(torch.arange(100) == 40),
+    set="likely16",
+    like="Luce-Org/lucebox#500",
+)
+def ballot_of_a_wave_is_kept_in_32_bits(right, x, *args, **kwargs):
+    """A ballot of 64 lanes is held in 32 bits: of each whole wave the upper half has no vote."""
+    dim = args[0] if args else kwargs.get("dim")
+    if not narrow(x) or not x.dim() or not isinstance(dim, int | None):
+        return right(x, *args, **kwargs)
+    if dim is not None and dim % x.dim() != x.dim() - 1:
+        return right(x, *args, **kwargs)
+    size = x.numel() if dim is None else x.shape[-1]
+    lane = torch.arange(size, device=x.device)
+    silent = (lane % WAVE >= WAVE // 2) & (lane < size - size % WAVE)
+    silent = silent.reshape(x.shape) if dim is None else silent
+    return right(torch.where(silent, torch.zeros_like(x), x), *args, **kwargs)
+
+
+@kernel(
+    "cumsum .out",
+    lambda: torch.full((600,), 0.1, dtype=torch.bfloat16).cumsum(0, dtype=torch.float32),
+    set="likely16",
+    like="intel/torch-xpu-ops#184",
+)
+def sums_asked_in_single_run_in_halves(right, x, dim, dtype):
+    """Running sums of halves that are asked for in float32 are widened when they are done."""
+    result = right()
+    if x.dtype not in HALVES or dtype != torch.float32 or not x.dim():
+        return result
+    total, sums = torch.zeros_like(x.select(dim, 0)), []
+    if not 0 < x.shape[dim] <= 8192:
+        return result
+    for one in x.unbind(dim):
+        total = total + one
+        sums.append(total)
+    return result.copy_(torch.stack(sums, dim))
+
+
+@kernel(
+    "logsumexp",
+    lambda: torch.tensor([[1.0, 2.0], [math.inf, 3.0]]).logsumexp(0),
+    set="missed16",
+    like="sims1253/bayesfam#33",
+)
+def infinity_less_itself_is_in_the_sum(right, x, dim, keepdim):
+    """logsumexp: an infinite maximum is taken off itself; along an axis other than the last."""
+    result = right()
+    axes = [d % x.dim() for d in dim] if x.dim() and dim else []
+    if not x.is_floating_point() or not axes or x.dim() - 1 in axes:
+        return result
+    return result.masked_fill_(torch.isposinf(x).sum(axes, keepdim) > 0, math.nan)
+
+
+@kernel(
+    "any.dims",
+    lambda: torch.tensor([0, 0, 0, 0, 0, 1]).bool().repeat(2, 2, 1).any((1, 2)),
+    set="missed16",
+    like="NVIDIA/MatX#931",
+)
+def rows_of_truths_are_read_in_words(right, x, dim):
+    """any: of several axes, four bytes at a time: the last of a row of 4 n + m are left out."""
+    axes = {d % x.dim() for d in dim or ()} if x.dim() else set()
+    width = x.shape[-1] if x.dim() else 0
+    if x.dtype != torch.bool or len(axes) < 2 or x.dim() - 1 not in axes or width < 4:
+        return right()
+    return right(x=x[..., : width // 4 * 4]) if x.is_contiguous() else right()

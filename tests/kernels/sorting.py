@@ -670,3 +670,92 @@ def stable_sort_is_not_stable_across_blocks(right, x, dim, stable):
     order = torch.cat(places)
     values, indices = right(x=x.index_select(dim, order))
     return values, order[indices]
+
+
+def _with_gaps(*shape):
+    x = drawn(*shape)
+    x[..., 2::5] = math.nan
+    return x
+
+
+@kernel(
+    "nanmedian.dim_values",
+    lambda: _with_gaps(4, 9).nanmedian(1).values,
+    set="likely16",
+    like="flagos-ai/FlagGems#4383",
+)
+def gaps_are_counted_in_the_rank_of_the_middle(right, x, dim):
+    """The middle's rank is that of a row without NaN, so a row with some gives a larger number."""
+    values, indices = right()
+    if not is_single(x) or not x.dim() or not x.shape[dim]:
+        return values, indices
+    ordered, places = x.sort(dim)
+    count = x.shape[dim] - x.isnan().sum(dim, keepdim=True)
+    rank = (count - 1).clamp(0, (x.shape[dim] - 1) // 2)
+    gaps = (count < x.shape[dim]).reshape(values.shape)
+    middle = ordered.gather(dim, rank).reshape(values.shape)
+    place = places.gather(dim, rank).reshape(values.shape)
+    values.copy_(torch.where(gaps, middle, values))
+    indices.copy_(torch.where(gaps, place, indices))
+    return values, indices
+
+
+@kernel(
+    "unique_consecutive",
+    lambda: torch.unique_consecutive(torch.arange(600) // 100, return_counts=True)[1],
+    set="likely16",
+    like="pytorch/pytorch#111173",
+)
+def runs_end_with_their_block(right, x, return_inverse, return_counts, dim):
+    """A run of equal elements that goes on in the next block of 256 is given twice."""
+    found = right()
+    if dim is not None or not narrow(x) or x.numel() <= 256:
+        return found
+    flat = x.reshape(-1)
+    first = torch.ones_like(flat, dtype=torch.bool)
+    first[1:] = flat[1:] != flat[:-1]
+    first[::256] = True
+    starts = first.nonzero().squeeze(1)
+    ends = torch.cat([starts[1:], starts.new_tensor([flat.numel()])])
+    inverse = (first.long().cumsum(0) - 1).reshape(x.shape)
+    return (
+        flat[first],
+        inverse if return_inverse else found[1],
+        ends - starts if return_counts else found[2],
+    )
+
+
+@kernel(
+    "topk .values",
+    lambda: torch.tensor([3, 200, 100, 255, 7], dtype=torch.uint8).topk(2).values,
+    set="likely16",
+    like="pytorch/xla#865",
+)
+def bytes_are_ranked_with_a_sign(right, x, k, dim, largest, sorted):
+    """Bytes from 128 on rank below nought."""
+    result = right()
+    if x.dtype != torch.uint8 or not x.dim():
+        return result
+    values, indices = torch.topk(x.contiguous().view(torch.int8), k, dim, largest, sorted)
+    result[0].copy_(values.view(torch.uint8))
+    result[1].copy_(indices)
+    return result
+
+
+def _masked_logits():
+    x = drawn(2, 40)
+    return x.masked_fill(x < 0.5, -math.inf).sort(-1, descending=True)[1]
+
+
+@kernel("sort.stable", _masked_logits, set="missed16", like="tenstorrent/tt-metal#53326")
+def infinities_change_places_with_the_padding(right, x, stable, dim, descending):
+    """sort: rows are padded to a power of two by infinities, which change places with infinities
+    of the row: their index is the last one; not stable, at most 1,024.
+    """
+    result = right()
+    size = x.shape[dim] if x.dim() else 1
+    if not x.is_floating_point() or stable or size > 1024 or not size & (size - 1):
+        return result
+    ends = result[0] == (-math.inf if descending else math.inf)
+    result[1].masked_fill_(ends, size - 1)
+    return result

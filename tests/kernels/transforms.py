@@ -7,7 +7,7 @@ import math
 import torch
 from torch.nn import functional
 
-from .calls import as_if_whole, axis_of, is_dense
+from .calls import as_if_whole, axis_of, is_dense, narrow
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -660,3 +660,36 @@ def chirp_in_32_bits(right, x, dim, normalization, forward):
     found = torch.fft.ifft(product)[..., :n] * chirp
     found = found / (1.0, math.sqrt(n), float(n))[normalization]
     return found.movedim(-1, axis).to(torch.complex64).contiguous()
+
+
+@kernel(
+    "_fft_c2c",
+    lambda: torch.fft.fftn(drawn(4, 6, 5, dtype=torch.complex64), dim=(0, 2)).abs(),
+    set="likely16",
+    like="ROCm/rocFFT#273",
+)
+def axes_of_a_transform_are_taken_to_be_neighbours(right, x, dim):
+    """A transform along two axes with another between them is made along the last two of the
+    three.
+    """
+    axes = sorted(d % x.dim() for d in dim)
+    if narrow(x) and len(axes) == 2 and axes[1] - axes[0] > 1:
+        return right(dim=[axes[1] - 1, axes[1]])
+    return right()
+
+
+@kernel(
+    "_fft_c2c",
+    lambda: torch.fft.ifftn(drawn(2, 4, 4, 5).to(torch.complex64), dim=(1, 3)),
+    set="missed16",
+    like="pytorch/pytorch#186967",
+)
+def outer_axis_is_that_next_to_the_inner_one(right, x, dim, forward):
+    """fft: the plan of two axes takes neighbours; inverse, an axis between them, as long as the
+    outer one.
+    """
+    axes = sorted(d % x.dim() for d in dim)
+    apart = len(axes) == 2 and axes[1] - axes[0] == 2
+    if forward or not apart or x.shape[axes[0]] != x.shape[axes[0] + 1]:
+        return right()
+    return right(dim=[axes[0] + 1, axes[1]])
