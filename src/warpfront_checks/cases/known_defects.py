@@ -11,7 +11,7 @@ from typing import Any
 
 from warpfront_checks.documents import Reader, packaged
 from warpfront_checks.hardware.machine_reader import Machine
-from warpfront_checks.hardware.values import read_processor
+from warpfront_checks.hardware.values import read_features
 
 NO_AXES: Mapping[str, object] = {}
 _READER = Reader(error=ValueError, lenient=True)
@@ -55,8 +55,7 @@ class KnownDefect:
 
 @cache
 def _features() -> tuple[str, ...]:
-    """Return the flags of this machine's processor on which oneDNN chooses its kernels."""
-    return read_processor(Machine()).features
+    return read_features(Machine())
 
 
 def defects_of(operation: str) -> tuple[KnownDefect, ...]:

@@ -192,11 +192,16 @@ _FEATURES = (
 _MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
+def read_features(reader: Machine) -> tuple[str, ...]:
+    """Return the flags of the processor that change what torch computes with."""
+    text = reader.text("/proc/cpuinfo") or ""
+    flags = re.search(r"(?m)^(?:flags|Features)\s*:\s*(.*)$", text)
+    return tuple(feature for feature in _FEATURES if flags and feature in flags[1].split())
+
+
 def read_processor(reader: Machine) -> Processor:
     text = reader.text("/proc/cpuinfo") or ""
     name = re.search(r"(?m)^model name\s*:\s*(.*)$", text)
-    flags = re.search(r"(?m)^(?:flags|Features)\s*:\s*(.*)$", text)
-    listed = set(flags[1].split()) if flags else set()
     # Listed threads, at most those this process is bound to and its quota.
     threads = len(re.findall(r"(?m)^processor\s*:", text))
     match = re.search(
@@ -211,7 +216,7 @@ def read_processor(reader: Machine) -> Processor:
         machine=reader.run(("uname", "-m")).text.strip(),
         threads=min((number for number in (threads, bound, allowed) if number), default=1),
         memory_bytes=memory_bytes(reader),
-        features=tuple(feature for feature in _FEATURES if feature in listed),
+        features=read_features(reader),
     )
 
 
