@@ -15,7 +15,7 @@ from typing import Any
 from warpfront_port.scan.catalogue import catalogue, expressions
 
 ALLOCATOR = re.compile(r"max_split_size_mb\s*:|backend\s*:\s*cudaMallocAsync", re.IGNORECASE)
-_SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>{}-]*['\"]?")
+_SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>{}%-]*['\"]?")
 GFX = re.compile(r"(?<![\w-])gfx(?:9[0-9a-f]{2}|1[0-2][0-9a-f]{2})(?![\w])")
 (CUDA_INDEX,) = expressions("indexes").values()
 (NVIDIA_IMAGE,) = expressions("images").values()

@@ -15,7 +15,13 @@ from warpfront_port.scan.python.nodes import elements, last_name, text_of
 _CAPABILITY = re.compile(r"get_device_capability\(\)|get_device_properties\(\)\.(?:major|minor)\Z")
 _GCN = re.compile(r"\.gcnArchName\w*\Z")
 _OF_STRINGS = frozenset({"split", "replace", "startswith", "rsplit", "partition", "strip"})
-_OF_VERSIONS = frozenset({"Version", "parse", "float", "LooseVersion"})
+_TAKE_TEXT = frozenset({"Version", "parse", "float", "LooseVersion", "join", "Path"})
+_NONE_ON_AMD = {
+    "torch.version.cuda": "PY021",
+    "torch.utils.cpp_extension.CUDA_HOME": "PY061",
+    "cupy.cuda.get_cuda_path": "PY061",
+}
+_NONE_SHORT = re.compile(r"version\.cuda|CUDA_HOME|get_cuda_path")
 _OF_DEVICES = re.compile(r"(?i)gpu|cuda|device|avail")
 _WITHOUT_DEVICE = re.compile(rf"\bcpu\b|(?:{_OF_DEVICES.pattern[4:]})\w*\s*=\s*(?:false|0)\b")
 _CDNA = 9
@@ -78,21 +84,35 @@ def _chooses(module: Module, node: ast.AST | None) -> bool:
             return node is not None and module.dotted(node).startswith("torch.")
 
 
-def cuda_version(module: Module, node: ast.Call | ast.Subscript) -> Iterator[Seen]:
-    """Yield `torch.version.cuda.split(".")`, `Version(torch.version.cuda)`, and slices."""
+def needed_texts(
+    module: Module, node: ast.Call | ast.Subscript | ast.BinOp | ast.Assign
+) -> Iterator[Seen]:
+    """Yield uses as text of what is None on AMD: `torch.version.cuda[:2]`, `CUDA_HOME + "/lib"`."""
+    if not module.holds(_NONE_SHORT):
+        return
+    texts: list[ast.expr] = []
     match node:
         case ast.Subscript(value=ast.Attribute() as text):
-            pass
+            texts = [text]
+        case ast.BinOp(op=ast.Add()):
+            texts = [node.left, node.right]
         case ast.Call(func=ast.Attribute(value=text, attr=name)) if name in _OF_STRINGS:
-            pass
-        case ast.Call(func=called, args=[text]) if last_name(called) in _OF_VERSIONS:
-            pass
+            texts = [text]
+        case ast.Call() if last_name(node.func) in _TAKE_TEXT:
+            texts = node.args
+        case ast.Assign(targets=[ast.Subscript(value=target)]) if (
+            module.dotted(target) == "os.environ"
+        ):
+            texts = [node.value]
         case _:
-            return
+            pass
     # `os.environ.get("X", torch.version.cuda).split(".")` is None unless X is set.
-    values = () if isinstance(text, ast.BoolOp) else module.scopes.values(text)
-    if any(module.dotted(value) == "torch.version.cuda" for value in values):
-        yield Seen("PY021", node)
+    values = (v for t in texts if not isinstance(t, ast.BoolOp) for v in module.scopes.values(t))
+    names = (module.dotted(v.func if isinstance(v, ast.Call) else v) for v in values)
+    rule = next(filter(None, map(_NONE_ON_AMD.get, names)), None)
+    # What asks for it first is not reached there.
+    if rule and "amd" in Gates(module, asks=True).standing(node).sides:
+        yield Seen(rule, node)
 
 
 def tests(module: Module, node: ast.If | ast.IfExp | ast.While) -> Iterator[Seen]:
@@ -136,32 +156,6 @@ def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[S
     if test and not re.search(r"hip|rocm", text, re.IGNORECASE):
         of_arms = isinstance(module.parents.get(test), ast.If | ast.IfExp)
         yield Seen("PY047", node, text, shift=-2 if of_arms else -int(module.knows_hip))
-
-
-def home_as_text(module: Module, node: ast.Name | ast.Attribute | ast.Call) -> Iterator[Seen]:
-    """Yield `os.path.join(CUDA_HOME, "lib")`, `CUDA_HOME + "/lib"` and `os.environ["X"] = ...`."""
-    home = node.func if isinstance(node, ast.Call) else node
-    dotted = _HOMES.get(last_name(home))
-    if dotted is None or module.dotted(home) != dotted:
-        return
-    parent = module.parents[node]
-    match parent:
-        case ast.Call(func=function, args=arguments) if node in arguments:
-            is_text = module.dotted(function) in _OF_PATHS
-        case ast.Assign(targets=[ast.Subscript(value=target)]):
-            is_text = module.dotted(target) == "os.environ"
-        case _:
-            is_text = isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add)
-    # The folder is None on AMD, so that what asks for it first is not reached there.
-    if is_text and "amd" in Gates(module, asks=True).standing(node).sides:
-        yield Seen("PY061", node, module.excerpt(parent))
-
-
-_HOMES = {
-    "CUDA_HOME": "torch.utils.cpp_extension.CUDA_HOME",
-    "get_cuda_path": "cupy.cuda.get_cuda_path",
-}
-_OF_PATHS = frozenset({"os.path.join", "pathlib.Path"})
 
 
 def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:

@@ -18,7 +18,6 @@ _STARTED = re.compile(rf"\s*(?:\w+=\S*\s+)*(?:\S*/)?(nvidia-smi|nsys|ncu|nvprof)
 _NVCC = re.compile(r"(?:\A|/|\W)nvcc(?:\s|\Z)")
 _AMDS_PROGRAMS = re.compile(r"\b(?:rocm[-_]?smi|amd[-_]?smi|rocminfo|rocprof)")
 _NVCC_COMMAND = re.compile(r"(?:\A|[/\\\s])nvcc(?:\.exe)?[\"']?\s+-")
-_PATTERN = re.compile(r"\*\.(?:c|cc|cpp|cxx|cu)\b")
 
 
 def strings(module: Module, node: Text) -> Iterator[Seen]:
@@ -89,13 +88,6 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
             for statement in kept:  # what it names, it does not build
                 rest = rest.replace(module.source_of(statement), "")
         yield Seen("PY047", node.test, shift=-int(AMD_NAME.search(rest) is not None))
-
-
-def source_patterns(module: Module, node: ast.Call) -> Iterator[Seen]:
-    """Yield `glob.glob("csrc/*.cpp")` where torch's hipify writes its files next to the sources."""
-    looks = last_name(node.func) in {"glob", "rglob", "iglob"} and node.args
-    if looks and not module.knows_hip and _PATTERN.search(module.source_of(node)):
-        yield Seen("BL211", node)
 
 
 def started_commands(module: Module, node: ast.Call) -> Iterator[Seen]:

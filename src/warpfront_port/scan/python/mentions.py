@@ -56,7 +56,7 @@ def calls(module: Module, node: ast.Call) -> Iterator[Seen]:
         yield from _imported(module, node, text_of(node.args[0]) or "")
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
     of = (node, receiver) if isinstance(receiver, ast.Call) else (node,)
-    for called in {name, dotted} & CALLS.keys():
+    for called in {name, dotted, dotted.rpartition(".")[2]} & CALLS.keys():
         arguments = (a for call in of for a in (*call.args, *(i.value for i in call.keywords)))
         yield from _with_arguments(module, node, called, arguments)
 
@@ -77,7 +77,7 @@ def _with_arguments(
         values = (v for v in module.scopes.values(argument) if isinstance(v, _COMPUTED))
         for rule, pattern, unless, shown in CALLS[called]:
             for text in (*texts, *map(module.source_of, values)):
-                if pattern.fullmatch(text) and not unless.search(module.text):
+                if pattern.fullmatch(text) and not module.holds(unless):
                     yield Seen(rule, node, shown.format(name=name, text=text))
 
 

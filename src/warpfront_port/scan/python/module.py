@@ -20,6 +20,7 @@ from warpfront_port.scan.python.nodes import (
     called_name,
     children_of,
     last_name,
+    names_of,
     text_of,
 )
 from warpfront_port.scan.python.scopes import Scopes
@@ -77,6 +78,7 @@ class Module:
         self.text = text
         self.tree = ast.parse(text.removeprefix("\ufeff"))
         self._dotted: dict[ast.AST, str] = {}
+        self._held: dict[re.Pattern[str], bool] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes: list[ast.AST] = []
         self._by_type: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
@@ -274,10 +276,16 @@ class Module:
             or self.path.name == "setup.py"
         )
 
-    @cached_property
+    def holds(self, pattern: re.Pattern[str]) -> bool:
+        """Return true if the text has a match of `pattern`, which is searched for once."""
+        if pattern not in self._held:
+            self._held[pattern] = pattern.search(self.text) is not None
+        return self._held[pattern]
+
+    @property
     def knows_hip(self) -> bool:
         """Return true if the module names AMD's software anywhere."""
-        return AMD_NAME.search(self.text) is not None
+        return self.holds(AMD_NAME)
 
     @cached_property
     def nvidia_names(self) -> frozenset[str]:
@@ -285,17 +293,24 @@ class Module:
         names = _WORD.findall(self.text) if _NVIDIA.search(self.text) else ()
         return frozenset(filter(self.means_nvidia, set(names)))
 
-    def means_nvidia(self, text: str) -> bool:
-        """Return true for a name or text that means NVIDIA's devices, without a twin for AMD."""
+    def means_nvidia(self, text: str, arm: str = "") -> bool:
+        """Return true for a name or text that means NVIDIA's devices, without a twin for AMD: in
+        its list or test, `arm`, else in the module's code.
+        """
         shared = _SHARED["torch" in self.packages]
         if _NVIDIA.search(text) is None or shared.match(text):
             return False
+        if arm:
+            return AMD_NAME.search(arm) is None
         twins = (_WORD.findall(_NVIDIA.sub(twin, text).lower()) for twin in _TWINS)
         return not any(map(self._words.issuperset, twins))
 
     @cached_property
     def _words(self) -> frozenset[str]:
-        return frozenset(_WORD.findall(self.text.lower()))
+        """Return the words of names and values, not those of comments and messages."""
+        named = (name for node in self.nodes for name in names_of(node))
+        texts = (node.value for node in self.texts if not self.is_said(node))
+        return frozenset(w for text in (*named, *texts) for w in _WORD.findall(text.lower()))
 
     @cached_property
     def packages(self) -> frozenset[str]:

@@ -60,6 +60,12 @@ def text_of(node: ast.AST | None) -> str | None:
     return None
 
 
+def names_of(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node itself has."""
+    fields = (getattr(node, field, None) for field in ("id", "attr", "arg", "name"))
+    yield from (name for name in fields if isinstance(name, str))
+
+
 def is_self(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id in {"self", "cls"}
 

@@ -1,8 +1,8 @@
 """The possible values of a module's expressions, scope by scope. Pure.
 
-A name has the values of its own scope, or of the next enclosing scope that assigns it. A parameter
-has its default and the arguments of calls in the module. A call of the module's own function has
-the function's return values. Composed text contains `HOLE` for each unknown part.
+A name has the values of its own scope, or of the next enclosing scope that assigns it; a parameter
+has its default. A call of the module's own function has the function's return values. Composed text
+contains `HOLE` for each unknown part.
 """
 
 from __future__ import annotations
@@ -45,13 +45,10 @@ _SCOPES = (
 )  # fmt: skip
 _SAME = frozenset({"lower", "upper", "strip", "casefold", "rstrip", "lstrip"})
 _CASTS = frozenset({"shlex.split", "list", "tuple", "str", "os.fspath", "pathlib.Path"})
-# Calls that take a default: the index of its positional argument.
-_DEFAULTS = {
-    "get": 1, "getenv": 1, "pop": 1, "setdefault": 1, "getattr": 2, "field": 9, "Field": 0,
-    "Option": 0, "Argument": 0,
-}  # fmt: skip
-_FORMATTED = re.compile(r"%(?:\(\w+\))?[-+ #0]*\d*(?:\.\d+)?[sdifrgex]")
-_BRACES = re.compile(r"\{[^{}]*\}")
+# Calls that have a default last, or as an argument of this name.
+_DEFAULTED = frozenset({"get", "getenv", "pop", "setdefault", "getattr"})
+_FIELDS = frozenset({"field", "Field", "Option", "Argument"})
+_PLACE = re.compile(r"%(?:\(\w+\))?[-+ #0]*\d*(?:\.\d+)?[sdifrgex]|\{[^{}]*\}")
 
 
 class Text(NamedTuple):
@@ -186,7 +183,7 @@ class Scopes:
         further: Iterable[ast.expr | None] | None = None
         match node:
             case ast.Name():
-                further = (*self.bound(node), *self._handed_over(node)) or None
+                further = self.bound(node) or None
             case ast.Attribute(attr="value", value=ast.Attribute() as member):
                 further = self._further(member, depth)
             case ast.Attribute(attr=name, value=ast.Name(id=owner) as value):
@@ -226,28 +223,15 @@ class Scopes:
             return call.args[:1]
         if isinstance(call.func, ast.Attribute) and name in (*_SAME, "split", "copy"):
             return (call.func.value,)
-        if name in _DEFAULTS:
-            place = _DEFAULTS[name]
-            defaults = [item.value for item in call.keywords if item.arg == "default"]
-            return [*defaults, *call.args[place : place + 1]] or None
+        if name in _FIELDS or (name in _DEFAULTED and len(call.args) > 1):
+            named, first = keyword(call, "default"), -1 if name in _DEFAULTED else 0
+            return (named,) if named is not None else call.args[first:][:1]
         return self._module.returned.get(name)
 
     def is_parameter(self, name: ast.Name) -> bool:
         """Return true if `name` is a parameter here, whose value callers choose."""
         scope = self._scope_of(name)
         return scope is not None and name.id in self._parameters.get(scope, ())
-
-    def _handed_over(self, name: ast.Name) -> Iterator[ast.expr]:
-        """Yield the arguments of this module's calls for the parameter `name`."""
-        scope = self._scope_of(name)
-        names = self._parameters.get(scope, []) if scope is not None else []
-        if name.id not in names or not isinstance(scope, FUNCTIONS):
-            return
-        place = names.index(name.id)
-        for call in self._module.called.get(scope.name, ())[:_MOST]:
-            if not any(isinstance(argument, ast.Starred) for argument in call.args):
-                yield from call.args[place : place + 1]
-            yield from (item.value for item in call.keywords if item.arg == name.id)
 
     def heads(self, call: ast.Call) -> Iterator[Text]:
         """Yield the possible beginnings of the command that a call starts: its first word at
@@ -301,22 +285,16 @@ class Scopes:
                 glue = "/" if isinstance(operator, ast.Div) else ""
                 joined = list(self._product((first, second), depth, glue))
                 yield from (text for text in joined if text.strip(f"{HOLE}/"))
-            case ast.BinOp(op=ast.Mod(), left=first, right=second):
-                pieces = second.elts if isinstance(second, ast.Tuple) else [second]
-                yield from self._filled(first, _FORMATTED, pieces, depth)
-            case ast.Call():
-                yield from self._made_by(node, depth)
-            case _:
-                pass
-
-    def _made_by(self, node: ast.Call, depth: int) -> Iterator[str]:
-        match node:
-            case ast.Call(func=ast.Attribute(attr="format", value=base), args=pieces):
-                yield from self._filled(base, _BRACES, pieces, depth)
-            case ast.Call(func=ast.Attribute(attr="join", value=base), args=[listed]):
+            case (
+                ast.BinOp(op=ast.Mod(), left=template)
+                | ast.Call(func=ast.Attribute(attr="format", value=template))
+            ):
+                yield from (_PLACE.sub(HOLE, text.text) for text in self.texts(template, depth))
+            case ast.Call(func=ast.Attribute(attr="join", value=base), args=[listed]) if (
+                lists := self.words(listed, depth)
+            ):
                 glue = self._pieces(base, depth)[0]
-                for words in self.words(listed, depth):
-                    yield glue.join(self._pieces(word, depth)[0] for word in words)
+                yield from (glue.join(self._pieces(w, depth)[0] for w in words) for words in lists)
             case ast.Call(args=parts) if self._module.dotted(node.func) == "os.path.join":
                 yield from self._product(parts, depth, "/")
             case _:
@@ -329,12 +307,3 @@ class Scopes:
     def _product(self, parts: Sequence[ast.expr], depth: int, glue: str = "") -> Iterator[str]:
         combinations = itertools.product(*(self._pieces(part, depth) for part in parts))
         yield from (glue.join(combination) for combination in itertools.islice(combinations, _MOST))
-
-    def _filled(
-        self, template: ast.expr, hole: re.Pattern[str], pieces: Sequence[ast.expr], depth: int
-    ) -> Iterator[str]:
-        filling = [self._pieces(piece, depth)[0] for piece in pieces]
-        for text in self.texts(template, depth):
-            holes = hole.split(text.text)
-            between = itertools.chain(filling, itertools.repeat(HOLE))
-            yield "".join(itertools.chain(*zip(holes[:-1], between, strict=False), holes[-1:]))

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from warpfront_port.scan.python.mentions import ENVIRONMENT
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text, bindings, last_name, parameters, text_of
-from warpfront_port.scan.python.scopes import HOLE
 from warpfront_port.scan.words import ALLOCATOR, allocator_settings, may_be_setting, read_setting
 
 _ENUMS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag"})
@@ -44,14 +43,8 @@ def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
     for assignment in _assignments(module, node):
         if may_be_setting(assignment.name):
             yield from _judged(module, assignment)
-        if not assignment.variable:
-            continue
-        name, value, place, *_ = assignment
-        for text in module.scopes.texts(value):
-            for excerpt, shift in allocator_settings(text.text.replace(HOLE, "0")):
-                yield Seen("PY010", text.node, excerpt, shift=shift, via=place)
-        if rule := ENVIRONMENT.get(name, ""):
-            yield Seen(rule, place, name)
+        if assignment.variable and assignment.name in ENVIRONMENT:
+            yield Seen(ENVIRONMENT[assignment.name], assignment.node, assignment.name)
 
 
 def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
@@ -164,7 +157,5 @@ def _called(module: Module, call: ast.Call) -> Iterator[Assignment]:
             name == "setdefault" and of_environment
         ):
             yield Assignment(key, value, call, variable=True)
-        case [value, *_] if name == "set_float32_matmul_precision":
-            yield Assignment("matmul_precision", value, call)
         case _:
             pass

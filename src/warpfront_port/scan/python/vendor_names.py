@@ -12,20 +12,19 @@ from collections.abc import Iterator
 
 from warpfront.matrix.products import target_of_product
 from warpfront_port.scan.python.mentions import IMPORTS, longest_known
-from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import Text
+from warpfront_port.scan.python.module import AMD_NAME, Module, Seen
+from warpfront_port.scan.python.nodes import Text, elements, names_of, text_of
 
 _WORD = re.compile(r"[^\W_]+")
 _Named = (
     ast.Name | ast.Attribute | ast.FunctionDef | ast.ClassDef | ast.alias | ast.arg | ast.keyword
 )
+_CHOICES = (ast.Compare, ast.List, ast.Tuple, ast.Set, ast.MatchValue, ast.Dict)
 
 
 def own_names(module: Module, node: _Named) -> Iterator[Seen]:
     """Yield `ExecutionSpace.Cuda`, `cuda_version=None`, and uses of NVIDIA's packages."""
-    fields = (getattr(node, field, None) for field in ("id", "attr", "arg", "name"))
-    name = next(filter(None, fields), "")
-    dotted = module.dotted(node)
+    name, dotted = next(names_of(node), ""), module.dotted(node)
     if isinstance(node, ast.alias):
         dotted, name = module.imported.get(node.asname or name, name), name.rpartition(".")[2]
     is_read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
@@ -37,12 +36,39 @@ def own_names(module: Module, node: _Named) -> Iterator[Seen]:
 
 
 def own_texts(module: Module, node: Text) -> Iterator[Seen]:
-    """Yield `"Cuda"`, `r"cu\\d+"`, and in comparisons `"H100"`, but for sentences and messages."""
+    """Yield `"Cuda"`, `r"cu\\d+"`, and `"H100"` in tests and lists, but no messages."""
     parent = module.parents[node]
-    compared = isinstance(parent, ast.Compare)
-    chooses = compared or (isinstance(parent, ast.Dict) and node in parent.keys)
+    chooses = isinstance(parent, _CHOICES) and node not in getattr(parent, "values", ())
+    arm = _arm(module, node) if chooses else ""
     products = map(target_of_product, _WORD.findall(node.value) if chooses else ())
     of_model = not module.knows_hip and any(target.startswith("sm") for target in products)
-    of_vendor = compared or len(node.value.split()) == 1
-    if of_model or (of_vendor and module.means_nvidia(node.value) and not module.is_said(node)):
+    of_vendor = chooses or len(node.value.split()) == 1
+    means = module.means_nvidia(node.value, arm) or _is_back_end(module, node, arm)
+    if of_model or (of_vendor and means and not module.is_said(node)):
         yield Seen("PY064", node, node.value)
+
+
+def _is_back_end(module: Module, node: Text, arm: str) -> bool:
+    """Return true for `"cuda"` beside what is no device of torch's, or compared as a vendor."""
+    if node.value != "cuda" or not arm or AMD_NAME.search(arm):
+        return False
+    parent = module.parents[node]
+    if isinstance(parent, ast.Compare):
+        truths = module.conditions.truths(parent)
+        return truths["amd"] is not truths["nvidia"]
+    others = [text_of(element) for element in elements(parent)]
+    return len(others) > 1 and not all(text and _DEVICE.match(text) for text in others)
+
+
+_DEVICE = re.compile(
+    r"(?:cpu|cuda|gpu|auto|meta|xla|tpu|mps|metal|mlx|musa|mtia|[xhnm][pl]u)(?::.*)?\Z"
+)
+
+
+def _arm(module: Module, node: ast.AST) -> str:
+    """Return the source of the list, or of all arms of the test, that a twin would be in."""
+    for parent, child in module.ancestors(node):
+        is_arm = isinstance(parent, ast.If) and child in parent.body
+        if is_arm or not isinstance(parent, ast.expr | ast.If):
+            return module.source_of(child)
+    return ""
