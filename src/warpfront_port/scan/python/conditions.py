@@ -50,7 +50,7 @@ _MAYBE_AMD: Final = _on("-?-")
 _NVIDIA: Final = _on("+--")
 _MAYBE_NVIDIA: Final = _on("?--")
 _MAYBE_GPU: Final = _on("??-")
-_FACTS, _ATTRIBUTES, _HOMES, _VARIABLES, _CONVENTIONS = (
+_FACTS, _ATTRIBUTES, _HOMES, _CONVENTIONS = (
     {name: _on(marks) for name, marks in table.items()}
     for table in packaged_toml("vendor-names.toml", package="warpfront_port").values()
 )
@@ -244,18 +244,12 @@ class Conditions:
                 value = self._value(inner, world)
                 digits = dotted == "int" and re.fullmatch(r"-?\d{1,9}", str(value))
                 return int(str(value)) if digits else value
-            case ast.Call(args=[ast.Constant(value=str() as variable), *rest]) if (
-                dotted in _ENVIRONMENT
-            ):
+            case ast.Call(args=[ast.Constant(), *rest]) if dotted in _ENVIRONMENT:
                 default = _literal(rest[0]) if rest else None
-                by_name = self._asks and not default
-                facts = _fitting(_VARIABLES, variable) if by_name else UNKNOWN
-                return default if world[1] else _Vague(facts[world[0]])
+                return default if world[1] else _Vague.UNKNOWN
             case ast.Call(args=[owner, attribute]) if dotted == "hasattr":
                 path = f"{self._module.dotted(owner)}.{text_of(attribute)}"
                 facts = _ATTRIBUTES.get(path, UNKNOWN)
-            case ast.Call(func=ast.Attribute(value=owner), args=[prefix, *_]) if name in _BEGINS:
-                facts = {s: truth and None for s, truth in _of_words(owner, prefix).items()}
             case ast.Call() if self._needs_nvidia(call, {"which"}):
                 facts = _MAYBE_NVIDIA
             case _:
@@ -298,7 +292,6 @@ class Conditions:
 
 
 _CASTS = frozenset({"bool", "any", "all", "int", "str"})
-_BEGINS = frozenset({"startswith", "endswith"})
 _ORDERS: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,

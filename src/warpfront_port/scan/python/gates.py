@@ -28,8 +28,6 @@ _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
 _FLOW_DEPTH = 3
 _MAX_CALLERS = 8
-_OTHERS = frozenset({"hpu", "gaudi", "xpu", "npu", "mlu", "mps", "metal", "tpu", "musa", "sdaa"})
-_AMDS = frozenset({"amd", "hip", "rocm"})
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _SKIPS = frozenset({"skip", "skipTest"})
 
@@ -111,11 +109,6 @@ class Gates:
 
         All its calls must be in this module: it is private, or the module is a setup.py.
         """
-        folders = {part.lower() for part in self._module.path.parts[:-1]}
-        if folders & _OTHERS:
-            return frozenset({"other"}), 0
-        if folders & _AMDS:
-            return frozenset({"amd"}), 0
         scope = self._module.scope(node)
         if isinstance(scope, FUNCTIONS) and depth <= _CALLERS_DEPTH:
             private = scope.name.startswith("_") and not scope.name.startswith("__")
@@ -136,13 +129,13 @@ class Gates:
             ):
                 truth = truths(test)
                 yield truth if _is_body(parent, child) else negated(truth), parent.lineno
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                tests = (t for g in parent.generators if child is not g for t in g.ifs)
+                yield from ((truths(test), parent.lineno) for test in tests)
             case ast.BoolOp(op=operator, values=values) if child in values:
                 both = isinstance(operator, ast.And)
                 before = map(truths, values[: values.index(child)])
                 yield from ((truth if both else negated(truth), parent.lineno) for truth in before)
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                tests = (t for g in parent.generators if child is not g for t in g.ifs)
-                yield from ((truths(test), parent.lineno) for test in tests)
             case _:
                 pass
 
@@ -169,7 +162,7 @@ class Gates:
 
     def _is_soft(self, parent: ast.AST, child: ast.AST) -> bool:
         """Return true if a try or a test makes `child` optional."""
-        dotted, soft = self._module.dotted, False
+        soft = False
         match parent:
             case ast.Try(body=body, handlers=handlers) if child in handlers:
                 # They run where a portable choice, of which nothing is NVIDIA's, is missing.
@@ -185,10 +178,7 @@ class Gates:
                 soft = self._asks_availability(test)
             case ast.With(items=items):
                 calls = [i.context_expr for i in items if isinstance(i.context_expr, ast.Call)]
-                soft = any(
-                    dotted(call.func).endswith("suppress") and _CAUGHT & {*map(dotted, call.args)}
-                    for call in calls
-                )
+                soft = any(last_name(call.func) == "suppress" for call in calls)
             case _:
                 pass
         return soft

@@ -60,8 +60,11 @@ def _of_command(command: Command) -> Iterator[Match]:
     if copies and "site-packages/" in last.text:
         yield last.match("PY060")
     nvccs = any("nvcc" in text.lower() for text in command.texts)
-    for word in command.words:
+    for word, following in zip(command.words, (*command.texts[1:], ""), strict=True):
         yield from word_rule_matches(word, nvccs=nvccs)
+        if word.text.startswith("--"):
+            option, _, value = word.text.partition("=")
+            yield from starmap(word.match, read_setting(option, value or following))
 
 
 def variable_rule_matches(name: str, value: str, word: Word) -> Iterator[Match]:

@@ -11,9 +11,7 @@ from typing import Literal
 from warpfront_port.preflight.requirement_files import read_setup_cfg
 from warpfront_port.scan.findings import Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
-from warpfront_port.scan.structured.command_rules import (
-    script_rule_matches,
-)
+from warpfront_port.scan.structured.command_rules import script_rule_matches
 from warpfront_port.scan.structured.commands import of_cuda_alone
 from warpfront_port.scan.structured.dependencies import (
     declared_rule_matches,
@@ -39,7 +37,7 @@ _NAMES: Mapping[Kind, str] = {
     "toml": ".toml Pipfile",
     "cfg": "setup.cfg",
     "yaml": ".yml .yaml",
-    "shell": ".sh .bash .sbatch .slurm",
+    "shell": ".sh .bash .sbatch .slurm .env",
     "cmake": ".cmake CMakeLists.txt",
     "make": ".mk Makefile GNUmakefile Makefile.am Makefile.in makefile",
     "configure": "configure.ac configure.in .m4 meson.build",

@@ -16,11 +16,7 @@ from warpfront_port.scan.structured.command_rules import (
     variable_rule_matches,
 )
 from warpfront_port.scan.structured.commands import Word
-from warpfront_port.scan.words import (
-    CUDA_INDEX,
-    NVIDIA_IMAGE,
-    SETTING_WORDS,
-)
+from warpfront_port.scan.words import NVIDIA_IMAGE, SETTING_WORDS
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _SCRIPTS = frozenset(
@@ -80,10 +76,8 @@ class _Document:
             yield word.match("CT402", f"{name}: {text}")
         elif name in _IMAGES and NVIDIA_IMAGE.fullmatch(text):
             yield word.match("CT401")
-        elif not listed and name.isupper():
-            yield from variable_rule_matches(name, text, word)
-        elif CUDA_INDEX.search(text):
-            yield word.match("DP314", text[:80])
+        else:
+            yield from variable_rule_matches("" if listed else name, text, word)
 
     def _script(self, node: yaml.ScalarNode) -> Iterator[Match]:
         start, end = node.start_mark.index, node.end_mark.index
