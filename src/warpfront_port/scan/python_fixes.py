@@ -91,14 +91,10 @@ def _edits(module: Module, match: Match) -> Iterator[Edit]:
         yield from _either_home(module, node)
     elif match.rule in _OF_BUILDS:
         yield from _without_flag(module, node, gate, match.rule)
-    elif gate and (value := _value(module, node)) is not None:
-        # The value becomes a choice by the gate. Parts of composed text stay as they are.
-        other = _other(match.rule, value)
-        parent = module.parents.get(value)
-        if other is not None and not isinstance(parent, ast.JoinedStr | ast.FormattedValue):
-            start, end = module.span(value)
-            chosen = f"({other} if {gate} else {module.text[start:end]})"
-            yield Edit(start=start, end=end, text=chosen, rule=match.rule)
+    elif gate and (other := _other(module, match.rule, node)):
+        # The value becomes a choice by the gate.
+        chosen = f"({other} if {gate} else {module.source_of(node)})"
+        yield Edit(start=match.start, end=match.end, text=chosen, rule=match.rule)
 
 
 def _without_flag(module: Module, node: ast.AST, gate: str, rule: str) -> Iterator[Edit]:
@@ -152,32 +148,18 @@ def _gate(module: Module, offset: int) -> str:
     return ""
 
 
-def _value(module: Module, node: ast.AST) -> ast.expr | None:
-    """Return the expression of the value at a match."""
-    match node:
-        case ast.Assign(value=value) | ast.AnnAssign(value=value) | ast.keyword(value=value):
-            return value
-        case ast.Call(args=[*_, last]):
-            return last
-        case ast.expr():
-            parent = module.parents.get(node)
-            if isinstance(parent, ast.Dict) and node in parent.keys:
-                return parent.values[parent.keys.index(node)]
-            return node
-        case _:
-            return None
-
-
-def _other(rule: str, value: ast.expr) -> str | None:
-    """Return the source of the value for AMD."""
+def _other(module: Module, rule: str, value: ast.AST) -> str:
+    """Return the source of the value for AMD; "" for none, and for a part of composed text."""
     text = text_of(value)
+    if isinstance(module.parents.get(value), ast.JoinedStr | ast.FormattedValue):
+        return ""
     if text is not None and rule == "PY010":
         settings = [
             setting for setting in text.split(",") if not re.match(r"\s*max_split_size_mb", setting)
         ]
-        return repr(",".join(settings)) if "=" not in text else None
+        return repr(",".join(settings)) if "=" not in text else ""
     if text is not None:
         other = _TEXTS.get(rule, {}).get(text)
-        return f'"{other}"' if other is not None else None
+        return f'"{other}"' if other is not None else ""
     on = isinstance(value, ast.Constant) and value.value is True
-    return "False" if on and rule in _SWITCHES else None
+    return "False" if on and rule in _SWITCHES else ""

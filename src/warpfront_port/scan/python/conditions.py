@@ -91,16 +91,6 @@ class Conditions:
         value = self._value(test, (side, unset))
         return None if value is _Vague.UNKNOWN else bool(value)
 
-    def true_for(self, value: ast.expr) -> frozenset[Side]:
-        """Return the sides on which a possible value of `value` is certainly true."""
-        value = cast("ast.expr", self._module.scopes.one(value))
-        if isinstance(value, ast.IfExp):
-            test = self.truths(value.test)
-            yes = frozenset(s for s in self.true_for(value.body) if test[s] is not False)
-            return yes | {side for side in self.true_for(value.orelse) if test[side] is not True}
-        values = [v for v in self._module.scopes.values(value) if text_of(v) is None]
-        return frozenset(side for side in SIDES if any(self.truth(v, side) for v in values))
-
     def _value(self, node: ast.AST, world: World) -> object:
         key = (node, *world)
         if key not in self._values:

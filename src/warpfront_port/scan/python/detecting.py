@@ -163,7 +163,7 @@ def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:
         end=end,
         excerpt=sighting.excerpt or module.excerpt(sighting.node),
         shift=sighting.shift,
-        sides=standing.sides & sighting.sides,
+        sides=standing.sides,
         gate=Gate.OPEN if soft else standing.gate,
         gate_line=standing.line,
         key=sighting.excerpt.partition(".")[0] if sighting.rule in OF_PACKAGES else "",

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import TypeVar, cast
 
-from warpfront_port.scan.findings import SIDES, Side
 from warpfront_port.scan.graph import followed
 from warpfront_port.scan.python.conditions import Conditions
 from warpfront_port.scan.python.nodes import (
@@ -54,7 +53,7 @@ class Seen:
     """A node that a rule is about, before its gates are evaluated.
 
     `excerpt` defaults to the node's source. `via` is where the value takes effect, if at another
-    node; `sides` are the affected ones.
+    node.
     """
 
     rule: str
@@ -62,7 +61,6 @@ class Seen:
     excerpt: str = ""
     shift: int = 0
     via: ast.AST | None = None
-    sides: frozenset[Side] = frozenset(SIDES)
 
 
 class Module:
