@@ -12,7 +12,7 @@ from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from warpfront.system.packaged import packaged_text
+from warpfront.system.packaged import packaged_text, packaged_toml
 from warpfront.wheels.core_metadata import foreign_requirement
 from warpfront_port.scan.catalogue import rules_by_name
 
@@ -94,9 +94,10 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[tuple[str, int]]
         return
     operators = {clause.operator for clause in requirement.specifier}
     exact = not operators.isdisjoint({"==", "===", "~="})
-    if rule == "DP302" and operators <= {">", ">=", "!="}:
+    at_least = operators <= {">", ">=", "!="}
+    if rule == "DP302" and (at_least or requirement.specifier.contains(_torch())):
         return  # the torch that is there satisfies it
-    yield rule, _shift(name, rule, extra=extra, exact=exact, pinned=bool(requirement.specifier))
+    yield rule, _shift(name, rule, extra=extra, exact=exact, pinned=not at_least)
 
 
 _WHEEL = re.compile(r"https?://\S+/(\w+)-[^/\s]+\.whl(?:#\S*)?")
@@ -105,17 +106,20 @@ _CUDA_BUILD = re.compile(r"(?:==[\w.!]+|/\w+-[\w.]+)\+\w*?cu(?:da)?\d{2,3}")
 _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")
 
 
-def _systems(
-    system: str, platform: str, os_name: str, *machines: str
-) -> tuple[dict[str, str], ...]:
-    markers = {"platform_system": system, "sys_platform": platform, "os_name": os_name}
-    return tuple(markers | {"platform_machine": machine} for machine in machines)
+@cache
+def _torch() -> str:
+    """Return the version of torch whose headers a scan reads."""
+    return str(packaged_toml("toolchain.toml", package="warpfront_port")["torch"][0]["version"])
 
 
 _LINUX, *_OTHERS = (
-    *_systems("Linux", "linux", "posix", "x86_64", "aarch64"),
-    *_systems("Windows", "win32", "nt", "AMD64", "ARM64"),
-    *_systems("Darwin", "darwin", "posix", "arm64", "x86_64"),
+    {"platform_system": system, "sys_platform": name, "os_name": kind, "platform_machine": machine}
+    for system, name, kind, machines in (
+        ("Linux", "linux", "posix", "x86_64 aarch64"),
+        ("Windows", "win32", "nt", "AMD64 ARM64"),
+        ("Darwin", "darwin", "posix", "arm64 x86_64"),
+    )
+    for machine in machines.split()
 )
 
 
