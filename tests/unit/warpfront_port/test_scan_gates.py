@@ -220,6 +220,7 @@ def test_an_architecture_that_is_computed_is_nvidia_s_too(flag: str, rules: set[
         ("os.path.join(CUDA_HOME, 'lib') if CUDA_HOME else ''", None),
         ("os.path.join(CUDA_HOME or ROCM_HOME, 'lib')", None),
         ("f'{CUDA_HOME}/lib'", None),
+        ("str(CUDA_HOME) + '/lib'", None),
     ],
 )
 def test_a_folder_that_only_cuda_has_cannot_be_joined(use: str, gate: Gate | None) -> None:

@@ -62,9 +62,10 @@ _DECIDED = frozenset({"PY019", "PY038", "PY055"})
 # the tables' names. A search for each is many times as fast as one for all of them by a pattern.
 _WORDS = (
     *("torch", "cuda", "nvidia", "nvml", "nvtx", "rocm", "gfx", "triton", "jax", "flax", "flash"),
-    *("xformers", "bitsandbytes", "apex", "tensorrt", "cutlass", "nccl", "_alloc_conf", "gemm"),
-    *("site-packages", "cupy", "rapids", "cudf", "dali", "warp_size", "inductor", "nvcc", "ptxas"),
-    *("__global__", "__device__", "fast_math", "gencode", "--expt-", "nvgpu", *SETTING_WORDS),
+    *("nsight", "xformers", "bitsandbytes", "apex", "tensorrt", "cutlass", "nccl", "gemm", "cupy"),
+    *("_alloc_conf", "site-packages", "rapids", "cudf", "dali", "warp_size", "inductor", "nvcc"),
+    *("ptxas", "__global__", "__device__", "fast_math", "gencode", "--expt-", "nvgpu"),
+    *SETTING_WORDS,
 )
 _SHORT_WORDS = re.compile(r"\b(?:hip|hpu\b|nsys\b|ncu\b|pip\b|uv\b|setuptools|nox\b)|# /// script")
 _LITERALS = (

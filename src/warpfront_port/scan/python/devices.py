@@ -106,8 +106,14 @@ def needed_texts(
             texts = [node.value]
         case _:
             pass
-    # `os.environ.get("X", torch.version.cuda).split(".")` is None unless X is set.
-    values = (v for t in texts if not isinstance(t, ast.BoolOp) for v in module.scopes.values(t))
+    # `os.environ.get("X", torch.version.cuda).split(".")` is None unless X is set; `str(None)` is
+    # a text.
+    sure = (
+        text
+        for text in texts
+        if not isinstance(text, ast.BoolOp) and last_name(getattr(text, "func", text)) != "str"
+    )
+    values = (value for text in sure for value in module.scopes.values(text))
     names = (module.dotted(v.func if isinstance(v, ast.Call) else v) for v in values)
     rule = next(filter(None, map(_NONE_ON_AMD.get, names)), None)
     # What asks for it first is not reached there.

@@ -30,7 +30,7 @@ AMD_NAME = re.compile(r"(?i)rocm|(?<![a-z])(?:is_?)?(?:hip|hipcc|amd)(?![a-z]|64
 # Words for NVIDIA's devices, its programs and libraries, and for the same of AMD's.
 _NVIDIA = re.compile(
     r"(?i)cuda(?!_?graph)|(?:compute|device|cuda)_?capabilit|\.cuh?\Z|(?<=[=,])(?:sm|compute)_"
-    r"|(?:(?<![a-z])|(?<=-l))(?:nvidia(?!/)|nv(?:ml|cc|rtc|gpu|smi|link)"
+    r"|(?:(?<![a-z])|(?<=-l))(?:nvidia(?!/)|nv(?:ml|cc|rtc|gpu|smi|link)|nsight"
     r"|cu(?:blas|dnn|fft|sparse|solver)|(?:tma|ptx|cubin)(?![a-z]))"
     r"|(?<![a-z0-9])(?:sm_?\d\d(?!\d)|sm_\Z|cu(?=\d|\\d))"
 )
@@ -284,6 +284,11 @@ class Module:
     def knows_hip(self) -> bool:
         """Return true if the module names AMD's software anywhere."""
         return self.holds(AMD_NAME)
+
+    @cached_property
+    def names_amd(self) -> bool:
+        """Return true if a text that is a value names AMD's devices, as `"rocm"` does."""
+        return not {text.value.lower() for text in self.texts}.isdisjoint(_TWINS)
 
     @cached_property
     def nvidia_names(self) -> frozenset[str]:

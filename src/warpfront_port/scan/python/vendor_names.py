@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator
 
 from warpfront.matrix.products import target_of_product
+from warpfront_port.scan.python.conditions import UNKNOWN
 from warpfront_port.scan.python.mentions import IMPORTS, longest_known
 from warpfront_port.scan.python.module import AMD_NAME, Module, Seen
-from warpfront_port.scan.python.nodes import Text, elements, names_of, text_of
+from warpfront_port.scan.python.nodes import Text, elements, last_name, names_of, text_of
 
 _WORD = re.compile(r"[^\W_]+")
 _Named = (
@@ -38,7 +39,8 @@ def own_names(module: Module, node: _Named) -> Iterator[Seen]:
 def own_texts(module: Module, node: Text) -> Iterator[Seen]:
     """Yield `"Cuda"`, `r"cu\\d+"`, and `"H100"` in tests and lists, but no messages."""
     parent = module.parents[node]
-    chooses = isinstance(parent, _CHOICES) and node not in getattr(parent, "values", ())
+    starts = isinstance(parent, ast.Call) and last_name(parent.func) == "startswith"
+    chooses = starts or (isinstance(parent, _CHOICES) and node not in getattr(parent, "values", ()))
     arm = _arm(module, node) if chooses else ""
     products = map(target_of_product, _WORD.findall(node.value) if chooses else ())
     of_model = not module.knows_hip and any(target.startswith("sm") for target in products)
@@ -53,9 +55,10 @@ def _is_back_end(module: Module, node: Text, arm: str) -> bool:
     if node.value != "cuda" or not arm or AMD_NAME.search(arm):
         return False
     parent = module.parents[node]
-    if isinstance(parent, ast.Compare):
-        truths = module.conditions.truths(parent)
-        return truths["amd"] is not truths["nvidia"]
+    if not elements(parent):
+        truths = module.conditions.truths(parent) if isinstance(parent, ast.Compare) else UNKNOWN
+        # Where the program has a name of its own for AMD's devices, the word is not torch's.
+        return truths["amd"] is not truths["nvidia"] or module.names_amd
     others = [text_of(element) for element in elements(parent)]
     return len(others) > 1 and not all(text and _DEVICE.match(text) for text in others)
 
