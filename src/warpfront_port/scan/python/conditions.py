@@ -184,8 +184,6 @@ class Conditions:
         if defined is _Vague.UNKNOWN and isinstance(node, ast.Name):
             values = () if scopes.is_parameter(node) else scopes.bound(node)
             defined = self._remaining(values, world)
-            if defined is _Vague.UNKNOWN and world[1] and len(values) > 1:
-                defined = self._by_default(values, world)
         if defined is _Vague.UNKNOWN:
             return _Vague(_fitting(_CONVENTIONS, last_name(node))[world[0]])
         return defined
@@ -193,26 +191,6 @@ class Conditions:
     def _asks_arguments(self, test: ast.Compare) -> bool:
         """Return true for `"--fast" in sys.argv`, and `argument == "--fast"` of one of them."""
         return "sys.argv" in self._module.scopes.made_of(test)
-
-    def _by_default(self, values: Sequence[ast.expr | None], world: World) -> object:
-        """Return the one constant that remains where no option of a command line is set."""
-        options = (
-            value
-            for value in values
-            if value is not None
-            and any(
-                isinstance(parent, ast.If)
-                and child in parent.body
-                and isinstance(parent.test, ast.Compare)
-                and self._asks_arguments(parent.test)
-                for parent, child in self._module.ancestors(value)
-            )
-        )
-        set_by_option = frozenset(options)
-        remaining = [value for value in values if value not in set_by_option]
-        if not set_by_option or len(remaining) != 1 or remaining[0] is None:
-            return _Vague.UNKNOWN
-        return self._value(remaining[0], world)
 
     def _defined(self, value: ast.AST, world: World) -> object:
         """Return the value of a definition where it tells vendors apart, or the environment has it.
@@ -254,22 +232,29 @@ class Conditions:
         return _Vague(facts[world[0]])
 
     def _remaining(self, values: Sequence[ast.expr | None], world: World) -> object:
-        """Return the one value that remains where NVIDIA's programs are missing."""
-        starts = any(name in self._module.text for name in ("nvcc", "nvidia-smi"))
-        values = values if starts and world[0] != "nvidia" else ()
-        remaining = [value for value in values if value is None or not self._is_missed(value)]
+        """Return the one value that remains of those that are reached in this world."""
+        remaining = [
+            value for value in values if value is None or not self._is_missed(value, world)
+        ]
         if len(remaining) == len(values):
             return _Vague.UNKNOWN
         results = {self._value(value, world) if value else _Vague.UNKNOWN for value in remaining}
         return _Vague.UNKNOWN if len(results) > 1 else next(iter(results), None)
 
-    def _is_missed(self, value: ast.expr) -> bool:
-        """Return true after the start of a program of NVIDIA's, whose failure a try catches."""
+    def _is_missed(self, value: ast.expr, world: World) -> bool:
+        """Return true behind an option of a command line that is not set, and after the start of a
+        program of NVIDIA's, whose failure a try catches.
+        """
+        starts = any(name in self._module.text for name in ("nvcc", "nvidia-smi"))
         for parent, child in self._module.ancestors(value):
-            block = [*parent.body, *parent.orelse] if isinstance(parent, ast.Try) else []
-            before = block[: block.index(child) + 1] if child in block else []
-            if any(self._needs_nvidia(n, _RAISING) for s in before for n in ast.walk(s)):
-                return True
+            if isinstance(parent, ast.If) and isinstance(parent.test, ast.Compare) and world[1]:
+                if child in parent.body and self._asks_arguments(parent.test):
+                    return True
+            elif isinstance(parent, ast.Try) and starts and world[0] != "nvidia":
+                block = [*parent.body, *parent.orelse]
+                before = block[: block.index(child) + 1] if child in block else []
+                if any(self._needs_nvidia(n, _RAISING) for s in before for n in ast.walk(s)):
+                    return True
         return False
 
     def _needs_nvidia(self, node: ast.AST, names: Collection[str]) -> bool:

@@ -35,8 +35,6 @@ def device_names(module: Module, node: ast.Name | ast.Attribute) -> Iterator[See
         yield Seen("HP601", node, dotted, shift=-2 * (name in _DOING_NOTHING))
     elif is_called and name == "cuda" and dotted not in {"torch.cuda", "numba.cuda"}:
         yield Seen("HP601", parent, ".cuda()")
-    elif is_called and name == "CUDAExtension":
-        yield Seen("HP606", parent, name)
 
 
 def _asked(module: Module, node: ast.AST) -> Iterator[Seen]:
