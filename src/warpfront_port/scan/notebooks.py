@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
+import re
 from pathlib import PurePosixPath
 from typing import Any
 
 from warpfront_port.scan.findings import Match, SourceText
 
-_NOT_PYTHON = ("%", "!", "?")
+_MAGIC = re.compile(r"(?m)^([ \t]*)([%!?](?:.*\\\n)*.*)")
 
 
 def reads(path: PurePosixPath) -> bool:
@@ -31,28 +31,22 @@ def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
     for number, cell in enumerate(cells, start=1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
-        lines = list(_cell_lines(cell.get("source", "")))
+        python = _cell_text(cell.get("source", ""))
         try:
-            ast.parse("\n".join(lines))
+            ast.parse(python)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             start, message = len(text), f"cell {number} is no Python"
             broken.append(Match(rule="SC003", start=start, end=start, excerpt=message))
-            lines = [f"# {line}" for line in lines]
-        text += "\n".join((f"# cell {number}", *lines, ""))
+            python = re.sub(r"(?m)^", "# ", python)
+        text += f"# cell {number}\n{python}\n"
     return SourceText(path=source.path, text=text), tuple(broken)
 
 
-def _cell_lines(text: object) -> Iterator[str]:
+def _cell_text(text: object) -> str:
+    """Return a cell with its magics and commands of the shell, which go on after a backslash, as
+    comments.
+    """
     joined = "".join(map(str, text)) if isinstance(text, list) else str(text)
     if joined.lstrip().startswith("%%"):
-        yield from (f"# {line}" for line in joined.split("\n"))
-        return
-    is_shell = False  # a command of the shell goes on after a backslash
-    for line in joined.split("\n"):
-        indent = line[: len(line) - len(line.lstrip())]
-        if is_shell:
-            yield f"# {line}"
-        else:
-            is_shell = line.lstrip().startswith(_NOT_PYTHON)
-            yield f"{indent}pass  # {line.strip()}" if is_shell else line
-        is_shell = is_shell and line.endswith("\\")
+        return re.sub(r"(?m)^", "# ", joined)
+    return _MAGIC.sub(lambda m: f"{m[1]}pass  # " + m[2].replace("\n", "\n# "), joined)

@@ -136,13 +136,13 @@ def _gate(module: Module, offset: int) -> str:
     above = [node for node in module.tree.body if module.span(node)[0] < offset]
     for node in above:
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                if module.conditions.truths(value) == AMD:
-                    return name
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if (
+                module.conditions.truths(value) == AMD
+            ):
+                return name
             case _:
-                continue
-    aliases = [alias for node in above if isinstance(node, ast.Import) for alias in node.names]
-    for alias in aliases:
+                pass
+    for alias in (a for node in above if isinstance(node, ast.Import) for a in node.names):
         if alias.name == "torch" or (alias.name.startswith("torch.") and not alias.asname):
             return f"{alias.asname or 'torch'}.version.hip"
     return ""

@@ -23,7 +23,7 @@ from warpfront_port.scan.python.nodes import (
     text_of,
 )
 from warpfront_port.scan.python.scopes import Scopes
-from warpfront_port.scan.words import SETTING_WORDS, line_starts
+from warpfront_port.scan.words import line_starts
 
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
 AMD_NAME = re.compile(r"(?i)rocm|(?<![a-z])(?:is_?)?(?:hip|hipcc|amd)(?![a-z]|64)")
@@ -257,12 +257,6 @@ class Module:
             return ""
         named = (*FUNCTIONS, ast.ClassDef)
         return next(parent.name for parent in reversed(around) if isinstance(parent, named))
-
-    @cached_property
-    def has_settings(self) -> bool:
-        """Return true if the module can assign any of the settings that rules are about."""
-        lower = self.text.lower()
-        return any(word in lower for word in SETTING_WORDS)
 
     @cached_property
     def builds_extensions(self) -> bool:

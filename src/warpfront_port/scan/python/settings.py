@@ -11,10 +11,17 @@ from typing import NamedTuple
 from warpfront_port.scan.python.mentions import ENVIRONMENT
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text, bindings, last_name, parameters, text_of
-from warpfront_port.scan.words import ALLOCATOR, allocator_settings, may_be_setting, read_setting
+from warpfront_port.scan.words import (
+    ALLOCATOR,
+    SETTING_WORDS,
+    allocator_settings,
+    may_be_setting,
+    read_setting,
+)
 
 _OF_A_MODEL = frozenset({"architectures", "transformers_version"})
 _ENUMS = frozenset({"Enum", "StrEnum", "IntEnum", "Flag"})
+_GIVEN = re.compile("|".join((*SETTING_WORDS, *ENVIRONMENT)), re.IGNORECASE)
 _READING = re.compile("get|pop")
 
 _Giving = (
@@ -37,7 +44,7 @@ class Assignment(NamedTuple):
 
 def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
     """Yield every setting and environment variable of a rule that this node assigns."""
-    if not module.has_settings and "env" not in module.text:
+    if not module.holds(_GIVEN):
         return
     for assignment in _assignments(module, node):
         if may_be_setting(assignment.name):
