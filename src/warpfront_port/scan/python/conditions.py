@@ -172,14 +172,6 @@ class Conditions:
             return _Vague(facts[world[0]])
         scopes = self._module.scopes
         value = scopes.one(node)
-        if value is node and isinstance(node, ast.Name) and not scopes.is_parameter(node):
-            # A value that is made of the name itself, `X = X.strip()`, is no other one.
-            bound = [
-                v
-                for v in scopes.bound(node)
-                if not any(last_name(n) == node.id for n in (ast.walk(v) if v else ()))
-            ]
-            value = bound[0] if len(bound) == 1 and bound[0] is not None else node
         defined: object = _Vague.UNKNOWN if value is node else self._defined(value, world)
         if defined is _Vague.UNKNOWN and isinstance(node, ast.Name):
             values = () if scopes.is_parameter(node) else scopes.bound(node)

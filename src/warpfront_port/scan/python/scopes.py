@@ -135,8 +135,13 @@ class Scopes:
         return ()
 
     def one(self, node: ast.AST) -> ast.AST:
-        """Return the one expression assigned to a name (or an attribute of self), else `node`."""
-        values = self._assigned(node)
+        """Return the one expression assigned to a name (or an attribute of self), else `node`.
+
+        A value that is made of the name itself, `X = X.strip()`, is no other one.
+        """
+        values, name = self._assigned(node), last_name(node)
+        if len(values) > 1:
+            values = [v for v in values if not v or name not in map(last_name, ast.walk(v))]
         return values[0] if len(values) == 1 and values[0] is not None else node
 
     def made_of(self, node: ast.AST, depth: int = 0) -> frozenset[str]:
