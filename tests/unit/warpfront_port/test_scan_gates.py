@@ -152,12 +152,12 @@ def test_a_setup_that_never_asks_for_rocm_is_told_where_it_asks_for_cuda() -> No
 @pytest.mark.parametrize(
     ("arm", "rule", "shifts"),
     [
-        ("if CUDA_HOME is not None:\n    flags += ['-O3']", "PY047", [-1, -2]),
-        ("if CUDA_HOME is not None:\n    ext = CUDAExtension('k', ['k.cu'])", "PY047", [-1, -2, 0]),
+        ("if CUDA_HOME is not None:\n    flags += ['-O3']", "PY047", [-2, -2]),
+        ("if CUDA_HOME is not None:\n    ext = CUDAExtension('k', ['k.cu'])", "PY047", [-2, -2, 0]),
         (
             "def f():\n  if CUDA_HOME is None:\n    return []\n  return [CUDAExtension()]",
             "PY047",
-            [-1, -2, 0],
+            [-2, -2, 0],
         ),
         (
             "def f():\n if CUDA_HOME is not None:\n  CUDAExtension\n else:\n  'HIP'\n  return None",
@@ -169,8 +169,8 @@ def test_a_setup_that_never_asks_for_rocm_is_told_where_it_asks_for_cuda() -> No
             "PY047",
             [-2, -1],
         ),
-        ("nvcc = join(CUDA_HOME, 'b') if CUDA_HOME is not None else find()", "PY047", [-1, -2]),
-        ("with_cuda = CUDA_HOME is not None", "PY047", [-1, 0]),
+        ("nvcc = join(CUDA_HOME, 'b') if CUDA_HOME is not None else find()", "PY047", [-2, -2]),
+        ("with_cuda = CUDA_HOME is not None", "PY047", [-2, 0]),
         ("if CUDA_HOME is None:\n    raise RuntimeError('no toolkit')", "BL216", [0]),
     ],
 )
