@@ -43,8 +43,8 @@ def as_python(source: SourceText) -> tuple[SourceText, tuple[Match, ...]]:
 
 
 def _cell_text(text: object) -> str:
-    """Return a cell with its magics and commands of the shell, which go on after a backslash, as
-    comments.
+    """Return a cell with its magics as comments, and with commands of the shell, which go on after
+    a backslash, as comments too.
     """
     joined = "".join(map(str, text)) if isinstance(text, list) else str(text)
     if joined.lstrip().startswith("%%"):

@@ -88,7 +88,7 @@ def needed_texts(
     module: Module, node: ast.Call | ast.Subscript | ast.BinOp | ast.Assign
 ) -> Iterator[Seen]:
     """Yield uses as text of what is None on AMD: `torch.version.cuda[:2]`, `CUDA_HOME + "/lib"`."""
-    if not module.holds(_NONE_SHORT):
+    if not module.has_match(_NONE_SHORT):
         return
     texts: list[ast.expr] = []
     match node:

@@ -58,7 +58,7 @@ def _is_linked(module: Module, node: ast.AST) -> bool:
 
 def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
     """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an import for ROCm: a note,
-    since what asks for the folder tells whether something is left out.
+    since a test of the folder tells whether an extension is missing.
     """
     named = any(alias.name == "CUDA_HOME" for alias in node.names)
     if named and node.module == "torch.utils.cpp_extension" and not module.knows_hip:

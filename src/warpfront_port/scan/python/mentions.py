@@ -77,7 +77,7 @@ def _with_arguments(
         values = (v for v in module.scopes.values(argument) if isinstance(v, _COMPUTED))
         for rule, pattern, unless, shown in CALLS[called]:
             for text in (*texts, *map(module.source_of, values)):
-                if pattern.fullmatch(text) and not module.holds(unless):
+                if pattern.fullmatch(text) and not module.has_match(unless):
                     yield Seen(rule, node, shown.format(name=name, text=text))
 
 

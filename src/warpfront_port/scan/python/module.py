@@ -52,8 +52,8 @@ _Node = TypeVar("_Node", bound=ast.AST)
 class Seen:
     """A node that a rule is about, before its gates are evaluated.
 
-    `excerpt` defaults to the node's source. `via` is where the value takes effect, if at another
-    node.
+    `excerpt` defaults to the node's source. `via` is the node where the value takes effect, if it
+    is another one.
     """
 
     rule: str
@@ -76,7 +76,7 @@ class Module:
         self.text = text
         self.tree = ast.parse(text.removeprefix("\ufeff"))
         self._dotted: dict[ast.AST, str] = {}
-        self._held: dict[re.Pattern[str], bool] = {}
+        self._searched: dict[re.Pattern[str], bool] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.nodes: list[ast.AST] = []
         self._by_type: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
@@ -268,16 +268,16 @@ class Module:
             or self.path.name == "setup.py"
         )
 
-    def holds(self, pattern: re.Pattern[str]) -> bool:
+    def has_match(self, pattern: re.Pattern[str]) -> bool:
         """Return true if the text has a match of `pattern`, which is searched for once."""
-        if pattern not in self._held:
-            self._held[pattern] = pattern.search(self.text) is not None
-        return self._held[pattern]
+        if pattern not in self._searched:
+            self._searched[pattern] = pattern.search(self.text) is not None
+        return self._searched[pattern]
 
     @property
     def knows_hip(self) -> bool:
         """Return true if the module names AMD's software anywhere."""
-        return self.holds(AMD_NAME)
+        return self.has_match(AMD_NAME)
 
     @cached_property
     def names_amd(self) -> bool:

@@ -44,7 +44,7 @@ class Assignment(NamedTuple):
 
 def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
     """Yield every setting and environment variable of a rule that this node assigns."""
-    if not module.holds(_GIVEN):
+    if not module.has_match(_GIVEN):
         return
     for assignment in _assignments(module, node):
         if may_be_setting(assignment.name):
@@ -55,16 +55,16 @@ def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
 
 def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
     name, value, place, own = assignment
-    given = [(text.text, text.node) for text in module.scopes.texts(value)]
+    words = [(text.text, text.node) for text in module.scopes.texts(value)]
     for constant in module.scopes.values(value):
         # A number that a call has as a default is the caller's.
         kind = type(constant.value) if isinstance(constant, ast.Constant) else None
         if kind is bool or (kind is int and not isinstance(value, ast.Call)):
-            given.append((module.source_of(constant), constant))
-    found = [[*read_setting(name, text, own=own)] for text, _ in given]
+            words.append((module.source_of(constant), constant))
+    uses = [[*read_setting(name, text, own=own)] for text, _ in words]
     # An autotuner leaves out the choices that do not fit: one of several numbers is a suspicion.
-    some = any(text.isdigit() for text, _ in given) and not all(found)
-    for (_, node), rules in zip(given, found, strict=True):
+    some = any(text.isdigit() for text, _ in words) and not all(uses)
+    for (_, node), rules in zip(words, uses, strict=True):
         via = None if node is value else place
         yield from (Seen(rule, node, what, shift=-int(some), via=via) for rule, what in rules)
 
@@ -95,8 +95,8 @@ def _assignments(module: Module, node: ast.AST) -> Iterator[Assignment]:
 def _items(node: ast.Dict | ast.Call) -> Iterator[tuple[str, ast.expr, ast.AST]]:
     """Yield the items of a dictionary, and what a call gives: `patch("memory_planning", True)`.
 
-    A dictionary that repeats a model's config.json chooses nothing, and a call that reads a default
-    gives none.
+    A dictionary that repeats a model's config.json chooses nothing, and a call that only reads a
+    default gives nothing.
     """
     pairs: Iterable[tuple[ast.expr | None, ast.expr]] = ()
     if isinstance(node, ast.Call):

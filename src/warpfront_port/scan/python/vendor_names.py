@@ -51,7 +51,7 @@ def own_texts(module: Module, node: Text) -> Iterator[Seen]:
 
 
 def _is_back_end(module: Module, node: Text, arm: str) -> bool:
-    """Return true for `"cuda"` beside what is no device of torch's, or compared as a vendor."""
+    """Return true for `"cuda"` next to what is no device of torch's, or compared as a vendor."""
     if node.value != "cuda" or not arm or AMD_NAME.search(arm):
         return False
     parent = module.parents[node]
