@@ -47,7 +47,7 @@ _SEEN: Final = frozenset(
     | {"twinless", "families", "headers", "once", "once_a_file", "then", "shift"}
     | {"open_shift", "pattern", "words", "requires", "within", "unless"}
     | {"calls", "argument", "shown", "settings", "value", "library", "own", "programs", "options"}
-    | {"packages", "conda_packages", "images", "indexes"}
+    | {"packages", "conda_packages", "images", "indexes", "needs"}
 )
 _ENGINES: Final = frozenset({"python", "cuda", "structured", "scanner"})
 _CLASSES: Final = frozenset(

@@ -8,8 +8,8 @@ again: the newest wheel for Linux on x86-64 (its file names, libraries and requi
 newest source where there is no wheel. A wheel is CUDA's where its libraries name CUDA's and none
 names HIP's, or where it requires NVIDIA's packages or one of these distributions. A source is
 CUDA's where it has CUDAExtension and .cu files, and its setup.py names neither HIP nor ROCm. A
-distribution with libraries for ROCm too has the first version of them; a source for both is left
-out. Rows with a repository stay as they are.
+distribution with libraries or an arm for ROCm too has the first version of them. Rows with a
+repository or a page stay as they are.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ from packaging.version import InvalidVersion, Version
 
 OUTPUT = Path(__file__).parents[1] / "src/warpfront_port/data/vendor-packages.txt"
 HEAD = """\
-# Packages that are built for CUDA alone, and what shows it. Made by tools/vendor-packages.py from
-# files on PyPI (2026-11-29); rows with a repository are labelled in docs/results/scan-verdicts.md.
+# Packages that NVIDIA's devices alone run, and what shows it. Made by tools/vendor-packages.py from
+# files on PyPI (2026-12-01); rows with a repository or page were read there, or are labelled in
+# docs/results/scan-verdicts.md. Other languages' packages have the ending of its files before them.
 # distribution, its modules, the version read, the first version for ROCm (- for none), the evidence
 """
 INDEX = "https://pypi.org/simple/{}/"
@@ -101,11 +102,8 @@ def of_source(source: tarfile.TarFile) -> tuple[str, list[str], bool]:
     tops = sorted({n.split("/")[1] for n in names if re.fullmatch(r"[^/]+/\w+/__init__\.py", n)})
     named = re.findall(r"CUDAExtension\(\s*(?:name\s*=\s*)?[\"'](\w+)[\"']", text)
     hip = bool(re.search(r"(?i)\bhip|rocm", text))
-    return (
-        (f"source: CUDAExtension, {cuda} CUDA files, no HIP" if built else ""),
-        named or tops,
-        hip,
-    )
+    evidence = f"source: CUDAExtension, {cuda} CUDA files{'' if hip else ', no HIP'}"
+    return evidence if built else "", sorted({*named}) or tops, hip
 
 
 def of_wheel(wheel: zipfile.ZipFile, known: Mapping[str, str]) -> tuple[str, list[str], bool]:
@@ -153,7 +151,7 @@ def main() -> None:
     parser.add_argument("--add", nargs="*", default=[])
     options = parser.parse_args()
     old = {row[0]: row for row in read_rows()}
-    rows = {name: row for name, row in old.items() if "@" in row[2]}
+    rows = {name: row for name, row in old.items() if "/" in row[2]}
     known = {name: row[3] for name, row in old.items()}
     for name in dict.fromkeys([*old, *options.add]):
         if name in rows:
@@ -166,7 +164,7 @@ def main() -> None:
             continue
         entry = entries[-1]
         evidence, modules, hip = evidence_of(entry, known)
-        rocm = first_for_rocm(wheels, known) if hip and wheels else ("" if hip else "-")
+        rocm = first_for_rocm(entries, known) if hip else "-"
         print(name, entry["filename"], evidence, hip, rocm)
         if evidence and rocm:
             known[name] = rocm

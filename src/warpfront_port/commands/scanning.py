@@ -33,19 +33,14 @@ from warpfront_port.scan.cuda.conditions import MacroRow
 from warpfront_port.scan.cuda.warp_size_rules import OF_THE_WAVE
 from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import evidence_of
-from warpfront_port.scan.findings import (
-    Context,
-    ScanFinding,
-    Side,
-    SourceText,
-)
-from warpfront_port.scan.languages import reason_of_languages
+from warpfront_port.scan.findings import Context, ScanFinding, Side, SourceText
+from warpfront_port.scan.languages import reason_of_languages, unread_languages
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.reach import MANIFESTS, read_commands
 from warpfront_port.scan.severities import Judged
 from warpfront_port.scan.structured.cmake import definitions
 from warpfront_port.scan.targets import ScanTarget
-from warpfront_port.scan.verdict import Verdict, judge_project
+from warpfront_port.scan.verdict import Verdict, judge_project, required
 from warpfront_port.scan.words import is_aside
 
 SECONDS_PER_FILE = 20.0
@@ -61,7 +56,6 @@ _WORTH_SAYING = 500
 _THRESHOLDS = 500_000, 3, 3
 """Of the garbage collector: by its defaults a third of a scan goes through living syntax trees."""
 _NAMED = re.compile(r"(?m)^\s*name\s*=\s*[\"']?([\w.-]+)")
-_REQUIRED = re.compile(r"requirement ([\w.-]+)")
 
 Progress = Callable[[int, int], None]
 
@@ -118,9 +112,14 @@ def scan_tree(
         raise StoreError(f"{before} is no folder", hint="--diff-base names the tree before an edit")
     tree = list_tree(root, exclude=request.exclude, vendored=request.vendored)
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
-    read = ((file.path, read_text(root, file)) for file in files)
-    texts = {path: text for path, text in read if isinstance(text, str)}
+    texts = _texts(root, files)
     project = read_project(texts, _commands(root))
+    languages = unread_languages({file.path for file in tree.files}, project.product)
+    files += [file for file in tree.files if file.path in languages]
+    texts |= (others := _texts(root, [file for file in files if file.path in languages]))
+    lines = {path: text.count("\n") for path, text in others.items()}
+    lines |= project.product.lines
+    project = replace(project, product=replace(project.product, lines=lines))
     context = _context(tree, texts, project)
     earlier = str(before.absolute()) if before else ""
     scope = Scope(target=target, context=context, before=earlier)
@@ -130,7 +129,7 @@ def scan_tree(
     manifests = (text for path, text in texts.items() if path.rpartition("/")[2] in MANIFESTS)
     own = {canonicalize_name(name) for text in manifests for name in _NAMED.findall(text)}
     every = (finding for result in judged.values() for finding in result.findings)
-    findings = tuple(finding for finding in every if _required(finding) not in own)
+    findings = tuple(finding for finding in every if required(finding) not in own)
     return Scan(
         target=target.name,
         findings=findings,
@@ -141,14 +140,13 @@ def scan_tree(
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
-        unread_sources=reason_of_languages({file.path for file in tree.files}, project.product),
+        unread_sources=reason_of_languages(languages),
     )
 
 
-def _required(finding: ScanFinding) -> str:
-    """Return the normal name of the distribution that a finding is about; "" for others."""
-    required = _REQUIRED.match(finding.message)
-    return canonicalize_name(required[1]) if required else ""
+def _texts(root: Path, files: Iterable[TreeFile]) -> dict[str, str]:
+    read = ((file.path, read_text(root, file)) for file in files)
+    return {path: text for path, text in read if isinstance(text, str)}
 
 
 def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:

@@ -43,11 +43,12 @@ class Rule:
     `settings` is an expression for names of settings, with one for the `value` (else any that means
     yes); `library` is for no name of the program's own, `own` for no other. `programs` are started
     by scripts. `options` (of compilers and linkers), `packages` (of Linux distributions),
-    `conda_packages`, `images` and `indexes` are expressions for words of builds and scripts; lines
-    of an expression are joined. In C++ and CUDA they are whole `names`, expressions over one name
-    (`families`) or the path in an `#include` (`headers`). Or a `pattern` is searched for in code.
-    The other fields there are those of `NameRow`. `detectors` are the modules, below this package,
-    with code that matches. A rule has at least one of names and code.
+    `conda_packages`, `images` and `indexes` are expressions for words of builds and scripts, and
+    `needs` for texts in other languages; lines of an expression are joined. In C++ and CUDA they
+    are whole `names`, expressions over one name (`families`) or the path in an `#include`
+    (`headers`). Or a `pattern` is searched for in code. The other fields there are those of
+    `NameRow`. `detectors` are the modules, below this package, with code that matches. A rule has
+    at least one of names and code.
     """
 
     id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from warpfront_port.scan import cuda, notebooks, python, structured
+from warpfront_port.scan import cuda, languages, notebooks, python, structured
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.findings import Context, Match, SourceText
 from warpfront_port.scan.isolation import isolation_rule_matches
@@ -59,4 +59,6 @@ def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match
         matches += cuda.rule_matches(source, context)
     if structured.reads(source.path):
         matches += structured.rule_matches(source)
+    if not is_read(source.path):
+        matches += languages.needs(source)
     return source, tuple(matches)

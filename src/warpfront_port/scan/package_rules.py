@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from urllib.parse import unquote
@@ -25,10 +26,13 @@ _JAX = frozenset({"jax", "jaxlib"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorPackage:
-    """Modules of a distribution that is built for CUDA, and its first version for ROCm, if any."""
+    """Modules of a distribution that is built for CUDA, its first version for ROCm, if any, and the
+    rule about it: where an installer builds it, that fails, and a wheel installs.
+    """
 
     modules: tuple[str, ...]
     for_rocm: Version | None
+    rule: str
 
 
 @cache
@@ -38,10 +42,30 @@ def vendor_packages() -> Mapping[str, VendorPackage]:
     rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
     return {
         name: VendorPackage(
-            modules=tuple(modules.split()), for_rocm=None if first == "-" else Version(first)
+            modules=tuple(modules.split()),
+            for_rocm=None if first == "-" else Version(first),
+            rule="DP304" if evidence.startswith("source:") else "DP303",
         )
-        for name, modules, _, first, _ in rows
+        for name, modules, _, first, evidence in rows
     }
+
+
+def modules_for_cuda(ecosystem: str = "") -> AbstractSet[str]:
+    """Return the modules that CUDA alone has, of Python's or of the language of an ending."""
+    own = (p for n, p in vendor_packages().items() if n.rpartition(":")[0] == ecosystem)
+    return {module for package in own if not package.for_rocm for module in package.modules}
+
+
+def modules_of(name: str) -> tuple[str, ...]:
+    """Return the names by which modules may import a distribution."""
+    return (name, *(package.modules if (package := vendor_packages().get(name)) else ()))
+
+
+def longest_known(dotted: str, table: Container[str]) -> str:
+    """Return the longest prefix of `dotted`, at its dots, that the table has; "" for none."""
+    while dotted and dotted not in table:
+        dotted = dotted.rpartition(".")[0]
+    return dotted
 
 
 _DISTRIBUTIONS = rules_by_name("distributions")
@@ -52,12 +76,10 @@ def rule_of_package(name: str) -> str:
     """Return the rule about a distribution; "" for none."""
     normal = canonicalize_name(name)
     package = vendor_packages().get(normal)
-    if normal not in _DISTRIBUTIONS and (
-        _NAMED_BY_CUDA.search(normal) or (package and not package.for_rocm)
-    ):
-        return "DP303"
+    of_cuda = package.rule if package and not package.for_rocm else ""
+    of_cuda = of_cuda or "DP303" * bool(_NAMED_BY_CUDA.search(normal))
     prefix = next((start for start in _PREFIXES if normal.startswith(start)), None)
-    return _DISTRIBUTIONS.get(normal) or _DISTRIBUTIONS.get(f"{prefix}*", "")
+    return _DISTRIBUTIONS.get(normal) or of_cuda or _DISTRIBUTIONS.get(f"{prefix}*", "")
 
 
 _NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
@@ -82,14 +104,14 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[tuple[str, int]]
     if name in _JAX and any(option.startswith("cuda") for option in requirement.extras):
         rule = "DP303"
     package = vendor_packages().get(name)
-    if package and package.for_rocm:  # only versions from before the first one for ROCm
+    # Only versions from before the first one for ROCm.
+    if package and package.for_rocm and rule != "DP303":
         clauses = (clause for clause in requirement.specifier if clause.operator != "===")
         named = [Version(clause.version.removesuffix(".*")) for clause in clauses]
         later = [v for v in (package.for_rocm, _NEWEST, *named) if v >= package.for_rocm]
-        rule = rule if any(map(requirement.specifier.contains, later)) else "DP303"
-    # A marker that excludes Linux on x86 is for none of these devices.
+        rule = rule if any(map(requirement.specifier.contains, later)) else package.rule
     marker = requirement.marker if "extra" not in str(requirement.marker) else None
-    elsewhere = marker and not marker.evaluate(_LINUX) and any(map(marker.evaluate, _OTHERS))
+    elsewhere = marker and not marker.evaluate({**_LINUX, "platform_machine": "x86_64"})
     if not rule or elsewhere or _OTHERS_WHEEL.search(str(requirement)):
         return
     operators = {clause.operator for clause in requirement.specifier}
@@ -112,15 +134,7 @@ def _torch() -> str:
     return str(packaged_toml("toolchain.toml", package="warpfront_port")["torch"][0]["version"])
 
 
-_LINUX, *_OTHERS = (
-    {"platform_system": system, "sys_platform": name, "os_name": kind, "platform_machine": machine}
-    for system, name, kind, machines in (
-        ("Linux", "linux", "posix", "x86_64 aarch64"),
-        ("Windows", "win32", "nt", "AMD64 ARM64"),
-        ("Darwin", "darwin", "posix", "arm64 x86_64"),
-    )
-    for machine in machines.split()
-)
+_LINUX = {"platform_system": "Linux", "sys_platform": "linux", "os_name": "posix"}
 
 
 def _shift(name: str, rule: str, *, extra: str, exact: bool, pinned: bool) -> int:

@@ -58,7 +58,6 @@ _TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
 _ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
 _MODULES = re.compile(r"\bpy[_-]modules\s*=\s*\[?([^\])=]*)")
 _ENTRY = re.compile(r"([\w.]+):\w+[\"']")
-_VERSION = re.compile(r"(?:version|about)_*(?:/__init__)?\.py\Z")
 _COMPILES = re.compile(
     r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|(?-i:Extension)\b|ext[-_]modules|cython|make\b"
 )
@@ -73,8 +72,8 @@ class Product:
     sources, "" for none. `flags` are the options of a source, from compile_commands.json.
     `unreached` are sources that a configured build leaves out. `installs` is true if pip installs
     what the root needs. `modules` are those modules of its packages that importing them or
-    starting their commands runs. `lines` are the lines of every module that decides, `imported` the
-    packages that they need at once. `started` are the functions that scripts at the root call.
+    starting their commands runs. `lines` are those of the root's modules, `imported` the packages
+    that deciding ones need at once. `started` are the functions that scripts at the root call.
     """
 
     code: frozenset[str] | None = None
@@ -93,14 +92,21 @@ class Product:
         """Return true if a file lies among examples, tests and the like that no product imports."""
         return path not in self.modules and is_aside(PurePosixPath(path))
 
-    def is_most(self, paths: Iterable[str]) -> bool:
-        """Return true if modules make up a third of the lines: what the project is there for."""
-        return 3 * sum(self.lines.get(path, 0) for path in paths) >= sum(self.lines.values())
+    def is_most(self, paths: AbstractSet[str]) -> bool:
+        """Return true if modules make up a third of the lines that decide, or of all where some
+        of them do not: what the project is there for. In Go a folder is a module.
+        """
+        folders = {path.rpartition("/")[0] for path in paths if path.endswith(".go")}
+        go = {p for p in self.lines if p.endswith(".go") and p.rpartition("/")[0] in folders}
+        most = go | (paths & self.lines.keys())
+        apart = not all(map(self.has, most))
+        whole = sum(number for path, number in self.lines.items() if apart or self.has(path))
+        return 3 * sum(self.lines[path] for path in most) >= whole
 
     def needs(self, package: str) -> bool:
-        """Return true if a module that decides imports a package, by the first word of its name."""
-        word = package.lower().partition("-")[0]
-        return any(name.lower().startswith(word) for name in self.imported)
+        """Return true if a module that decides imports a package, or `cupy` for `cupy-cuda12x`."""
+        word = package.lower().replace("-", "_")
+        return any(f"{word}_cu".startswith(f"{name.lower()}_cu") for name in self.imported)
 
     def has(self, path: str) -> bool:
         """Return true if findings at `path` decide for the tree."""
@@ -206,11 +212,13 @@ def _with_code(
     lines = {
         path: text.count("\n")
         for path, text in texts.items()
-        if path.endswith(".py") and plain.has(path) and not plain.is_aside(path)
+        if path.endswith(".py") and not plain.is_aside(path)
+        if plain.has(path) or _depth(path, plain.packages or ()) > _depth(path, plain.other_folders)
     }
     scripts = (text for path, text in texts.items() if _SCRIPT.fullmatch(path))
     started = frozenset(name for text in scripts for name in _CALLED.findall(text))
-    imported = frozenset(name for path in lines for name in _IMPORTED_ROOT.findall(texts[path]))
+    run = filter(plain.has, lines)
+    imported = frozenset(name for path in run for name in _IMPORTED_ROOT.findall(texts[path]))
     plain = replace(plain, lines=lines, started=started, imported=imported)
     if commands:
         listed, basis = set(commands) & texts.keys(), "compile_commands.json"
@@ -266,7 +274,7 @@ def _run_by_default(
         entries = inside & {top, f"{package}/__main__.py", *commands}
         started = entries - ({top} - commands)
         graph = {p: inside & (anywhere if p in started else at_once)[p] for p in inside}
-        offered = any(not _VERSION.search(path) for path in graph.get(top, ()) if path != top)
+        offered = any(path != top for path in graph.get(top, ()))
         if not offered:
             apart = [folder for folder in folders if folder.startswith(f"{package}/")]
             lazy = {other for path in inside for other in anywhere[path] if other != path}

@@ -20,12 +20,7 @@ from warpfront_port.scan.findings import (
     SourceText,
 )
 from warpfront_port.scan.targets import ScanTarget
-from warpfront_port.scan.words import (
-    is_automation,
-    is_named_for_nvidia,
-    is_of_use,
-    line_starts,
-)
+from warpfront_port.scan.words import is_automation, is_named_for_nvidia, is_of_use, line_starts
 
 _SUPPRESSION = re.compile(
     r"(?:\#|//|/\*|--|;|<!--|\brem\b)[^\S\n]*"

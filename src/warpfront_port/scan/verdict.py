@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Final
 
+from packaging.utils import canonicalize_name
+
 from warpfront.system.texts import counted
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Gate, ScanFinding, Severity
+from warpfront_port.scan.package_rules import modules_of
 from warpfront_port.scan.project import Project
+from warpfront_port.scan.reach import MANIFESTS
 from warpfront_port.scan.structured import kind_of
 
 _HOURS: Final[Mapping[Consequence, tuple[float, float]]] = {
@@ -33,6 +38,8 @@ class VerdictAnswer(StrEnum):
     RUNS = "runs as it is"
 
 
+_PACKAGING: Final = ("DP", "CT", "SH")
+_REQUIRED = re.compile(r"requirement (?:https?://\S+/(?=\w+-\S+\.whl))?(\w+(?:[.-][A-Za-z]\w*)*)")
 _ANSWERS: Final[Mapping[Consequence, VerdictAnswer]] = {
     Consequence.BUILD: VerdictAnswer.BUILD,
     Consequence.WRONG: VerdictAnswer.WRONG,
@@ -158,16 +165,17 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     """Return the consequence of one finding: an error of the product decides, the rest is to check.
 
     The product is what the root's build reaches, without tests and examples. A manifest, image or
-    script of a folder decides nothing, nor does a package that no module imports. A build of a
-    folder decides where CUDA sources lie below it.
+    script of a folder decides nothing, nor does a package that no module imports, unless the root's
+    own installation builds it. A build of a folder decides where CUDA sources lie below it.
     """
     path = PurePosixPath(finding.path)
     inside = len(path.parts) > 1
     image = path.name.startswith("Dockerfile") and project.product.installs
     script = inside and kind_of(path) == "shell"
-    packaging = script or (_is_packaging(rule.id) and (inside or image))
+    packaging = script or (rule.id.startswith(_PACKAGING) and (inside or image))
     product = project.product.has(finding.path) and not project.product.is_aside(finding.path)
-    unneeded = rule.id == "DP303" and not project.product.needs(finding.cause)
+    of_cuda = rule.id == "DP303" or (rule.id == "DP304" and path.name not in MANIFESTS)
+    unneeded = of_cuda and not any(map(project.product.needs, modules_of(required(finding))))
     if finding.severity is not Severity.ERROR or packaging or unneeded or not product:
         return Consequence.CHECK
     of_a_folder = rule.id.startswith("BL") and path.suffix != ".py"
@@ -176,8 +184,10 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     return Consequence.CHECK if of_a_folder and without else rule.consequence
 
 
-def _is_packaging(rule: str) -> bool:
-    return rule.startswith(("DP", "CT", "SH"))
+def required(finding: ScanFinding) -> str:
+    """Return the normal name of the distribution that a finding is about; "" for others."""
+    match = _REQUIRED.match(finding.message)
+    return canonicalize_name(match[1]) if match else ""
 
 
 def _causes(
@@ -186,11 +196,15 @@ def _causes(
     """Return the causes in order."""
     pairs = [(f, consequence_of(f, rules[f.rule], project)) for f in findings]
     called = {f.path for f, c in pairs if f.gate is Gate.CALLED and c is Consequence.RUNTIME}
+    needs = [f for f in findings if f.severity is Severity.ERROR and rules[f.rule].of_a_package]
     most = project.product.is_most(called)
+    needing = project.product.is_most({*called, *(f.path for f in needs)})
+    needed = {f for f in needs if needing and f.path in project.product.lines}
     groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
     for finding, consequence in pairs:
         on_call = finding.gate is Gate.CALLED and consequence is not Consequence.WRONG
         deciding = Consequence.CHECK if on_call and not most else consequence
+        deciding = rules[finding.rule].consequence if finding in needed else deciding
         groups.setdefault((deciding, finding.rule, finding.cause), []).append(finding)
     listed: list[Cause] = []
     for (consequence, rule, _), group in groups.items():
@@ -215,7 +229,7 @@ def _causes(
         key=lambda cause: (
             order.index(cause.consequence),
             -cause.severity.level,
-            _is_packaging(cause.rule),
+            cause.rule.startswith(_PACKAGING),
             -cause.uses,
             cause.rule,
             cause.places,

@@ -21,6 +21,7 @@ FAMILIES: Mapping[str, str] = {
     "DP": "Dependencies",
     "CT": "Containers",
     "SH": "Scripts",
+    "LG": "Languages that are not read",
     "CC": "A compiler for the target",
     "SC": "The scan itself",
 }

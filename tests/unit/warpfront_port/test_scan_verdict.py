@@ -447,6 +447,7 @@ def test_a_source_of_hip_s_own_is_no_cuda_source(
         ("bitsandbytes==0.44.*", "import bitsandbytes\n", "will fail at run time"),
         ("bitsandbytes===local-1", "import bitsandbytes\n", "will fail at run time"),
         ("bitsandbytes==0.40.0", "import torch\n", "runs as it is"),
+        ("minkowskiengine", "import MinkowskiEngine\n", "will not build"),
         ("", "import ctranslate2\n", "will fail at run time"),
         ("cupy-cuda12x", "import numpy\n", "runs as it is"),
     ],
@@ -463,12 +464,63 @@ def test_each_row_of_packages_has_its_evidence() -> None:
     rows = [line.split("\t") for line in text.splitlines() if not line.startswith("#")]
     assert rows
     for name, modules, version, rocm, evidence in rows:
-        assert name == canonicalize_name(name)
+        assert ":" in name or name == canonicalize_name(name)
         assert modules
         assert rocm == "-" or not Version(rocm).is_prerelease
-        repository = re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{8}", version)
-        assert repository or not Version(version).is_prerelease
-        assert evidence.startswith(("wheel: ", "source: ") if not repository else "will not build")
+        place = re.fullmatch(r"[\w.-]+/[\w.-]+(?:@[0-9a-f]{8})?", version)
+        assert place or not Version(version).is_prerelease
+        assert place or evidence.startswith(("wheel: ", "source: "))
+        assert evidence
+
+
+@pytest.mark.parametrize(
+    ("files", "answer"),
+    [
+        ({"setup.py": "setup(install_requires=['flash-attn==0.2.8'])\n"}, "will not build"),
+        ({"setup.py": "setup(install_requires=['flash-attn>=2'])\n"}, "runs as it is"),
+        ({"setup.py": "setup(extras_require={'f': ['flash-attn==0.2.8']})\n"}, "runs as it is"),
+        ({"setup.py": "setup(install_requires=['warp-lang'])\n"}, "runs as it is"),
+        ({"setup.py": "setup()\n", "b/setup.py": "setup(install_requires=['flash-attn==0.2.8'])\n"},
+         "runs as it is"),
+        ({"requirements.txt": "flash-attn==0.2.8\n"}, "runs as it is"),
+        ({"requirements.txt": "torch-points-kernels==0.6\n"}, "runs as it is"),
+        ({"requirements.txt": "flash-attn==0.2.8\n", "main.py": "import flash_attn\n"},
+         "will not build"),
+    ],
+)  # fmt: skip
+def test_what_an_installation_builds_for_cuda_ends_it(
+    tmp_path: Path, files: dict[str, str], answer: str
+) -> None:
+    assert judged(tmp_path, {"main.py": "import torch\n", **files})[0].answer == answer
+
+
+GO_NVML = 'import (\n\t"fmt"\n\tnvml "github.com/NVIDIA/go-nvml/pkg/nvml"\n)\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "fails"),
+    [
+        ({"main.go": GO_NVML}, True),
+        ({"main.go": "package main\n", "rest.go": "\n" * 40, "nvml/a.go": GO_NVML}, False),
+        ({"main.go": "package main\n" + "\n" * 40, "gpu.go": GO_NVML}, True),
+        ({"main.go": f"//go:build nvml\n{GO_NVML}"}, False),
+        ({"main.go": f"//go:build linux && cgo\n{GO_NVML}"}, True),
+        ({"main.go": "package main\n", "gpu_test.go": GO_NVML}, False),
+        ({"main.go": GO_NVML, "a.py": "", "b.py": ""}, False),
+        ({"main.go": 'var c = exec.Command("nvidia-smi", "-q")\n'}, True),
+        ({"main.go": "// not nvidia-smi\n"}, False),
+        ({"main.go": "// #cgo linux LDFLAGS: -L/usr/lib -lcuda\n"}, True),
+        ({"src/main.rs": "use nvml_wrapper::{Nvml, Device};\n"}, True),
+        ({"src/main.rs": "use warp::Filter;\n"}, False),
+        ({"src/P.jl": "module P\nusing CUDA\nend\n"}, True),
+    ],
+)
+def test_a_program_in_a_language_that_is_not_read_is_what_it_needs(
+    tmp_path: Path, files: dict[str, str], *, fails: bool
+) -> None:
+    answer = judged(tmp_path, files)[0].answer
+    assert answer == ("will fail at run time" if fails else
+                      "runs as it is" if "a.py" in files else "not determined")  # fmt: skip
 
 
 def test_cuda_sources_that_a_program_does_not_build_are_named(tmp_path: Path) -> None:
@@ -660,15 +712,6 @@ def test_a_wheel_that_was_built_for_cuda_fails_what_imports_it(
 ) -> None:
     files = {"requirements.txt": f"{required}\n", "main.py": "import flash_attn\n"}
     assert judged(tmp_path, files)[0].answer == answer
-
-
-def test_commands_in_the_blocks_of_a_readme_are_notes(tmp_path: Path) -> None:
-    text = "Run `nvcc`:\n\n```bash\n$ nvcc -arch=sm_80 k.cu\n```\n```python\nnvcc = 1\n```\n"
-    found = judged(tmp_path, {"README.md": text})[1].findings
-    assert {(one.rule, one.line, one.severity) for one in found} == {
-        ("SH501", 4, Severity.NOTE),
-        ("BL202", 4, Severity.NOTE),
-    }
 
 
 @pytest.mark.parametrize(

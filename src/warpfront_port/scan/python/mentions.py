@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from warpfront_port.scan.catalogue import catalogue, rules_by_name
-from warpfront_port.scan.package_rules import vendor_packages
+from warpfront_port.scan.package_rules import longest_known, modules_for_cuda
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import last_name, text_of
 
 IMPORTS = {
-    **{m: "PY035" for p in vendor_packages().values() if not p.for_rocm for m in p.modules},
+    **dict.fromkeys(modules_for_cuda(), "PY035"),
     **rules_by_name("imports"),
 }
 NAMES = rules_by_name("dotted")
@@ -122,10 +122,3 @@ def imports_nvidia(statement: ast.AST) -> bool:
     aliases = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else ()
     names = (f"{owner}{alias.name}".strip(".") for alias in aliases)
     return any(longest_known(name, IMPORTS) for name in names)
-
-
-def longest_known(dotted: str, table: Mapping[str, str]) -> str:
-    """Return the longest prefix of `dotted`, at its dots, that the table has; "" for none."""
-    while dotted and dotted not in table:
-        dotted = dotted.rpartition(".")[0]
-    return dotted

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 
 from warpfront.matrix.products import target_of_product
+from warpfront_port.scan.package_rules import longest_known
 from warpfront_port.scan.python.conditions import UNKNOWN
-from warpfront_port.scan.python.mentions import IMPORTS, longest_known
+from warpfront_port.scan.python.mentions import IMPORTS
 from warpfront_port.scan.python.module import AMD_NAME, Module, Seen
 from warpfront_port.scan.python.nodes import Text, elements, last_name, names_of, text_of
 

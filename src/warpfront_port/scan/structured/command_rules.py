@@ -10,7 +10,7 @@ from warpfront_port.scan.catalogue import expressions, rules_by_name
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.structured.commands import Command, Word
-from warpfront_port.scan.structured.shell import ASSIGNMENT, read_commands
+from warpfront_port.scan.structured.shell import read_commands
 from warpfront_port.scan.words import (
     CUDA_INDEX,
     NVIDIA_IMAGE,
@@ -91,14 +91,10 @@ def word_rule_matches(word: Word, *, nvccs: bool = False) -> Iterator[Match]:
 
 
 def _containers(words: tuple[Word, ...]) -> Iterator[Match]:
-    for word, following in zip(words, (*words[1:], None), strict=True):
-        after = following.text if following is not None else ""
+    for word, after in zip(words, (*(word.text for word in words[1:]), ""), strict=True):
         gpus = word.text in {"--gpus", "--nv"} or word.text.startswith("--gpus=")
         if gpus or "--runtime=nvidia" in {word.text, f"{word.text}={after}"}:
             yield word.match("CT402")
-        variable = ASSIGNMENT.fullmatch(after)
-        if word.text in {"-e", "--env"} and variable is not None and following is not None:
-            yield from variable_rule_matches(variable[1], variable[2], following)
         if NVIDIA_IMAGE.fullmatch(word.text) and not word.text.startswith(("/", ".", "-")):
             yield word.match("CT401")
 

@@ -82,7 +82,7 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "configure": of_cuda_alone,
         "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),
         "shell": script_rule_matches,
-        "markdown": markdown_rule_matches,
+        "markdown": lambda _: iter(()),  # what it names shows how a program is built
     }
     if kind is not None:
         yield from readers[kind](source.text)
@@ -93,15 +93,3 @@ _INSTALLED = frozenset({"pyproject.toml", "Pipfile"})
 _PURPOSE = re.compile(
     r"(?i)(cuda|nvidia|gpu|cu\d{2,3}|dev|docs?|readthedocs|lint|typing|mypy|tests?|bench|example)"
 )
-
-
-_BLOCK = re.compile(
-    r"(?ms)^[ \t]*```[ \t]*(?:bash|sh|shell|zsh|console|shell-session)?[ \t]*\n(.*?)^[ \t]*```"
-)
-_PROMPT = re.compile(r"(?m)^([ \t]*)[$%>#](?= )")
-
-
-def markdown_rule_matches(text: str) -> Iterator[Match]:
-    """Yield the matches in blocks of shell commands, with or without prompts."""
-    for block in _BLOCK.finditer(text):
-        yield from script_rule_matches(_PROMPT.sub(r"\1 ", block[1]), block.start(1))

@@ -10,25 +10,16 @@ import yaml
 
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.package_rules import read_requirement
-from warpfront_port.scan.structured.command_rules import (
-    CONDA_CUDA,
-    script_rule_matches,
-    variable_rule_matches,
-)
+from warpfront_port.scan.structured.command_rules import CONDA_CUDA, variable_rule_matches
 from warpfront_port.scan.structured.commands import Word
 from warpfront_port.scan.words import NVIDIA_IMAGE, SETTING_WORDS
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_SCRIPTS = frozenset(
-    {"run", "script", "before_script", "after_script", "command", "entrypoint", "install"}
-    | {"commands", "args", "setup", "cmd"}
-)
 _IMAGES = frozenset({"image", "container", "base_image", "base-image"})
 _INTERESTING = re.compile(
     r"(?i)nvidia|cuda|gpu|/cu\d|nvcr|nccl|pip|torch|uv |alloc_conf|nsys|conda|flash|apex|triton|"
     + "|".join(SETTING_WORDS)
 )
-_NODE_LIMIT = 100_000
 
 
 class _Document:
@@ -40,7 +31,7 @@ class _Document:
 
     def walk(self, node: yaml.Node, path: tuple[str, ...]) -> Iterator[Match]:
         """Yield the matches below a node; `path` has the names above it, "-" for a list."""
-        if id(node) in self._seen or len(self._seen) > _NODE_LIMIT or len(path) > 60:
+        if id(node) in self._seen or len(self._seen) > 100_000 or len(path) > 60:
             return
         self._seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
@@ -61,9 +52,7 @@ class _Document:
         text, listed = word.text, path[-1] == "-"
         name = next((part for part in reversed(path) if part != "-"), "")
         devices = name == "gpus" and "services" in path
-        if name in _SCRIPTS:
-            yield from self._script(node)
-        elif listed and name in {"environment", "env"} and "=" in text:
+        if listed and name in {"environment", "env"} and "=" in text:
             variable, _, value = text.partition("=")
             yield from variable_rule_matches(variable, value, word)
         elif listed and name in {"dependencies", "channels"}:
@@ -78,16 +67,6 @@ class _Document:
             yield word.match("CT401")
         else:
             yield from variable_rule_matches("" if listed else name, text, word)
-
-    def _script(self, node: yaml.ScalarNode) -> Iterator[Match]:
-        start, end = node.start_mark.index, node.end_mark.index
-        raw = self.text[start:end]
-        if node.style in {"|", ">"}:
-            newline = raw.find("\n") + 1
-            start, raw = start + newline, raw[newline:]
-        elif node.style in {"'", '"'}:
-            start, raw = start + 1, raw[1:-1]
-        yield from script_rule_matches(raw, start)
 
     def _word(self, node: yaml.ScalarNode) -> Word:
         return Word(text=node.value, start=node.start_mark.index, end=node.end_mark.index)
