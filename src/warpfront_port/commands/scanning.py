@@ -33,7 +33,7 @@ from warpfront_port.scan.cuda.conditions import MacroRow
 from warpfront_port.scan.cuda.warp_size_rules import OF_THE_WAVE
 from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import evidence_of
-from warpfront_port.scan.findings import Context, ScanFinding, Side, SourceText
+from warpfront_port.scan.findings import SIDES, Context, ScanFinding, Side, SourceText
 from warpfront_port.scan.languages import reason_of_languages, unread_languages
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.reach import MANIFESTS, read_commands
@@ -55,6 +55,12 @@ _COMMANDS = "compile_commands.json"
 _WORTH_SAYING = 500
 _THRESHOLDS = 500_000, 3, 3
 """Of the garbage collector: by its defaults a third of a scan goes through living syntax trees."""
+_OTHER_BUILDS = re.compile(
+    r"(?:\.(?:in|bzl|bazel|gni?|pr[oi]|props|vcxproj|rs|lua|txt|rst)"
+    r"|(?:\A|/)(?:BUILD|SCons\w+|configure|wscript|Jam\w+|meson_options\.txt))\Z"
+)
+"""Builds, their templates and documents that no engine reads, and that may define macros."""
+_NOWHERE: MacroRow = dict.fromkeys(SIDES, "unset")
 _NAMED = re.compile(r"(?m)^\s*name\s*=\s*[\"']?([\w.-]+)")
 
 Progress = Callable[[int, int], None]
@@ -113,7 +119,8 @@ def scan_tree(
     tree = list_tree(root, exclude=request.exclude, vendored=request.vendored)
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
     texts = _texts(root, files)
-    project = read_project(texts, _commands(root))
+    builds = _texts(root, [file for file in tree.files if _OTHER_BUILDS.search(file.path)])
+    project = read_project(texts, _commands(root), builds.values())
     languages = unread_languages({file.path for file in tree.files}, project.product)
     files += [file for file in tree.files if file.path in languages]
     texts |= (others := _texts(root, [file for file in files if file.path in languages]))
@@ -181,7 +188,8 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         own_headers=frozenset(source.path.name for source in sources),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
         vendor_macros=headers.vendor_macros(facts, twins if knows_hip else ())
-        | _of_cudas_build(project, facts),
+        | _of_cudas_build(project, facts)
+        | dict.fromkeys(project.undefined, _NOWHERE),
         twin_macros=twins,
         is_unported=unported,
         is_hipified=bool(project.builds) or not project.units,

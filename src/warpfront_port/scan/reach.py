@@ -31,7 +31,7 @@ EXTENSIONS = re.compile(r"CUDAExtension|cpp_extension")
 _BUILDS = re.compile(
     r"CUDAExtension\s*\(|=\s*CUDAExtension\b|cpp_extension\.load|load_inline|import[^\n]*\bload\b"
 )
-_INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
+INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
 _IMAGE = re.compile(r"/Dockerfile[^/]*\Z")
 MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py")
 _ROOTS = frozenset({"", "src", "python", "lib", "source"})
@@ -424,7 +424,7 @@ def include_graph(
     for path in sources.paths:
         includes[path] = {
             header
-            for name in _INCLUDE.findall(texts[path])
+            for name in INCLUDE.findall(texts[path])
             for header in _headers(name, path, sources)
         }
         for header in includes[path]:

@@ -1,6 +1,6 @@
-"""Facts of a tree's headers that apply to its other files. Pure.
+"""Facts of a tree that apply to each of its files. Pure.
 
-They are names with a meaning on AMD, and macros that one side alone gets.
+They are names with a meaning on AMD, macros that one side alone gets, and those that nobody gets.
 """
 
 from __future__ import annotations
@@ -9,16 +9,24 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from warpfront_port.scan.cuda.conditions import MacroRow, is_named, table_row
+from warpfront_port.scan.cuda.conditions import MacroRow, is_named, named, table_row
 from warpfront_port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
-from warpfront_port.scan.cuda.view import AMD_NAME, HEADERS, View, portable_names
+from warpfront_port.scan.cuda.view import AMD_NAME, HEADERS, NAME, View, portable_names
 from warpfront_port.scan.findings import SIDES, Context, SourceText
 from warpfront_port.scan.hipify_names import hipify_names
+from warpfront_port.scan.reach import INCLUDE, SOURCE
 
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
 _CUDA_WORD = re.compile(r"(?<!_)(?:\A|_)CUDA(?:_(?!H\Z|H_)|\Z)")
 _TESTS = re.compile(r"(?m)^[ \t]*#[ \t]*(?:el)?if(.*)")
 _NAME = re.compile(r"\b[A-Za-z_]\w*(?:CUDA|HIP|ROCM)\w*|\b(?:CUDA|HIP|ROCM)_\w+")
+_CONDITION = re.compile(
+    r"(?m)^[ \t]*#[ \t]*(?:(?:el)?if(?:n?def)?|else|endif)\b((?:[^\n\\]|\\\r?\n|\\.)*)"
+)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# A compiler's own, a library's version, an answer about the machine: nobody has to write these.
+_GIVEN = re.compile(r"_|NDEBUG\Z|HAVE_|HAS_|.*(?:VERSION|MAJOR|MINOR)")
+_BEGINNING = re.compile(r"(?<!\w)D?(\w+_)(?:[$@{%]|[\"']\s*[+.(])")
 _NEGATED = re.compile(r"![ \t]*(?:defined[ \t(]*)?\w+")
 _INCLUDING = re.compile(
     r"(?m)^[ \t]*#[ \t]*if(?:def[ \t]+|[ \t]+defined[ \t]*\(?[ \t]*)(\w+)\)?[^\n&|]*\n"
@@ -118,6 +126,37 @@ def untwinned_macros(texts: Collection[str], *, of_torch: bool) -> Mapping[str, 
         for name in own - table.twins.keys() - table.twinless
         if not (of_torch and is_named(name))
     }
+
+
+def undefined_macros(texts: Mapping[str, str], others: Iterable[str]) -> frozenset[str]:
+    """Return the macros that conditions test, and that nothing else in the tree names: no code, no
+    build, list, document or script. `others` are further texts that may name them.
+
+    Those of a header from outside, by the first word of its name, may be defined there.
+    """
+    code = {path: _COMMENT.sub(" ", text) for path, text in texts.items() if SOURCE.search(path)}
+    tested = {n for text in code.values() for c in _CONDITION.findall(text) for n in named(c)}
+    known = hipify_names()
+    left = {n for n in tested if not (_GIVEN.match(n) or {*SIDES} & table_row(n).keys())}
+    left -= known.twins.keys() | known.twinless
+    outside: set[str] = set()
+    for text in code.values() if left else ():
+        left.difference_update(NAME.findall(_CONDITION.sub("", text)))
+        outside.update(INCLUDE.findall(text))
+    own = {path.rpartition("/")[2] for path in code}
+    headers = (name for name in outside - {*known.headers} if name.rpartition("/")[2] not in own)
+    words = {word for name in headers for word in re.findall("[a-z0-9]+", name.lower())}
+    libraries = tuple(word for word in words if not word.startswith("cuda"))
+    for text in (*(text for path, text in texts.items() if path not in code), *others):
+        names = set(NAME.findall(text)) if left else set[str]()
+        left -= names | {name[1:] for name in names}  # `-DNAME`
+        begun = tuple(_BEGINNING.findall(text)) if left else ()
+        left = {name for name in left if not name.startswith(begun)}
+    return frozenset(
+        name
+        for name in left
+        if not any(word.startswith(name.partition("_")[0].lower()) for word in libraries)
+    )
 
 
 def tests_amd(texts: Collection[str]) -> bool:
