@@ -49,6 +49,14 @@ _PART = re.compile(
     rf"|(?P<nvidia>(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia)|(?<=[a-z])Cuda)){_LIBRARY}"
 )
 _OTHER_BUILD = re.compile(r"(?i)cmake|skbuild|scikit|\bmake\b")
+# The files that are builds, what starts those of each kind, and where other names may be.
+_LISTS = ("CMakeLists.txt", "akefile")
+_STARTS = {
+    "cmake": re.compile(r"(?i)cmake|add_subdirectory"),
+    "make": re.compile(r"\bmake\b|\bMAKE\b"),
+}
+_STARTING = {*_STARTS, "configure", "dockerfile", "markdown", "shell", "yaml"}
+_CHOSEN = re.compile(r"(?i)add_subdirectory\s*\(\s*[\"']?\$")
 _EXCLUDING = frozenset({"left-out", "optional"})
 Shown = Iterator[tuple[str, Evidence]]
 """Paths, each with its evidence."""
@@ -159,20 +167,25 @@ class _Tree:
                     yield command, path, PurePosixPath(path).parent / command.words[0].text
 
     def by_default(self) -> Shown:
-        """Yield what CMake builds only by an option that is off, or where it finds CUDA.
+        """Yield what CMake builds only by an option that is off, where it finds CUDA, or in a
+        folder that no other build starts.
 
         Where that is all units and the build has no other target, it is the product.
         """
         of_python = any(map(self.project.product.has, self.project.builds))
         off = frozenset() if of_python else self.project.false
-        folders: dict[PurePosixPath, Evidence | None] = {}
+        folders: dict[PurePosixPath, Evidence | None] = {
+            PurePosixPath(path).parent: self.cite(path, 0, "no other build starts its own", "aside")
+            for path in (self.unstarted & self.project.cmake.keys() if not of_python else ())
+            if path.endswith(_LISTS)
+        }
         for command, path, folder in self._added() if off else ():
             kind: EvidenceKind = "aside" if is_of_use(f"{folder}/") else "optional"
             optional = self._under(off, command, path, kind)
             folders[folder] = optional if folders.get(folder, optional) else None
         listed: dict[str, Evidence | None] = {}
         has_target = False
-        for path, commands in self.project.cmake.items() if off else ():
+        for path, commands in self.project.cmake.items() if off or folders else ():
             folder = PurePosixPath(path).parent
             around = next(filter(None, map(folders.get, (folder, *folder.parents))), None)
             for command in commands:
@@ -251,25 +264,43 @@ class _Tree:
 
     def unused(self) -> Shown:
         """Yield the headers that no source includes, where sources are what is built, and the
-        files of CMake's language that no build names: the settings of one machine, or a user's.
+        builds that no other one starts.
         """
         for path in self.sources.paths if self.project.units else ():
             if PurePosixPath(path).suffix in HEADERS and not self.includes[1].get(path):
                 yield path, self.cite(path, 0, "no source of the tree includes it", "optional")
-        named: dict[str, set[str]] = {}
-        for path in self.project.cmake:
-            name = PurePosixPath(path).name
-            for word in {name, name.removesuffix(".cmake").removeprefix("Find")}:
-                named.setdefault(word, set()).add(path)
-        graph = {
-            path: set[str]().union(
-                *(named.get(word, ()) for word in _NAME.findall(self.texts[path]))
-            )
-            for path in self.project.cmake
-        }
-        builds = {path for path in self.project.cmake if path.endswith("CMakeLists.txt")}
-        for path in self.project.cmake.keys() - followed(builds, graph) if builds else ():
+        for path in self.unstarted:
             yield path, self.cite(path, 0, "no file of the build names it", "aside")
+
+    @cached_property
+    def unstarted(self) -> AbstractSet[str]:
+        """Return the builds below others of which none, and no script, starts them by their
+        folder's name, and the modules of CMake that none names: the settings of one machine.
+        """
+        lists = {path for path in self.texts if path.endswith(_LISTS)}
+        listed = any(self.kinds[path] == "cmake" for path in lists)
+        modules = {path for path in self.project.cmake if listed and path.endswith(".cmake")}
+        wanted: dict[str, set[str]] = {}
+        for path in lists | modules:
+            file = PurePosixPath(path)
+            name = file.parent.name if path in lists else file.name
+            for word in {name, name.removesuffix(".cmake").removeprefix("Find")}:
+                wanted.setdefault(word, set()).add(path)
+        graph: dict[str, set[str]] = {}
+        for path, kind in self.kinds.items():
+            if kind in _STARTING or path in self.project.builds:
+                text = self.texts[path]
+                found = {p for w in wanted.keys() & {*_NAME.findall(text)} for p in wanted[w]}
+                found |= lists & self.project.cmake.keys() if _CHOSEN.search(text) else set()
+                graph[path] = {
+                    other
+                    for other in found
+                    if kind == self.kinds[other] == "cmake"
+                    or _STARTS[self.kinds[other]].search(text)
+                }
+        around = {PurePosixPath(path).parent for path in lists | self.project.builds.keys()}
+        inner = {p for p in lists if not around.isdisjoint(PurePosixPath(p).parent.parents)}
+        return (inner | modules) - followed(graph.keys() - inner - modules, graph)
 
     def copies(self) -> Shown:
         """Yield sources with a copy for AMD, whose path differs in the vendors' names alone, and

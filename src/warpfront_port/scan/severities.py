@@ -136,14 +136,16 @@ def _with_evidence(
     Flags and settings of a build are judged by the sides that reach them, which is better evidence;
     the sides that reach a CMake module are its includer's.
     A file that runs on AMD may run on other devices alone, or by an older compiler, and a wrong
-    result shows itself nowhere: what the target's own class, such as its 64 lanes, makes an error
-    is lowered by no evidence of the file's own, and a wrong result by none at all.
+    result shows itself nowhere: an error that the target's own class makes, such as its 64 lanes,
+    is lowered by no evidence of the file's own, and a wrong result by none at all. What is only
+    suspected there was tried.
     """
     if evidence.kind in ("left-out", "aside"):
         gate = Gate.LEFT_OUT if evidence.kind == "left-out" else Gate.TEST
         return replace(finding, severity=Severity.NOTE, gate=gate, taken=evidence.place)
     decides = evidence.path == finding.path or rule.consequence is Consequence.WRONG
-    of_the_device = rule.is_about_device(target) and evidence.kind == "amd" and decides
+    certain = finding.severity is Severity.ERROR and evidence.kind == "amd"
+    of_the_device = rule.is_about_device(target) and certain and decides
     of_the_build = rule.id.startswith("BL") and not finding.path.endswith(".cmake")
     if finding.severity is Severity.NOTE or of_the_build or of_the_device:
         return finding

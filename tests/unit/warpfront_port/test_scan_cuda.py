@@ -131,6 +131,13 @@ def test_a_macro_that_one_header_gives_everybody_is_open_however_others_define_i
     assert "FAST" not in headers.vendor_macros(facts)
 
 
+def test_a_field_of_another_structure_is_no_capability() -> None:
+    text = "__global__ void k(Matrix m, int* a) { if (m.major == 8) a[threadIdx.x] = 1; }\n"
+    assert "CU151" not in [found.rule for found in seen(text)]
+    asked = f"cudaDeviceProp prop;\n{text}"
+    assert "CU151" in [found.rule for found in seen(asked)]
+
+
 def test_assembly_of_another_processor_is_no_ptx() -> None:
     text = 'void f() { __asm__ volatile("fcvtn v0.4h, v1.4s" ::: "v0"); }'
     assert rules_of(text, path="arm/repack.cpp") == set()

@@ -289,3 +289,36 @@ def test_a_header_that_nothing_includes_is_none_that_the_build_needs() -> None:
     assert shown({"api.h": "int a;\n"}) == {}  # a library of headers
     ported = {"CMakeLists.txt": "project(p LANGUAGES CXX HIP)\n"}
     assert shown(texts | ported)["left.h"][0] == "optional"
+
+
+@pytest.mark.parametrize(
+    ("root", "inner", "started"),
+    [
+        ({"CMakeLists.txt": "add_subdirectory(lib)\n"}, "apps/CMakeLists.txt", False),
+        ({"CMakeLists.txt": "add_subdirectory(apps)\n"}, "apps/CMakeLists.txt", True),
+        ({"CMakeLists.txt": "add_subdirectory(${part})\n"}, "apps/CMakeLists.txt", True),
+        ({"CMakeLists.txt": "file(GLOB a apps/*.cu)\n"}, "apps/Makefile", False),
+        ({"Makefile": "all:\n\t$(MAKE) -C apps\n"}, "apps/Makefile", True),
+        ({"Makefile": "all:\n\tnvcc a.cu\n"}, "apps/Makefile", False),
+        ({"Makefile": "all:\n", "README.md": "`cd apps; make`\n"}, "apps/Makefile", True),
+        ({"README.md": "Nothing.\n"}, "apps/Makefile", True),
+    ],
+)
+def test_a_build_below_others_that_none_starts_decides_nothing(
+    root: dict[str, str], inner: str, *, started: bool
+) -> None:
+    texts = {**root, inner: "add_library(k k.cu)\n", "k.cu": KERNEL, "apps/k.cu": KERNEL}
+    found = shown(texts)
+    assert (inner in found) is not started
+    # What only that build lists is no part of the product either; a makefile's list is not read.
+    assert ("apps/k.cu" in found) is (inner.endswith(".txt") and not started)
+    assert "k.cu" not in found
+
+
+def test_a_source_that_a_started_build_lists_too_is_built() -> None:
+    texts = {
+        "CMakeLists.txt": "file(GLOB_RECURSE sources *.cu)\nadd_library(k ${sources})\n",
+        "apps/CMakeLists.txt": "add_library(k k.cu)\n",
+        "apps/k.cu": KERNEL,
+    }
+    assert shown(texts) == {"apps/CMakeLists.txt": ("aside", "apps/CMakeLists.txt:1")}

@@ -145,6 +145,14 @@ def test_a_configure_script_s_lines_for_cuda_are_one_note() -> None:
     assert found_in("configure.ac", f"{text}AC_ARG_WITH([rocm], [x])\n") == ()
 
 
+def test_an_argument_of_a_dockerfile_is_an_image_where_a_stage_begins_with_it() -> None:
+    image = "ARG BASE=nvidia/cuda:12.4.1-devel\n"  # warpfront: ignore[CT401] an example
+    assert [rule for rule, _ in build_findings("Dockerfile", f"{image}FROM ${{BASE}}\n")] == [
+        "CT401"
+    ]
+    assert build_findings("Dockerfile", f"{image}FROM ubuntu\nRUN echo $BASE\n") == []
+
+
 def test_an_arm_of_cmake_that_is_never_entered_is_no_finding() -> None:
     linked = "target_link_libraries(a CUDA::cudart)\n"
     assert build_findings("CMakeLists.txt", f"if(FALSE)\n{linked}endif()\n") == []

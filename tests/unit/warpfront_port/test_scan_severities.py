@@ -509,6 +509,8 @@ def test_the_targets_own_lanes_are_lowered_by_another_file_alone() -> None:
     assert with_evidence("amd", lanes).severity is Severity.ERROR
     assert with_evidence("amd", lanes, of="setup.py").severity is Severity.WARNING
     assert with_evidence("optional", lanes).severity is Severity.WARNING
+    suspected = replace(lanes, severities={"rocm": Severity.NOTE, "wave64": Severity.WARNING})
+    assert with_evidence("amd", suspected).severity is Severity.NOTE
     wrong = replace(lanes, consequence=Consequence.WRONG)
     assert with_evidence("amd", wrong, of="setup.py").severity is Severity.ERROR
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.structured.command_rules import script_rule_matches, variable_rule_matches
@@ -17,6 +18,7 @@ _INSTRUCTION = re.compile(
 )
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\\]*)")
 _FROM = re.compile(r"(?:\s+--\S+)*\s+(\S+)(?:(?i:\s+AS\s+)(\S+))?")
+_USED = re.compile(r"\$\{?(\w+)")
 _COMMENT_LINE = re.compile(r"(?m)(?<=\n)[^\S\n]*#[^\n]*(?=\n)")
 
 
@@ -33,24 +35,23 @@ def read_instructions(text: str) -> Iterator[tuple[str, str, int]]:
 def dockerfile_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches of every rule in a Dockerfile."""
     stages: set[str] = set()
+    arguments: dict[str, Word] = {}
     for name, body, start in read_instructions(text):
         image: re.Match[str] | None = None
         if name == "FROM" and (image := _FROM.match(body)):
             stages.add(image[2] or "")
+            used = (arguments.pop(name, None) for name in _USED.findall(image[1]))
+            yield from (word.match("CT401") for word in used if word)
         elif name in {"ENV", "ARG"}:
-            yield from _variables(name, body, start)
+            for pair in _PAIR.finditer(body):
+                value = Word.found(pair, offset=start)
+                value = replace(value, text=pair[2].strip("\"'\n \t"))
+                yield from variable_rule_matches(pair[1], value.text, value)
+                if name == "ARG" and NVIDIA_IMAGE.fullmatch(value.text):
+                    arguments[pair[1]] = value
         elif name in {"RUN", "CMD", "ENTRYPOINT"}:
             listed = body.lstrip().startswith("[")  # the list form: its words are the same
             script = re.sub(r"[\[\],\"]", " ", body) if listed else body
             yield from script_rule_matches(script, start)
         if image is not None and image[1] not in stages and NVIDIA_IMAGE.fullmatch(image[1]):
             yield Word.found(image, 1, start).match("CT401")
-
-
-def _variables(instruction: str, body: str, start: int) -> Iterator[Match]:
-    for pair in _PAIR.finditer(body):
-        name, value = pair[1], pair[2].strip("\"'\n \t")
-        word = Word.found(pair, offset=start)
-        yield from variable_rule_matches(name, value, word)
-        if instruction == "ARG" and NVIDIA_IMAGE.fullmatch(value):
-            yield word.match("CT401", value)
