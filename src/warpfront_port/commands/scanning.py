@@ -176,23 +176,14 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         return base
     sources = [SourceText(path=PurePosixPath(path), text=text) for path, text in code.items()]
     facts = [cuda.header_facts(source) for source in sources]
-    knows_hip = headers.tests_amd(code.values())
-    unported = not (knows_hip or project.builds_hip)
-    twins = (
-        headers.twin_macros(code.values())
-        if knows_hip
-        else headers.untwinned_macros(code.values(), of_torch=bool(project.builds))
-    )
     return replace(
         base,
         own_headers=frozenset(source.path.name for source in sources),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
-        vendor_macros=headers.vendor_macros(facts, twins if knows_hip else ())
+        vendor_macros=headers.vendor_macros(facts, headers.twin_macros(code.values()))
         | _of_cudas_build(project, facts)
         | dict.fromkeys(project.undefined, _NOWHERE),
-        twin_macros=twins,
-        is_unported=unported,
-        is_hipified=bool(project.builds) or not project.units,
+        is_hipified=bool(project.builds),
         takes_whole_waves=any(map(OF_THE_WAVE.search, code.values())),
     )
 

@@ -149,20 +149,16 @@ class Context:
     `own_headers` are the names of its files of code. `portable_names` are macros and functions that
     some header of the tree defines for AMD as well. `vendor_macros` are those that its headers
     define on some sides only; "unset" is all that is known there, and a number has no meaning.
-    `twin_macros` are tested macros of CUDA's with the tested one of HIP's that the same name has.
-    `is_unported` is true where no condition and no build of the tree knows HIP, `is_hipified` where
-    torch's build renames its macros. `takes_whole_waves` is true where a file names the device's
-    width, or takes lanes by it. `own_packages` are the Python packages that the tree itself is the
-    source of. `evidence` shows by path which files run on AMD already. `started` are the functions
-    that scripts at the root call. `dispensable` are the builds whose extensions all modules that
-    import them can go on without.
+    `is_hipified` is true where torch's build renames its macros. `takes_whole_waves` is true where
+    a file names the device's width, or takes lanes by it. `own_packages` are the Python packages
+    that the tree itself is the source of. `evidence` shows by path which files run on AMD already.
+    `started` are the functions that scripts at the root call. `dispensable` are the builds whose
+    extensions all modules that import them can go on without.
     """
 
     own_headers: frozenset[str] = frozenset()
     portable_names: frozenset[str] = frozenset()
     vendor_macros: Mapping[str, Mapping[Side, MacroValue]] = field(default_factory=dict)
-    twin_macros: Mapping[str, str] = field(default_factory=dict)
-    is_unported: bool = False
     is_hipified: bool = False
     takes_whole_waves: bool = True
     own_packages: frozenset[str] = frozenset()

@@ -28,8 +28,7 @@ def seen(text: str, *, path: str = "kernel.cu", context: Context | None = None) 
 
 def example(rule: str, kind: str) -> list[Match]:
     record = EXAMPLES[rule]
-    context = Context(twin_macros={"WITH_CUDA": "WITH_HIP"})
-    found = seen(record[kind], path=record.get("path", "kernel.cu"), context=context)
+    found = seen(record[kind], path=record.get("path", "kernel.cu"))
     return [rule_match for rule_match in found if rule_match.rule == rule]
 
 
@@ -396,39 +395,18 @@ def test_32_threads_may_be_a_tile_where_no_lanes_exchange_values(rest: str, shif
     assert [one.shift for one in seen(text) if one.rule == "CU114"] == [shift]
 
 
-def test_an_arm_for_a_macro_of_cuda_is_noted_where_the_tree_tests_its_twin() -> None:
-    twins = headers.twin_macros(["#if defined(WITH_HIP)\n#endif\n", "#ifdef WITH_CUDA\n#endif\n"])
-    assert twins == {"WITH_CUDA": "WITH_HIP"}
-    assert headers.twin_macros(["#ifdef WITH_CUDA\n#endif\n", "int WITH_HIP;\n"]) == {}
-    context = Context(twin_macros=twins)
-    text = "#ifdef WITH_CUDA\nint a;\n#else\nint b;\n#endif\n"
-    first, last = seen(text, context=context)  # where the arm begins and ends
-    assert (first.rule, first.excerpt) == ("CU124", "WITH_CUDA, and none for WITH_HIP")
+def test_an_arm_for_a_macro_of_cuda_is_noted_where_its_file_names_nothing_of_amd() -> None:
+    text = "#ifdef MY_CUDA\nint a;\n#else\nint b;\n#endif\n"
+    first, last = seen(text)  # where the arm begins and ends
+    assert (first.rule, first.excerpt) == ("CU124", "MY_CUDA, and none for HIP")
     assert (first.start, last.start) == (0, text.index("#else") - 1)
-    answered = "#ifdef WITH_CUDA\nint a;\n#elif defined(WITH_HIP)\nint b;\n#endif\n"
-    assert seen(answered, context=context) == []
-    assert seen("#ifdef WITH_CUDA\n#endif\n", context=context) == []
-    elsewhere = "#ifdef WITH_HIP\nint b;\n#endif\n#ifdef WITH_CUDA\nint a;\n#endif\n"
-    assert seen(elsewhere, context=context) == []
-
-
-def test_a_project_without_conditions_for_hip_lacks_the_twins_of_its_macros_for_cuda() -> None:
-    def untwinned(text: str, *, of_torch: bool = False) -> dict[str, str]:
-        return dict(headers.untwinned_macros([text], of_torch=of_torch))
-
-    own = "#ifdef MY_USE_CUDA\n#endif\n#if CUDA_SUPPORT\n#endif\n"
-    twins = {"MY_USE_CUDA": "MY_USE_HIP", "CUDA_SUPPORT": "HIP_SUPPORT"}
-    assert untwinned(own) == twins
-    # CUDA's own, an include guard, and what torch's builds set for AMD too
-    others = "#ifndef A_CUDA_H\n#endif\n#if CUDA_VERSION > 1\n#endif\n"
-    assert untwinned(others) == {}
-    usual = "#ifdef WITH_CUDA\n#endif\n"
-    assert (untwinned(usual), untwinned(usual, of_torch=True)) == ({"WITH_CUDA": "WITH_HIP"}, {})
-    # by what its arm includes
-    device = "#ifdef WITH_GPU\n#include <a.h>\n\n#include <cuda.h>\n#endif\n"
-    assert untwinned(device) == {"WITH_GPU": "HIP"}
-    assert headers.tests_amd(["#if MY_HIP\n#endif\n"])
-    assert not headers.tests_amd([own, "int MY_HIP;\n"])
+    assert seen("#ifdef MY_CUDA\nint a;\n#elif defined(MY_HIP)\nint b;\n#endif\n") == []
+    assert seen(f"#ifdef MY_HIP\nint b;\n#endif\n{text}") == []
+    assert seen("#ifdef MY_CUDA\n#endif\n") == []
+    assert seen("#ifndef A_CUDA_H\n#define A_CUDA_H\nint a;\n#endif\n") == []
+    usual = "#ifdef WITH_CUDA\nint a;\n#endif\n"  # what torch's builds set for AMD too
+    assert seen(usual) != []
+    assert seen(usual, context=Context(is_hipified=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -469,14 +447,14 @@ def test_an_arm_that_nothing_opens_is_none_of_the_code(tmp_path: Path) -> None:
     assert [one.rule for one in scan_tree(request, processes=1).findings] == ["CU107"]
 
 
-def test_a_value_for_cuda_and_its_headers_are_noted_where_nothing_knows_hip() -> None:
+def test_a_value_for_cuda_and_its_headers_are_noted_where_nothing_names_amd() -> None:
     text = (
         "#include <cuda_runtime.h>\nint f(int kind) { return kind == DEV_CUDA; }\n"
         "int g(int s) { switch (s) { case my::CUDA_KIND: return 1; case CUDA_R_16F: return 2; } }\n"
         "bool h(int e) { return e == CUDA_SUCCESS; }\n"
+        "enum class Way { CPU, CUDA };\nauto way = MY_CUDA_CHECK(1);\n"
     )
-    context = Context(is_unported=True)
-    assert [found.excerpt.partition(",")[0] for found in seen(text, context=context)] == [
-        "cuda_runtime.h", "DEV_CUDA", "CUDA_KIND",
+    assert [found.excerpt.partition(",")[0] for found in seen(text)] == [
+        "cuda_runtime.h", "DEV_CUDA", "CUDA_KIND", "CUDA",
     ]  # fmt: skip
-    assert seen(text, context=Context()) == []
+    assert seen(f"{text}int hip;\n") == []

@@ -145,6 +145,21 @@ def test_a_configure_script_s_lines_for_cuda_are_one_note() -> None:
     assert found_in("configure.ac", f"{text}AC_ARG_WITH([rocm], [x])\n") == ()
 
 
+def test_templates_and_arms_of_scripts_for_cuda_are_noted_too() -> None:
+    (found,) = found_in("configure", "USE_CUDA=0\nUSE_MPI=0\n")
+    assert (found.rule, found.severity, found.line) == ("BL205", "note", 1)
+    (found,) = found_in("cmake/Config.cmake.in", "set(HAS_CUDA @CUDA@)\nset(B 1)\n")
+    assert (found.rule, found.severity, found.line) == ("BL205", "note", 1)
+    (found,) = found_in("src/made.h.in", "#ifdef HAVE_CUDA\nint a;\n#endif\n")
+    assert (found.rule, found.severity) == ("CU124", "note")
+    case = 'case $1 in\n  "cuda" ) SFX=cuda ;;\n  mpi ) ;;\nesac\n'
+    script = f'if [ "$USE_CUDA" = 1 ]; then\n  echo CUDA\nfi\n{case}'
+    (found,) = found_in("test/run.sh", script)
+    assert (found.rule, found.severity, found.uses) == ("BL205", "note", (1, 5))
+    assert found_in("test/run.sh", f"{script}if [ $HIP = 1 ]; then\n  a\nfi\n") == ()
+    assert found_in("run.sh", 'if [ -z "$CUDA_VISIBLE_DEVICES" ]; then\n  a\nfi\n') == ()
+
+
 def test_an_argument_of_a_dockerfile_is_an_image_where_a_stage_begins_with_it() -> None:
     image = "ARG BASE=nvidia/cuda:12.4.1-devel\n"  # warpfront: ignore[CT401] an example
     assert [rule for rule, _ in build_findings("Dockerfile", f"{image}FROM ${{BASE}}\n")] == [

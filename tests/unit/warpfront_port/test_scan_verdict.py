@@ -258,8 +258,10 @@ def test_a_script_of_a_folder_decides_nothing(tmp_path: Path) -> None:
     script = "nvcc -arch=sm_80 --expt-relaxed-constexpr k.cu\n"
     files = {"CMakeLists.txt": "enable_language(HIP)\n", "src/k.hip": KERNEL, "src/run.sh": script}
     assert judged(tmp_path, files)[0].line == "gfx942: runs as it is, 3 things to check"
-    line = judged(tmp_path, {"src/Makefile": f"a:\n\t{script}"})[0].line
-    assert line.startswith("gfx942: will not build")
+    build = {"src/Makefile": f"a:\n\t{script}"}
+    assert judged(tmp_path, build)[0].line == "gfx942: runs as it is, 3 things to check"
+    started = {"README.md": "Run `make -C src`.\n"}
+    assert judged(tmp_path, started)[0].line.startswith("gfx942: will not build")
 
 
 SPARE = {
@@ -322,6 +324,8 @@ def test_a_setting_of_a_test_is_no_finding(tmp_path: Path) -> None:
 
 def test_a_build_file_decides_where_sources_lie_below_it(tmp_path: Path) -> None:
     files = {"CMakeLists.txt": HIP, "k.cu": KERNEL, "bindings/go/Makefile": "all:\n\tcc -lcudart\n"}
+    assert judged(tmp_path, files)[0].line == "gfx942: runs as it is, nothing to check"
+    files["README.md"] = "Then `make -C bindings/go`.\n"
     assert judged(tmp_path, files)[0].line == "gfx942: runs as it is, 1 thing to check"
     below = {"bindings/go/k.cu": KERNEL}
     assert judged(tmp_path, below)[0].line == "gfx942: will not build: 1 cause"

@@ -5,27 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from warpfront_port.scan.cuda.conditions import Macros
-from warpfront_port.scan.cuda.preprocessor import Arm, condition_of
+from warpfront_port.scan.cuda.conditions import Macros, is_named
+from warpfront_port.scan.cuda.preprocessor import Arm, condition_of, is_guard
 from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.hipify_names import hipify_names
+from warpfront_port.scan.structured.commands import of_cuda
 
-_RENAMED = frozenset(
-    {"CUDA_VERSION", "CUDART_VERSION", "__NVCC__", "__CUDACC__", "__CUDA_ARCH__"}
-    | {"__CUDACC_VER_MAJOR__", "__CUDACC_VER_MINOR__"}
-)
-"""Macros that hipify renames, and that HIP's compiler sets for no project without it."""
 _ENDS = re.compile(r"(?:__trap|assert|abort|throw|printf)\b")
+# A value of a project's own in capitals, where no bracket follows: an enumerator, an argument.
+_VALUE = re.compile(r"\b(?!__)(?:[A-Z0-9_]*_)?(?:CUDA|NVIDIA)(?:_[A-Z0-9_]*)?\b(?!\s*\()")
 
 
 def guard_rule_matches(view: View) -> Iterator[Match]:
-    """Yield arms that test NVIDIA's compiler, in chains that AMD reaches without an arm for it."""
-    inner = [(x.start, x.body) for x in view.directives if x.name in {"define", "include", "error"}]
-    tested = {name for chain in view.reaches.chains for name in chain.macros}
-    twins = view.context.twin_macros
-    alone = {name for name in tested & twins.keys() if twins[name] not in tested}
-    alone |= set() if view.context.is_hipified else tested & _RENAMED
+    """Yield arms that test NVIDIA's compiler, in chains that AMD reaches without an arm for it, and
+    those for a macro of CUDA's, with their ends, in a file that names nothing of AMD's.
+    """
+    directives = view.directives
+    inner = [(x.start, x.body) for x in directives if x.name in {"define", "include", "error"}]
+    guards = {d.start for index, d in enumerate(directives) if is_guard(directives, index)}
     for chain in view.reaches.chains:
         considered = any(arm.reach == {"amd"} for arm in chain.arms) or any(
             "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
@@ -45,27 +43,24 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
         )
         for arm, content, end in zip(chain.arms, contents, ends, strict=True):
             span = (arm.directive.start, arm.directive.end)
+            renamed = filter(is_named, arm.macros if view.context.is_hipified else ())
+            names = sorted(arm.macros.difference(renamed))
             if content and _decides(arm) and not ("amd" not in arm.reach and served):
                 excerpt = f"#{arm.directive.name} {arm.directive.body}"
                 yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
-            elif content and (names := arm.macros & alone):
-                excerpt = f"{min(names)}, and none for {twins.get(min(names), 'HIP')}"
-                for place in (span, (end - 1, end)):  # AMD's condition, or its arm after this one
+            elif content and view.is_of_cuda_alone and of_cuda(" ".join(names)):
+                excerpt = f"{next(filter(of_cuda, names))}, and none for HIP"
+                # AMD's condition, or its arm after this one
+                for place in (span, (end - 1, end)) if span[0] not in guards else ():
                     yield rule_match(view, "CU124", place, excerpt=excerpt, sides=chain.reach)
 
 
-_CHOICE = re.compile(
-    r"(?:[!=]=|\bcase\b)\s*(?:\w++::)*+(?P<after>\w+)|\b(?P<before>\w*CUDA\w*)\s*[!=]="
-)
-
-
-def choice_rule_matches(view: View) -> Iterator[Match]:
-    """Yield the comparisons with a project's own value for CUDA, where it has none for HIP."""
-    table = hipify_names()
-    of_cuda = {name for name in view.names if "CUDA" in name and not name.startswith("__")}
-    own = of_cuda - table.twins.keys() - table.twinless - view.macros.keys()
-    for match in _CHOICE.finditer(view.code) if own and view.context.is_unported else ():
-        if (name := match["after"] or match["before"]) in own:
+def value_rule_matches(view: View) -> Iterator[Match]:
+    """Yield a project's own values for CUDA, in a file that names nothing of AMD's."""
+    known = hipify_names()
+    for match in _VALUE.finditer(view.code) if view.is_of_cuda_alone else ():
+        name = match[0]
+        if not (name in known.twins or name in known.twinless or name in view.macros):
             yield rule_match(view, "CU124", match.span(), excerpt=f"{name}, and none for HIP")
 
 

@@ -6,18 +6,17 @@ They are names with a meaning on AMD, macros that one side alone gets, and those
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from warpfront_port.scan.cuda.conditions import MacroRow, is_named, named, table_row
 from warpfront_port.scan.cuda.preprocessor import EVERYWHERE, Reach, is_guard
-from warpfront_port.scan.cuda.view import AMD_NAME, HEADERS, NAME, View, portable_names
+from warpfront_port.scan.cuda.view import HEADERS, NAME, View, portable_names
 from warpfront_port.scan.findings import SIDES, Context, SourceText
 from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.reach import INCLUDE, SOURCE
 
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
-_CUDA_WORD = re.compile(r"(?<!_)(?:\A|_)CUDA(?:_(?!H\Z|H_)|\Z)")
 _TESTS = re.compile(r"(?m)^[ \t]*#[ \t]*(?:el)?if(.*)")
 _NAME = re.compile(r"\b[A-Za-z_]\w*(?:CUDA|HIP|ROCM)\w*|\b(?:CUDA|HIP|ROCM)_\w+")
 _CONDITION = re.compile(
@@ -28,11 +27,6 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _GIVEN = re.compile(r"_|NDEBUG\Z|HAVE_|HAS_|.*(?:VERSION|MAJOR|MINOR)")
 _BEGINNING = re.compile(r"(?<!\w)D?(\w+_)(?:[$@{%]|[\"']\s*[+.(])")
 _NEGATED = re.compile(r"![ \t]*(?:defined[ \t(]*)?\w+")
-_INCLUDING = re.compile(
-    r"(?m)^[ \t]*#[ \t]*if(?:def[ \t]+|[ \t]+defined[ \t]*\(?[ \t]*)(\w+)\)?[^\n&|]*\n"
-    r"(?:[ \t]*(?:#[ \t]*include[^\n]*)?\n)*?[ \t]*#[ \t]*include[ \t]*[<\"]"
-    r"(?:cuda(?:_runtime|_runtime_api)?\.h|cublas|cufft|curand|cusolver|cusparse|cudnn)"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,42 +84,22 @@ def vendor_macros(facts: Iterable[HeaderFacts], twins: Iterable[str] = ()) -> di
     return rows
 
 
-def twin_macros(texts: Collection[str]) -> Mapping[str, str]:
-    """Return the macros of CUDA's that conditions test, with their twins of HIP's, tested too.
+def twin_macros(texts: Collection[str]) -> frozenset[str]:
+    """Return the macros of CUDA's that conditions test, and whose twins of HIP's they test too.
 
     One that a condition wants together with its twin, or with the twin's absence, excludes nothing.
     """
-    tested = _tested(texts)
-    joined = [
-        ({*_NAME.findall(_NEGATED.sub("", line))}, line)
-        for line in _conditions(texts)
-        if "&&" in line
-    ]
+    lines = [line[1] for text in texts for line in _TESTS.finditer(text)]
+    tested = {name for line in lines for name in _NAME.findall(line)}
+    joined = [({*_NAME.findall(_NEGATED.sub("", x))}, x) for x in lines if "&&" in x]
     twins = ((name, name.replace("CUDA", other)) for name in tested for other in ("HIP", "ROCM"))
-    return {
-        name: twin
+    return frozenset(
+        name
         for name, twin in twins
         if twin != name
         and twin in tested
         and not any(name in wanted and twin in line for wanted, line in joined)
-    }
-
-
-def untwinned_macros(texts: Collection[str], *, of_torch: bool) -> Mapping[str, str]:
-    """Return the macros by which a project without conditions for HIP chooses CUDA, with the names
-    of their twins: those named for CUDA, and those whose arm includes CUDA's headers. Builds
-    `of_torch` set the usual ones for AMD too.
-    """
-    named = {name: table_row(name) for name in _tested(texts) if _CUDA_WORD.search(name)}
-    # Neither vendor's compilers, nor an include guard, decide about these.
-    own = {name for name, row in named.items() if not row or {*SIDES} & {*row} == {"other"}}
-    own |= {name for text in texts for name in _INCLUDING.findall(text)}
-    table = hipify_names()
-    return {
-        name: name.replace("CUDA", "HIP") if "CUDA" in name else "HIP"
-        for name in own - table.twins.keys() - table.twinless
-        if not (of_torch and is_named(name))
-    }
+    )
 
 
 def undefined_macros(texts: Mapping[str, str], others: Iterable[str]) -> frozenset[str]:
@@ -157,16 +131,3 @@ def undefined_macros(texts: Mapping[str, str], others: Iterable[str]) -> frozens
         for name in left
         if not any(word.startswith(name.partition("_")[0].lower()) for word in libraries)
     )
-
-
-def tests_amd(texts: Collection[str]) -> bool:
-    """Return true if a condition tests a macro of AMD's."""
-    return any(map(AMD_NAME.search, _tested(texts)))
-
-
-def _tested(texts: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for line in _conditions(texts) for name in _NAME.findall(line))
-
-
-def _conditions(texts: Iterable[str]) -> Iterator[str]:
-    return (line[1] for text in texts for line in _TESTS.finditer(text))

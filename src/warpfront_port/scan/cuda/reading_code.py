@@ -17,7 +17,7 @@ from warpfront_port.scan.cuda.device import (
     memory_rule_matches,
     shared_memory_rule_matches,
 )
-from warpfront_port.scan.cuda.guards import choice_rule_matches, guard_rule_matches
+from warpfront_port.scan.cuda.guards import guard_rule_matches, value_rule_matches
 from warpfront_port.scan.cuda.lexer import Span
 from warpfront_port.scan.cuda.name_rows import rows, rows_including, rows_naming
 from warpfront_port.scan.cuda.preprocessor import Reach
@@ -51,8 +51,8 @@ _GLOBAL = re.compile(r"cuda[A-Z]|cu[A-Z]|nv[a-z]+[A-Z]|__|tex[123]D|surf[123]D")
 
 
 def reads(path: PurePosixPath) -> bool:
-    """Return true if this engine reads files of this name."""
-    return path.suffix.lower() in SUFFIXES
+    """Return true if this engine reads files of this name, or of one that a build makes of it."""
+    return PurePosixPath(path.name.removesuffix(".in")).suffix.lower() in SUFFIXES
 
 
 def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
@@ -61,7 +61,7 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     reported: Seen = set()
     yield from _included(view, reported)
     yield from guard_rule_matches(view)
-    yield from choice_rule_matches(view)
+    yield from value_rule_matches(view)
     yield from _named(view, reported)
     yield from lane_rule_matches(view)
     yield from shared_memory_rule_matches(view)
@@ -69,7 +69,7 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
 
 
 def _included(view: View, reported: Seen) -> Iterator[Match]:
-    for_cuda = view.context.is_unported and not view.context.is_hipified
+    for_cuda = view.is_of_cuda_alone and not view.context.is_hipified
     for directive in view.directives:
         named = _INCLUDED.match(directive.body) if directive.name.startswith("include") else None
         header = str(PurePosixPath(named[1])) if named else ""  # none for a macro

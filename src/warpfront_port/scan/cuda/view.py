@@ -14,6 +14,7 @@ from warpfront_port.scan.cuda.lexer import Directive, Span, blank
 from warpfront_port.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront_port.scan.cuda.syntax import Syntax
 from warpfront_port.scan.findings import SIDES, Context, Gate, Match, Side, SourceText
+from warpfront_port.scan.structured.commands import NAMES_AMD
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
 _OF_KERNELS = frozenset({"threadIdx", "blockIdx", "blockDim", "warpSize", "__syncthreads"})
@@ -95,6 +96,11 @@ class View:
             and len(self.region(directive.start).reach) == len(SIDES)
             for directive in self.directives
         )
+
+    @cached_property
+    def is_of_cuda_alone(self) -> bool:
+        """Return true if the file names nothing of AMD's: a part for CUDA in it has no twin."""
+        return NAMES_AMD.search(self.source.text) is None
 
     @cached_property
     def is_device_code(self) -> bool:

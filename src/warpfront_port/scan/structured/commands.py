@@ -14,12 +14,15 @@ from warpfront_port.scan.words import line_of
 _AMD = re.compile(
     r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)|gfx\d|/dev/kfd"
 )
-_NVIDIA = re.compile(r"(?i)CUDA|NVIDIA|NVCC|CUDNN|\bcu\d")
+_NVIDIA = re.compile(r"(?i)CUDA(?!_VISIBLE)|NVIDIA|NVCC|CUDNN|\bcu\d")
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|nvidia)")
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
-_NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
+NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
 # A line that does something: no comment of autoconf, no name of a CMake project, no text to show.
 _LINE = re.compile(r"(?m)^(?!dnl\b|\s*(?:project|message)\s*\()[^#\n]+")
+
+ARM = re.compile(r"(?m)^[ \t]*(?:(?:el)?if\b|[\w\"'*|.-]+[ \t]*\))[^#\n]*")
+"""An arm of a script: its `if`, or a pattern of its `case`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,13 +138,20 @@ _CUDAS: frozenset[Side] = frozenset({"nvidia"})
 _FOR_CUDA = "a part of the build for CUDA, and none for HIP"
 
 
-def of_cuda_alone(text: str, matches: Sequence[Match] = ()) -> Iterator[Match]:
+def of_cuda(condition: str) -> bool:
+    """Return true if a condition or name means CUDA, and nothing of AMD's."""
+    return sides_of(condition) == _CUDAS
+
+
+def of_cuda_alone(
+    text: str, matches: Sequence[Match] = (), lines: re.Pattern[str] = _LINE
+) -> Iterator[Match]:
     """Yield the lines of a build that name CUDA, where its file names nothing of AMD's: an arm for
     HIP begins next to one of them. Lines of `matches` are skipped.
     """
-    if _NVIDIA.search(text) is None or _NAMES_AMD.search(text) is not None:
+    if _NVIDIA.search(text) is None or NAMES_AMD.search(text) is not None:
         return
-    lines = {line_of(text, match.start) for match in matches}
-    for word in map(Word.found, _LINE.finditer(text)):
-        if sides_of(word.text) == _CUDAS and line_of(text, word.start) not in lines:
+    skipped = {line_of(text, match.start) for match in matches}
+    for word in map(Word.found, lines.finditer(text)):
+        if of_cuda(word.text) and line_of(text, word.start) not in skipped:
             yield replace(word.match("BL205", _FOR_CUDA, shift=-2), key=_FOR_CUDA)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -12,7 +13,7 @@ from warpfront_port.preflight.requirement_files import read_setup_cfg
 from warpfront_port.scan.findings import Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
 from warpfront_port.scan.structured.command_rules import script_rule_matches
-from warpfront_port.scan.structured.commands import of_cuda_alone
+from warpfront_port.scan.structured.commands import ARM, of_cuda_alone
 from warpfront_port.scan.structured.dependencies import (
     declared_rule_matches,
     requirements_rule_matches,
@@ -39,8 +40,8 @@ _NAMES: Mapping[Kind, str] = {
     "yaml": ".yml .yaml",
     "shell": ".sh .bash .sbatch .slurm .env",
     "cmake": ".cmake CMakeLists.txt",
-    "make": ".mk Makefile GNUmakefile Makefile.am Makefile.in makefile",
-    "configure": "configure.ac configure.in .m4 meson.build",
+    "make": ".mk Makefile GNUmakefile Makefile.am makefile",
+    "configure": "configure configure.ac .m4 meson.build meson_options.txt meson.options",
     "markdown": "README.md INSTALL.md BUILD.md BUILDING.md",
 }
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
@@ -60,7 +61,8 @@ def kind_of(path: PurePosixPath) -> Kind | None:
         path.suffix == ".txt" and "requirements" in {part.lower() for part in path.parts[:-1]}
     ):
         return "requirements"
-    return _KINDS.get(name) or _KINDS.get(path.suffix)
+    made = PurePosixPath(name.removesuffix(".in"))  # a template of what a build makes
+    return _KINDS.get(made.name) or _KINDS.get(made.suffix)
 
 
 def reads(path: PurePosixPath) -> bool:
@@ -81,7 +83,7 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "make": make_rule_matches,
         "configure": of_cuda_alone,
         "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),
-        "shell": script_rule_matches,
+        "shell": lambda text: chain(script_rule_matches(text), of_cuda_alone(text, lines=ARM)),
         "markdown": lambda _: iter(()),  # what it names shows how a program is built
     }
     if kind is not None:
