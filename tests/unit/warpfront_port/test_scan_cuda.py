@@ -395,13 +395,15 @@ def test_32_threads_may_be_a_tile_where_no_lanes_exchange_values(rest: str, shif
     assert [one.shift for one in seen(text) if one.rule == "CU114"] == [shift]
 
 
-def test_an_arm_for_a_macro_of_cuda_is_noted_where_its_file_names_nothing_of_amd() -> None:
+def test_an_arm_for_a_macro_of_cuda_is_noted_where_its_file_has_none_for_amd() -> None:
     text = "#ifdef MY_CUDA\nint a;\n#else\nint b;\n#endif\n"
     first, last = seen(text)  # where the arm begins and ends
     assert (first.rule, first.excerpt) == ("CU124", "MY_CUDA, and none for HIP")
     assert (first.start, last.start) == (0, text.index("#else") - 1)
     assert seen("#ifdef MY_CUDA\nint a;\n#elif defined(MY_HIP)\nint b;\n#endif\n") == []
     assert seen(f"#ifdef MY_HIP\nint b;\n#endif\n{text}") == []
+    other = "#ifdef MY_CUDA\nint a;\n#elif defined(MY_HIP)\nint b;\n#endif\n"
+    assert len(seen(f"{other}{text}")) == 2  # this chain has none
     assert seen("#ifdef MY_CUDA\n#endif\n") == []
     assert seen("#ifndef A_CUDA_H\n#define A_CUDA_H\nint a;\n#endif\n") == []
     usual = "#ifdef WITH_CUDA\nint a;\n#endif\n"  # what torch's builds set for AMD too

@@ -6,24 +6,25 @@ import re
 from collections.abc import Iterator
 
 from warpfront_port.scan.cuda.conditions import Macros, is_named
-from warpfront_port.scan.cuda.preprocessor import Arm, condition_of, is_guard
+from warpfront_port.scan.cuda.preprocessor import Arm, condition_of
 from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.hipify_names import hipify_names
-from warpfront_port.scan.structured.commands import of_cuda
+from warpfront_port.scan.structured.commands import of_amd, of_cuda
 
 _ENDS = re.compile(r"(?:__trap|assert|abort|throw|printf)\b")
+_GUARD = re.compile(r"_(?:H|HH|HPP|CUH)_*\Z")
 # A value of a project's own in capitals, where no bracket follows: an enumerator, an argument.
 _VALUE = re.compile(r"\b(?!__)(?:[A-Z0-9_]*_)?(?:CUDA|NVIDIA)(?:_[A-Z0-9_]*)?\b(?!\s*\()")
 
 
 def guard_rule_matches(view: View) -> Iterator[Match]:
     """Yield arms that test NVIDIA's compiler, in chains that AMD reaches without an arm for it, and
-    those for a macro of CUDA's, with their ends, in a file that names nothing of AMD's.
+    those for a macro of CUDA's, with their ends, in a file without a chain for AMD alone.
     """
     directives = view.directives
     inner = [(x.start, x.body) for x in directives if x.name in {"define", "include", "error"}]
-    guards = {d.start for index, d in enumerate(directives) if is_guard(directives, index)}
+    alone = not any(of_amd(" ".join(chain.macros)) for chain in view.reaches.chains)
     for chain in view.reaches.chains:
         considered = any(arm.reach == {"amd"} for arm in chain.arms) or any(
             "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
@@ -44,14 +45,14 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
         for arm, content, end in zip(chain.arms, contents, ends, strict=True):
             span = (arm.directive.start, arm.directive.end)
             renamed = filter(is_named, arm.macros if view.context.is_hipified else ())
-            names = sorted(arm.macros.difference(renamed))
+            names = sorted(n for n in arm.macros.difference(renamed) if not _GUARD.search(n))
             if content and _decides(arm) and not ("amd" not in arm.reach and served):
                 excerpt = f"#{arm.directive.name} {arm.directive.body}"
                 yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
-            elif content and view.is_of_cuda_alone and of_cuda(" ".join(names)):
+            elif content and alone and of_cuda(" ".join(names)):
                 excerpt = f"{next(filter(of_cuda, names))}, and none for HIP"
                 # AMD's condition, or its arm after this one
-                for place in (span, (end - 1, end)) if span[0] not in guards else ():
+                for place in (span, (end - 1, end)):
                     yield rule_match(view, "CU124", place, excerpt=excerpt, sides=chain.reach)
 
 

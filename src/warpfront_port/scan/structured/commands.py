@@ -14,7 +14,9 @@ from warpfront_port.scan.words import line_of
 _AMD = re.compile(
     r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)|gfx\d|/dev/kfd"
 )
-_NVIDIA = re.compile(r"(?i)CUDA(?!_VISIBLE)|NVIDIA|NVCC|CUDNN|\bcu\d")
+_NVIDIA = re.compile(
+    r"(?i)CUDA(?!_VISIBLE)|NVIDIA|NVCC|cu(?:DNN|BLAS|FFT|RAND|SOLVER|SPARSE)|\bcu\d"
+)
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|nvidia)")
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
 NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
@@ -131,16 +133,22 @@ def sides_of(condition: str) -> frozenset[Side] | None:
         return frozenset()
     if _HIP_ON_NVIDIA.search(condition) or (nvidia and not amd):
         return _CUDAS
-    return frozenset({"amd"}) if amd and not nvidia else None
+    return _AMDS if amd and not nvidia else None
 
 
 _CUDAS: frozenset[Side] = frozenset({"nvidia"})
+_AMDS: frozenset[Side] = frozenset({"amd"})
 _FOR_CUDA = "a part of the build for CUDA, and none for HIP"
 
 
 def of_cuda(condition: str) -> bool:
     """Return true if a condition or name means CUDA, and nothing of AMD's."""
     return sides_of(condition) == _CUDAS
+
+
+def of_amd(condition: str) -> bool:
+    """Return true if a condition or name means AMD's devices, and nothing of CUDA's."""
+    return sides_of(condition) == _AMDS
 
 
 def of_cuda_alone(
