@@ -22,7 +22,6 @@ _NAME = re.compile(r"\b[A-Za-z_]\w*(?:CUDA|HIP|ROCM)\w*|\b(?:CUDA|HIP|ROCM)_\w+"
 _CONDITION = re.compile(
     r"(?m)^[ \t]*#[ \t]*(?:(?:el)?if(?:n?def)?|else|endif)\b((?:[^\n\\]|\\\r?\n|\\.)*)"
 )
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # A compiler's own, a library's version, an answer about the machine: nobody has to write these.
 _GIVEN = re.compile(r"_|NDEBUG\Z|HAVE_|HAS_|.*(?:VERSION|MAJOR|MINOR)")
 _BEGINNING = re.compile(r"(?<!\w)D?(\w+_)(?:[$@{%]|[\"']\s*[+.(])")
@@ -104,11 +103,11 @@ def twin_macros(texts: Collection[str]) -> frozenset[str]:
 
 def undefined_macros(texts: Mapping[str, str], others: Iterable[str]) -> frozenset[str]:
     """Return the macros that conditions test, and that nothing else in the tree names: no code, no
-    build, list, document or script. `others` are further texts that may name them.
+    comment, build, list, document or script. `others` are further texts that may name them.
 
     Those of a header from outside, by the first word of its name, may be defined there.
     """
-    code = {path: _COMMENT.sub(" ", text) for path, text in texts.items() if SOURCE.search(path)}
+    code = {path: text for path, text in texts.items() if SOURCE.search(path)}
     tested = {n for text in code.values() for c in _CONDITION.findall(text) for n in named(c)}
     known = hipify_names()
     left = {n for n in tested if not (_GIVEN.match(n) or {*SIDES} & table_row(n).keys())}
