@@ -299,21 +299,15 @@ def import_graph(texts: Mapping[str, str], *, anywhere: bool) -> Mapping[str, se
 
     Not `anywhere` counts the imports of its own statements that no condition or `try` surrounds.
     """
-    paths = [path for path in texts if path.endswith(".py")]
-    named = _modules_by_ending(paths)
+    modules = {path for path in texts if path.endswith(".py")}
+    named = _modules_by_ending(modules)
     graph: dict[str, set[str]] = {}
-    for path in paths:
+    for path in modules:
         dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         names = _imports(texts[path], dotted, path, named, anywhere=anywhere)
         graph[path] = {module for name in names for module in named[name]}
-        graph[path] |= {f"{folder}/__init__.py" for folder in _around(path, "/")} & texts.keys()
+        graph[path] |= {f"{folder}/__init__.py" for folder in PurePosixPath(path).parents} & modules
     return graph
-
-
-def _around(name: str, dot: str = ".") -> Iterator[str]:
-    """Yield the packages around a module, which its import runs too."""
-    while name := name.rpartition(dot)[0]:
-        yield name
 
 
 def _imports(

@@ -26,11 +26,6 @@ MacroRow = Mapping[Side, MacroValue]
 
 _MAX_DEPTH = 64
 _MAX_BODY = 2000
-_INTEGER = re.compile(
-    r"(?:0[xX](?P<hex>[0-9A-Fa-f]{1,16})|0[bB](?P<bits>[01]{1,64})|(?P<octal>0[0-7]{0,22})|"
-    r"(?P<decimal>[1-9]\d{0,19}))[uUlLzZ]*"
-)
-_BASES = {"hex": 16, "bits": 2, "octal": 8, "decimal": 10}
 _OPERAND = re.compile(r"(?:defined\()?([A-Za-z_]\w*)\)?")
 _DEFINED = re.compile(r"\bdefined\b(?:\s*\(\s*(?=\w+\s*\)))?\s*(\w+)\s*\)?")
 # lest `A < 1 && B > (2)` be a template
@@ -142,10 +137,12 @@ class Macros:
 
 def integer(literal: str) -> int | None:
     """Return the value of an integer literal, with or without suffix; None of anything else."""
-    match = _INTEGER.fullmatch(literal.replace("'", ""))
-    if match is None or match.lastgroup is None:
+    digits = literal.replace("'", "").rstrip("uUlLzZ")
+    is_octal = digits.isdigit() and digits.startswith("0")
+    try:
+        return int(digits, 8 if is_octal else 0) if digits[:1].isdigit() else None
+    except ValueError:
         return None
-    return int(match[match.lastgroup], _BASES[match.lastgroup])
 
 
 @lru_cache(maxsize=4096)

@@ -67,13 +67,8 @@ def value_rule_matches(view: View) -> Iterator[Match]:
 
 def _decides(arm: Arm) -> bool:
     """Return true if an arm keeps AMD out, or lets AMD in as the host or an old device."""
-    condition = condition_of(arm.directive)
+    condition, macros = condition_of(arm.directive), Macros()
+    certain = macros.truth(condition, "amd") is True and macros.truth(condition, "nvidia") is None
     # with a bound on the architecture it is for all but old devices
-    is_of_host = ">" not in condition and _certain_on_amd(condition)
+    is_of_host = ">" not in condition and certain
     return "__CUDA_ARCH__" in arm.macros and ("amd" not in arm.reach or is_of_host)
-
-
-def _certain_on_amd(condition: str) -> bool:
-    """Return true if a condition is true on AMD, host and device, and may be false on NVIDIA."""
-    macros = Macros()
-    return macros.truth(condition, "amd") is True and macros.truth(condition, "nvidia") is None
