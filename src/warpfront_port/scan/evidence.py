@@ -137,27 +137,20 @@ class _Tree:
 
     def listed(self) -> Shown:
         """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
-        for path in self.texts:
-            folder = PurePosixPath(path).parent
-            has_hip = not self.hips.keys().isdisjoint((folder, *folder.parents))
-            for name, line, sides in self._entries(path, has_hip=has_hip):
-                kind: EvidenceKind = "amd" if "amd" in sides else "left-out"
-                reason = f"its build lists it for {'HIP' if kind == 'amd' else 'CUDA alone'}"
-                evidence = Evidence(kind=kind, path=path, line=line, reason=reason)
-                yield from ((source, evidence) for source in named(name, folder, self.sources))
-
-    def _entries(self, path: str, *, has_hip: bool) -> Iterator[tuple[str, int, frozenset[Side]]]:
-        """Yield the sources that a build lists, with their lines and the sides that compile them.
-
-        `has_hip` is true where CMake builds for AMD around the file.
-        """
-        text = self.texts[path]
-        if self.kinds[path] == "cmake" and has_hip:
-            yield from _of_cmake(self.project.cmake[path], text)
-        elif path in self.project.builds and uncommented(_PYTHON_ARM, text):
-            for item in self.project.builds[path].sources:
+        items: list[tuple[str, str, int, frozenset[Side]]] = []
+        for path, commands in self.project.cmake.items():
+            if not self.hips.keys().isdisjoint(PurePosixPath(path).parents):
+                items += ((path, *item) for item in _of_cmake(commands, self.texts[path]))
+        for path, build in self.project.builds.items():
+            for item in build.sources if uncommented(_PYTHON_ARM, self.texts[path]) else ():
                 if ("amd" in item.sides) is not ("nvidia" in item.sides):
-                    yield item.name, item.line, item.sides
+                    items.append((path, item.name, item.line, item.sides))
+        for path, name, line, sides in items:
+            kind: EvidenceKind = "amd" if "amd" in sides else "left-out"
+            reason = f"its build lists it for {'HIP' if kind == 'amd' else 'CUDA alone'}"
+            evidence = Evidence(kind=kind, path=path, line=line, reason=reason)
+            for source in named(name, PurePosixPath(path).parent, self.sources):
+                yield source, evidence
 
     def _added(self) -> Iterator[tuple[Command, str, PurePosixPath]]:
         """Yield the commands by which CMake's files add folders, with the file and the folder."""

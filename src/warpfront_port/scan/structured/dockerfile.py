@@ -22,36 +22,27 @@ _USED = re.compile(r"\$\{?(\w+)")
 _COMMENT_LINE = re.compile(r"(?m)(?<=\n)[^\S\n]*#[^\n]*(?=\n)")
 
 
-def read_instructions(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yield the name in capitals of each instruction, its body, and where that begins.
-
-    A body has its continuation lines; comment lines are blanked.
-    """
-    for match in _INSTRUCTION.finditer(text):
-        body = _COMMENT_LINE.sub(lambda m: " " * (len(m[0]) - 1) + "\\", match["body"])
-        yield match["name"].upper(), body, match.start("body")
-
-
 def dockerfile_rule_matches(text: str) -> Iterator[Match]:
-    """Yield the matches of every rule in a Dockerfile."""
+    """Yield the matches of every rule in a Dockerfile. An argument is an image where a stage begins
+    with it.
+    """
     stages: set[str] = set()
     arguments: dict[str, Word] = {}
-    for name, body, start in read_instructions(text):
-        image: re.Match[str] | None = None
+    for match in _INSTRUCTION.finditer(text):
+        name, start = match["name"].upper(), match.start("body")
+        body = _COMMENT_LINE.sub(lambda m: " " * (len(m[0]) - 1) + "\\", match["body"])
         if name == "FROM" and (image := _FROM.match(body)):
+            bases = [arguments.pop(n) for n in _USED.findall(image[1]) if n in arguments]
+            bases += () if image[1] in stages else (Word.found(image, 1, start),)
+            yield from (base.match("CT401") for base in bases if NVIDIA_IMAGE.fullmatch(base.text))
             stages.add(image[2] or "")
-            used = (arguments.pop(name, None) for name in _USED.findall(image[1]))
-            yield from (word.match("CT401") for word in used if word)
         elif name in {"ENV", "ARG"}:
             for pair in _PAIR.finditer(body):
-                value = Word.found(pair, offset=start)
-                value = replace(value, text=pair[2].strip("\"'\n \t"))
-                yield from variable_rule_matches(pair[1], value.text, value)
-                if name == "ARG" and NVIDIA_IMAGE.fullmatch(value.text):
-                    arguments[pair[1]] = value
+                word = Word.found(pair, offset=start)
+                value = replace(word, text=pair[2].strip("\"'\n \t"))
+                yield from variable_rule_matches(pair[1], value.text, word)
+                arguments |= {pair[1]: value} if name == "ARG" else {}
         elif name in {"RUN", "CMD", "ENTRYPOINT"}:
             listed = body.lstrip().startswith("[")  # the list form: its words are the same
             script = re.sub(r"[\[\],\"]", " ", body) if listed else body
             yield from script_rule_matches(script, start)
-        if image is not None and image[1] not in stages and NVIDIA_IMAGE.fullmatch(image[1]):
-            yield Word.found(image, 1, start).match("CT401")
