@@ -137,15 +137,15 @@ class _Tree:
 
     def listed(self) -> Shown:
         """Yield the sources that the builds of a tree list for AMD, or for CUDA alone."""
-        items: list[tuple[str, str, int, frozenset[Side]]] = []
+        entries: list[tuple[str, str, int, frozenset[Side]]] = []
         for path, commands in self.project.cmake.items():
             if not self.hips.keys().isdisjoint(PurePosixPath(path).parents):
-                items += ((path, *item) for item in _of_cmake(commands, self.texts[path]))
+                entries += ((path, *item) for item in _of_cmake(commands, self.texts[path]))
         for path, build in self.project.builds.items():
             for item in build.sources if uncommented(_PYTHON_ARM, self.texts[path]) else ():
                 if ("amd" in item.sides) is not ("nvidia" in item.sides):
-                    items.append((path, item.name, item.line, item.sides))
-        for path, name, line, sides in items:
+                    entries.append((path, item.name, item.line, item.sides))
+        for path, name, line, sides in entries:
             kind: EvidenceKind = "amd" if "amd" in sides else "left-out"
             reason = f"its build lists it for {'HIP' if kind == 'amd' else 'CUDA alone'}"
             evidence = Evidence(kind=kind, path=path, line=line, reason=reason)
@@ -270,24 +270,24 @@ class _Tree:
         """Return the builds below others of which none, and no script, starts them by their
         folder's name, and the modules of CMake that none names: the settings of one machine.
         """
-        lists = {path for path in self.texts if path.endswith(_LISTS)}
-        listed = any(self.kinds[path] == "cmake" for path in lists)
+        lists = {p for p, kind in self.kinds.items() if kind in _STARTS and p.endswith(_LISTS)}
+        listed = not lists.isdisjoint(self.project.cmake)
         modules = {path for path in self.project.cmake if listed and path.endswith(".cmake")}
-        wanted: dict[str, set[str]] = {}
+        named: dict[str, set[str]] = {}
         for path in lists | modules:
             file = PurePosixPath(path)
             name = file.parent.name if path in lists else file.name
             for word in {name, name.removesuffix(".cmake").removeprefix("Find")}:
-                wanted.setdefault(word, set()).add(path)
+                named.setdefault(word, set()).add(path)
         graph: dict[str, set[str]] = {}
         for path, kind in self.kinds.items():
             if kind in _STARTING or path in self.project.builds:
                 text = self.texts[path]
-                found = {p for w in wanted.keys() & {*_NAME.findall(text)} for p in wanted[w]}
-                found |= lists & self.project.cmake.keys() if _CHOSEN.search(text) else set()
+                starts = {p for w in named.keys() & {*_NAME.findall(text)} for p in named[w]}
+                starts |= lists & self.project.cmake.keys() if _CHOSEN.search(text) else set()
                 graph[path] = {
                     other
-                    for other in found
+                    for other in starts
                     if kind == self.kinds[other] == "cmake"
                     or _STARTS[self.kinds[other]].search(text)
                 }

@@ -315,6 +315,10 @@ def test_a_build_below_others_that_none_starts_decides_nothing(
     assert "k.cu" not in found
 
 
+def test_an_image_named_for_a_makefile_is_no_makefile() -> None:
+    assert shown({"Makefile": "all:\n", "a/Dockerfile.makefile": "FROM x\n"}) == {}
+
+
 def test_a_source_that_a_started_build_lists_too_is_built() -> None:
     texts = {
         "CMakeLists.txt": "file(GLOB_RECURSE sources *.cu)\nadd_library(k ${sources})\n",

@@ -18,7 +18,7 @@ import tree_sitter
 import tree_sitter_cuda
 from tree_sitter import Node
 
-from warpfront_port.scan.findings import SIDES, MacroValue, Side
+from warpfront_port.scan.findings import MacroValue, Side
 
 Value = int | None | Literal["set"]
 """None is open; "set" is not zero, but no number is known."""
@@ -92,28 +92,10 @@ class Macros:
             return self.defined[name, side]
         return (self.tree[name] if name in self.tree else table_row(name)).get(side)
 
-    def define(
-        self,
-        name: str,
-        body: str,
-        sides: frozenset[Side],
-        possible: frozenset[Side],
-        *,
-        default: bool,
-    ) -> None:
-        """Record a `#define` that `sides` reach; those of `possible` may or may not.
-
-        `default` is one in `#ifndef name`: the macro is set, and the build may choose its value. On
-        the other sides the macro is unset, unless the table or an earlier line defines it.
-        """
-        for side in SIDES:
-            if side in sides and side in possible:
-                self.defined[name, side] = "open" if default else None
-            elif side in sides:
-                value = evaluated(body[:_MAX_BODY], self._operand(side)) if body else "set"
-                self.defined[name, side] = "open" if value is None else value
-            elif self.known(name, side) is None:
-                self.defined.setdefault((name, side), "unset")
+    def value(self, body: str, side: Side) -> MacroValue:
+        """Return the value of a macro that is defined as `body`."""
+        value = evaluated(body[:_MAX_BODY], self._operand(side)) if body else "set"
+        return "open" if value is None else value
 
     def truth(self, condition: str, side: Side) -> bool | None:
         """Return the truth of an `#if` condition on a side; None where it is open."""

@@ -10,7 +10,7 @@ from warpfront_port.scan.cuda.preprocessor import Arm, condition_of
 from warpfront_port.scan.cuda.view import View, rule_match
 from warpfront_port.scan.findings import Match
 from warpfront_port.scan.hipify_names import hipify_names
-from warpfront_port.scan.structured.commands import of_amd, of_cuda
+from warpfront_port.scan.structured.commands import AMDS, CUDAS, sides_of
 
 _ENDS = re.compile(r"(?:__trap|assert|abort|throw|printf)\b")
 _GUARD = re.compile(r"_(?:H|HH|HPP|CUH)_*\Z")
@@ -24,7 +24,7 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
     """
     directives = view.directives
     inner = [(x.start, x.body) for x in directives if x.name in {"define", "include", "error"}]
-    alone = not any(of_amd(" ".join(chain.macros)) for chain in view.reaches.chains)
+    alone = all(sides_of(" ".join(chain.macros)) != AMDS for chain in view.reaches.chains)
     for chain in view.reaches.chains:
         considered = any(arm.reach == {"amd"} for arm in chain.arms) or any(
             "HIP" in name or "ROCM" in name or "AMD" in name for name in chain.macros
@@ -49,8 +49,9 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
             if content and _decides(arm) and not ("amd" not in arm.reach and served):
                 excerpt = f"#{arm.directive.name} {arm.directive.body}"
                 yield rule_match(view, "CU123", span, excerpt=excerpt, sides=chain.reach)
-            elif content and alone and of_cuda(" ".join(names)):
-                excerpt = f"{next(filter(of_cuda, names))}, and none for HIP"
+            elif content and alone and sides_of(" ".join(names)) == CUDAS:
+                name = next(name for name in names if sides_of(name) == CUDAS)
+                excerpt = f"{name}, and none for HIP"
                 # AMD's condition, or its arm after this one
                 for place in (span, (end - 1, end)):
                     yield rule_match(view, "CU124", place, excerpt=excerpt, sides=chain.reach)
@@ -58,10 +59,10 @@ def guard_rule_matches(view: View) -> Iterator[Match]:
 
 def value_rule_matches(view: View) -> Iterator[Match]:
     """Yield a project's own values for CUDA, in a file that names nothing of AMD's."""
-    known = hipify_names()
+    table = hipify_names()
     for match in _VALUE.finditer(view.code) if view.is_of_cuda_alone else ():
         name = match[0]
-        if not (name in known.twins or name in known.twinless or name in view.macros):
+        if not (name in table.twins or name in table.twinless or name in view.macros):
             yield rule_match(view, "CU124", match.span(), excerpt=f"{name}, and none for HIP")
 
 

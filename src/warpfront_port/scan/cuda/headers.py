@@ -1,6 +1,6 @@
 """Facts of a tree that apply to each of its files. Pure.
 
-They are names with a meaning on AMD, macros that one side alone gets, and those that nobody gets.
+They are names with a meaning on AMD, macros that one side alone gets, and those that no side gets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = re.compile(r"\b[A-Za-z_]\w*(?:CUDA|HIP|ROCM)\w*|\b(?:CUDA|HIP|ROCM)_\w+"
 _CONDITION = re.compile(
     r"(?m)^[ \t]*#[ \t]*(?:(?:el)?if(?:n?def)?|else|endif)\b((?:[^\n\\]|\\\r?\n|\\.)*)"
 )
-# A compiler's own, a library's version, an answer about the machine: nobody has to write these.
+# A compiler's own, a library's version, an answer about the machine: no source has to define these.
 _GIVEN = re.compile(r"_|NDEBUG\Z|HAVE_|HAS_|.*(?:VERSION|MAJOR|MINOR)")
 _BEGINNING = re.compile(r"(?<!\w)D?(\w+_)(?:[$@{%]|[\"']\s*[+.(])")
 _NEGATED = re.compile(r"![ \t]*(?:defined[ \t(]*)?\w+")
@@ -109,24 +109,19 @@ def undefined_macros(texts: Mapping[str, str], others: Iterable[str]) -> frozens
     """
     code = {path: text for path, text in texts.items() if SOURCE.search(path)}
     tested = {n for text in code.values() for c in _CONDITION.findall(text) for n in named(c)}
-    known = hipify_names()
-    left = {n for n in tested if not (_GIVEN.match(n) or {*SIDES} & table_row(n).keys())}
-    left -= known.twins.keys() | known.twinless
-    outside: set[str] = set()
-    for text in code.values() if left else ():
-        left.difference_update(NAME.findall(_CONDITION.sub("", text)))
-        outside.update(INCLUDE.findall(text))
-    own = {path.rpartition("/")[2] for path in code}
-    headers = (name for name in outside - {*known.headers} if name.rpartition("/")[2] not in own)
-    words = {word for name in headers for word in re.findall("[a-z0-9]+", name.lower())}
-    libraries = tuple(word for word in words if not word.startswith("cuda"))
+    undefined = {n for n in tested if not (_GIVEN.match(n) or {*SIDES} & table_row(n).keys())}
+    table, included = hipify_names(), set[str]()
+    undefined -= table.twins.keys() | table.twinless
+    for text in code.values() if undefined else ():
+        undefined.difference_update(NAME.findall(_CONDITION.sub("", text)))
+        included.update(INCLUDE.findall(text))
+    files = {path.rpartition("/")[2] for path in code}
+    outside = (h for h in included - {*table.headers} if h.rpartition("/")[2] not in files)
+    words = {word for header in outside for word in re.findall("[a-z0-9]+", header.lower())}
     for text in (*(text for path, text in texts.items() if path not in code), *others):
-        names = set(NAME.findall(text)) if left else set[str]()
-        left -= names | {name[1:] for name in names}  # `-DNAME`
-        begun = tuple(_BEGINNING.findall(text)) if left else ()
-        left = {name for name in left if not name.startswith(begun)}
-    return frozenset(
-        name
-        for name in left
-        if not any(word.startswith(name.partition("_")[0].lower()) for word in libraries)
-    )
+        names = set(NAME.findall(text)) if undefined else set[str]()
+        undefined -= names | {name[1:] for name in names}  # `-DNAME`
+        beginnings = tuple(_BEGINNING.findall(text)) if undefined else ()
+        undefined = {name for name in undefined if not name.startswith(beginnings)}
+    libraries = " ".join(f" {word}" for word in words if not word.startswith("cuda"))
+    return frozenset(n for n in undefined if f" {n.partition('_')[0].lower()}" not in libraries)

@@ -156,15 +156,22 @@ def _next_arm(directive: Directive, frame: _Frame, macros: Macros) -> Region:
 
 
 def _learn(directive: Directive, region: Region, macros: Macros) -> None:
-    """Record a `#define` or `#undef`; a macro with parameters has no value."""
+    """Record a `#define` or `#undef`; a macro with parameters has no value.
+
+    A definition in `#ifndef name` is a default: the build may choose another value. On the sides
+    that it does not reach the macro is unset, unless the table or an earlier line defines it.
+    """
     name, _, body = directive.body.partition(" ")
     if "(" in name or not name or not region.reach:
         return
     possible = frozenset().union(*(arm.open for arm in region.arms))
-    if directive.name == "undef":
-        for side in region.reach:
-            macros.defined[name, side] = None if side in possible else "unset"
-        return
+    defines = directive.name == "define"
     condition = condition_of(region.arms[-1].directive) if region.arms else ""
-    default = condition in (f"!defined({name})", f"!defined {name}")
-    macros.define(name, body.strip(), region.reach, possible, default=default)
+    default = defines and condition in (f"!defined({name})", f"!defined {name}")
+    for side in SIDES:
+        if side in region.reach and side in possible:
+            macros.defined[name, side] = "open" if default else None
+        elif side in region.reach:
+            macros.defined[name, side] = macros.value(body.strip(), side) if defines else "unset"
+        elif defines and macros.known(name, side) is None:
+            macros.defined.setdefault((name, side), "unset")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from warpfront_port.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront_port.scan.cuda.syntax import Syntax
 from warpfront_port.scan.findings import SIDES, Context, Gate, Match, Side, SourceText
 from warpfront_port.scan.structured.commands import NAMES_AMD
+from warpfront_port.scan.words import line_of
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
 _OF_KERNELS = frozenset({"threadIdx", "blockIdx", "blockDim", "warpSize", "__syncthreads"})
@@ -58,14 +58,6 @@ class View:
 
     def region(self, offset: int) -> Region:
         return self.reaches.at(offset)
-
-    @cached_property
-    def _lines(self) -> tuple[int, ...]:
-        return tuple(match.start() for match in re.finditer("\n", self.code))
-
-    def line(self, offset: int) -> int:
-        """Return the 1-based line of an offset."""
-        return bisect_right(self._lines, offset - 1) + 1
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -140,7 +132,7 @@ def rule_match(
     """
     region = view.region(span[0])
     deciding = next((arm for arm in reversed(region.arms) if len(arm.reach) < len(SIDES)), None)
-    line = 0 if deciding is None else view.line(deciding.directive.start)
+    line = 0 if deciding is None else line_of(view.code, deciding.directive.start)
     wrapped = bool(names & view.portable)
     return Match(
         rule=rule,

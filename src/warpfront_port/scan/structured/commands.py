@@ -132,23 +132,13 @@ def sides_of(condition: str) -> frozenset[Side] | None:
     if condition in FALSE:
         return frozenset()
     if _HIP_ON_NVIDIA.search(condition) or (nvidia and not amd):
-        return _CUDAS
-    return _AMDS if amd and not nvidia else None
+        return CUDAS
+    return AMDS if amd and not nvidia else None
 
 
-_CUDAS: frozenset[Side] = frozenset({"nvidia"})
-_AMDS: frozenset[Side] = frozenset({"amd"})
+CUDAS: frozenset[Side] = frozenset({"nvidia"})
+AMDS: frozenset[Side] = frozenset({"amd"})
 _FOR_CUDA = "a part of the build for CUDA, and none for HIP"
-
-
-def of_cuda(condition: str) -> bool:
-    """Return true if a condition or name means CUDA, and nothing of AMD's."""
-    return sides_of(condition) == _CUDAS
-
-
-def of_amd(condition: str) -> bool:
-    """Return true if a condition or name means AMD's devices, and nothing of CUDA's."""
-    return sides_of(condition) == _AMDS
 
 
 def of_cuda_alone(
@@ -161,5 +151,5 @@ def of_cuda_alone(
         return
     skipped = {line_of(text, match.start) for match in matches}
     for word in map(Word.found, lines.finditer(text)):
-        if of_cuda(word.text) and line_of(text, word.start) not in skipped:
+        if sides_of(word.text) == CUDAS and line_of(text, word.start) not in skipped:
             yield replace(word.match("BL205", _FOR_CUDA, shift=-2), key=_FOR_CUDA)

@@ -23,8 +23,9 @@ _COMMENT_LINE = re.compile(r"(?m)(?<=\n)[^\S\n]*#[^\n]*(?=\n)")
 
 
 def dockerfile_rule_matches(text: str) -> Iterator[Match]:
-    """Yield the matches of every rule in a Dockerfile. An argument is an image where a stage begins
-    with it.
+    """Yield the matches of every rule in a Dockerfile.
+
+    An argument is an image where a stage begins with it.
     """
     stages: set[str] = set()
     arguments: dict[str, Word] = {}
