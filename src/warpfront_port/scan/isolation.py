@@ -18,6 +18,7 @@ from warpfront_port.scan.findings import Context, Gate, Match, SourceText
 from warpfront_port.scan.python.conditions import Conditions, Truth
 from warpfront_port.scan.python.gates import is_test
 from warpfront_port.scan.python.module import Module
+from warpfront_port.scan.words import line_of
 
 RULE = "PY058"
 _SHOWN = 80
@@ -85,7 +86,9 @@ def nvidia_lines(source: SourceText) -> list[Step]:
     inside = {
         number
         for directive in view.directives
-        for number in range(view.line(directive.start), view.line(directive.end - 1) + 1)
+        for number in range(
+            line_of(view.code, directive.start), line_of(view.code, directive.end - 1) + 1
+        )
     }
     for number, line in enumerate(view.code.split("\n"), 1):
         text = " ".join(line.split())
