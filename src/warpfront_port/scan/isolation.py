@@ -83,13 +83,10 @@ def nvidia_lines(source: SourceText) -> list[Step]:
     view = View(source=source, context=Context())
     steps = []
     offset = 0
-    inside = {
-        number
-        for directive in view.directives
-        for number in range(
-            line_of(view.code, directive.start), line_of(view.code, directive.end - 1) + 1
-        )
-    }
+    inside: set[int] = set()
+    for directive in view.directives:
+        last = line_of(view.code, directive.end - 1)
+        inside.update(range(line_of(view.code, directive.start), last + 1))
     for number, line in enumerate(view.code.split("\n"), 1):
         text = " ".join(line.split())
         if text and number not in inside and "nvidia" in view.region(offset).reach:
