@@ -965,6 +965,7 @@ def test_a_line_that_no_pass_compiled_is_refuted_by_a_configured_build_alone(
 ) -> None:
     mask = "__device__ int f(int v) { return __shfl_down_sync(0xffffffff, v, 1); }"
     (tmp_path / "k.cu").write_text(f"{KERNEL}#ifdef FAST\n{mask}\n#endif\n")
+    (tmp_path / "README.md").write_text("Compile it with -DFAST.\n")
     scanned = scan_tree(ScanRequest(repo=tmp_path, target=read_target("gfx942")), processes=1)
     unit = {"unit": "k.cu", "codes": [0, 0], "output": "", "lines": {"k.cu": [1, 2]}}
     document = {"compiler": "c", "units": [unit]}
