@@ -36,15 +36,6 @@ def converted(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
-def differentiated(
-    function: Callable[..., Tensor], inputs: Sequence[Tensor], cotangent: Tensor
-) -> tuple[Tensor, ...]:
-    """Return a function's output and the gradient of each input for a cotangent, detached."""
-    leaves = [x.detach().clone().requires_grad_() for x in inputs]
-    output = function(*leaves)
-    return (output.detach(), *torch.autograd.grad(output, leaves, cotangent))
-
-
 def on_cpu(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Return tensors on the CPU, detached, after one wait for the work of a GPU."""
     devices = {x.device for x in tensors if x.is_cuda}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from kernels.seeding.collectives import FAULTS  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
 from warpfront_checks import children  # noqa: E402
+from warpfront_checks.cases.run import reference_of, run_case  # noqa: E402
 from warpfront_checks.children import DONE, Returned  # noqa: E402
 from warpfront_checks.devices import device_session  # noqa: E402
 from warpfront_checks.devices import device_session as roll_call  # noqa: E402
@@ -35,7 +37,7 @@ from warpfront_checks.devices.device_session import (  # noqa: E402
     record_devices,
     use_device,
 )
-from warpfront_checks.golden.vectors import compute  # noqa: E402
+from warpfront_checks.golden.vectors import SuiteBounds, case_of  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
@@ -77,23 +79,35 @@ def test_the_cpu_computes_the_suite_and_a_wrong_answer_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert use_device("cpu").outcome == "passed"
-    right = compute
-
-    def wrong(*arguments: Any) -> dict[str, Any]:
-        return {name: tensor * 1.03 for name, tensor in right(*arguments).items()}
-
-    monkeypatch.setattr(roll_call, "compute", wrong)
+    monkeypatch.setattr(roll_call, "run_case", changed(lambda x: x * 1.03))
     finding = use_device("cpu")
     assert finding.outcome == "failed"
     assert "of 153 are wrong" in finding.reason
 
 
-def test_results_on_another_device_than_asked_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = compute
-    monkeypatch.setattr(
-        roll_call, "compute", lambda *a: {n: t.to("meta") for n, t in right(*a).items()}
-    )
-    assert "on meta, not cpu" in use_device("cpu").reason
+def changed(change: Any) -> Any:
+    """Run a case whose call has another result."""
+
+    def run(case: Any, **options: Any) -> Any:
+        def function(*arguments: Any) -> Any:
+            names = {each.name: x for each, x in zip(case.arguments, arguments, strict=True)}
+            return change(eval(case.code, {**names, "F": torch.nn.functional}))
+
+        return run_case(case, function=function, **options)
+
+    return run
+
+
+def test_results_on_another_device_than_asked_are_caught() -> None:
+    case = case_of("gelu", "float32", "cpu")
+    bounds = SuiteBounds(case, reference_of(case))
+    exact = torch.ones(1, dtype=torch.float64)
+    moved = torch.ones(1, device="meta")
+    assert bounds.fault_of_form(0, moved, exact) == "on meta, expected on cpu"
+    second = SuiteBounds(replace(case, device="meta:1"), reference_of(case))
+    assert second.fault_of_form(0, moved, exact) == "on meta, expected on meta:1"
+    kind = SuiteBounds(replace(case, device="meta"), reference_of(case))
+    assert kind.fault_of_form(0, moved, exact) == ""
 
 
 def test_a_copy_that_arrives_elsewhere_is_caught() -> None:

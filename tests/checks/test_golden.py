@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,17 @@ torch = pytest.importorskip("torch", reason="torch is not installed; runs inside
 
 from claimed import CPU  # noqa: E402
 
+from warpfront_checks.cases.run import reference_of  # noqa: E402
 from warpfront_checks.golden import vectors  # noqa: E402
 from warpfront_checks.golden.vectors import (  # noqa: E402  # noqa: E402  # noqa: E402
-    BY_NAME,
-    CASES,
+    SUITE,
     Golden,
     GoldenError,
+    case_of,
     check_case,
     complete,
     compute,
+    expect,
     from_bytes,
     main,
     make_golden,
@@ -82,7 +86,7 @@ def test_what_was_made_here_is_right_here(made: Path) -> None:
     golden = read_golden(made)
     findings = check_all(golden)
     assert {finding.outcome for finding in findings} == {"passed"}
-    assert len(findings) == len(CASES) * len(DTYPES)
+    assert len(findings) == len(SUITE) * len(DTYPES)
     assert complete(golden, "cpu").outcome == "passed"
 
 
@@ -150,7 +154,7 @@ def test_a_gradient_that_is_missing_and_one_from_elsewhere_are_caught(
     assert "grad/0: missing" in check_case(golden, "gelu", "float32", "cpu").reason
     monkeypatch.setattr(vectors, "compute", elsewhere)
     moved = check_case(golden, "gelu", "float32", "cpu").reason
-    assert "computed on meta, not on cpu" in moved
+    assert "on meta, expected on cpu" in moved
 
 
 def test_a_maker_that_was_wrong_is_told_from_a_device_that_is(made: Path) -> None:
@@ -172,9 +176,9 @@ def test_float64_references_that_differ_are_a_failure(made: Path) -> None:
 def test_two_right_devices_that_differ_are_explained_by_their_bounds(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def other_order(operation: Any, inputs: Any, cotangent: Any, device: str) -> Any:
-        wide = compute(operation, tuple(x.double() for x in inputs), cotangent.double(), device)
-        return {name: tensor.to(cotangent.dtype) for name, tensor in wide.items()}
+    def other_order(case: Any, reference: Any) -> Any:
+        wide = compute(replace(case, dtype="float64"), reference)
+        return {name: tensor.to(getattr(torch, case.dtype)) for name, tensor in wide.items()}
 
     monkeypatch.setattr(vectors, "compute", other_order)
     finding = check_case(read_golden(made), "layer norm", "bfloat16", "cpu")
@@ -327,12 +331,27 @@ def test_the_door_judges_what_a_device_must_compute_whatever_a_probe_says(
 
 
 def test_every_case_of_the_suite_has_gradients_and_a_bound_above_zero() -> None:
-    for case in BY_NAME.values():
-        inputs, cotangent = case.make(torch.float32, 0)
-        expected = case.expect(inputs, cotangent)
-        assert len(expected) == 1 + len(inputs)
+    for name in SUITE:
+        case = case_of(name, "float32", "cpu")
+        expected = expect(case, reference_of(case))
+        assert len(expected) == 1 + len(case.arguments)
         assert all(bool((bound.slack > 0).all()) for _, bound in expected.values())
         assert all(0 < bound.rms < 1 for _, bound in expected.values())
+
+
+def test_a_wrong_float64_kernel_of_the_cpu_that_checks_is_seen(made: Path) -> None:
+    """The reference is other code than the kernels, so a fault in all dtypes is no agreement."""
+    golden = read_golden(made)
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library.impl("silu", lambda x: x.sigmoid() * x * 1.03, "CPU")
+    try:
+        finding = check_case(golden, "silu", "float32", "cpu")
+    finally:
+        library._destroy()
+    assert finding.outcome == "failed"
+    assert "out: this device is off by" in finding.reason
 
 
 SAMPLE = {

@@ -152,8 +152,8 @@ class Bounds:
         that the code names is the result's. Gradients have the places after the results.
         """
         code = self.case.code if place < len(self.reference.expected) else ""
-        if actual.device.type != self.case.device:
-            return f"on {actual.device.type}, expected on {self.case.device}"
+        if self.case.device not in {actual.device.type, str(actual.device)}:
+            return f"on {actual.device}, expected on {self.case.device}"
         wide = str(expected.dtype).removeprefix("torch.")
         kind = getattr(torch, self.case.narrowed.get(wide, wide))
         kind = expected.dtype if f"torch.{wide}" in code else kind

@@ -21,11 +21,12 @@ import torch
 from torch import Tensor, distributed
 
 from warpfront_checks.cases.bounds import Bound, floor_of, judge, rounding_unit
+from warpfront_checks.cases.run import run_case
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import DONE, Returned, each_in_a_child
 from warpfront_checks.claims import Claims
 from warpfront_checks.detection import disagreements
-from warpfront_checks.golden.vectors import CASES, compute
+from warpfront_checks.golden.vectors import SUITE, SuiteBounds, case_of
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.precision import DTYPES, probe, probe_dtypes
 from warpfront_checks.results import (
@@ -111,22 +112,17 @@ def every_device(facts: TorchFacts, hardware: Hardware, places: list[str]) -> Ch
 
 
 def use_device(place: str) -> CheckFinding:
-    """Judge the golden suite's operations on one device by number, against float64."""
+    """Judge the golden suite's calls on one device by number, against float64."""
     kind = torch.device(place).type
     used: dict[str, float] = {}
     for dtype in (name for name, dtype in DTYPES.items() if not probe(dtype, kind)):
-        for case in CASES:
-            inputs, cotangent = case.make(DTYPES[dtype], SEED)
-            computed = compute(case.operation, inputs, cotangent, place)
-            for name, (exact, bound) in case.expect(inputs, cotangent).items():
-                tensor, title = computed[name], f"{case.name} {dtype} {name}"
-                if tensor.device != torch.device(place):
-                    return failed(f"{title}: on {tensor.device}, not {place}")
-                verdict = judge(tensor.double(), exact, bound)
+        for name in SUITE:
+            for verdict in run_case(case_of(name, dtype, place, SEED), bounds=SuiteBounds):
                 if verdict.fault:
-                    return failed(f"{place}: {title}: {verdict.fault}", used=used)
+                    fault = f"{place}: {name} {dtype} {verdict.name}: {verdict.fault}"
+                    return failed(fault, used=used)
                 used[dtype] = max(used.get(dtype, 0.0), float(f"{verdict.used:.3g}"))
-    return passed(f"{len(CASES)} operations in {', '.join(used)}", used=used)
+    return passed(f"{len(SUITE)} operations in {', '.join(used)}", used=used)
 
 
 def copy_across(source: str, target: str) -> CheckFinding:

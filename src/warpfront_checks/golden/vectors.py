@@ -1,11 +1,11 @@
 """Golden vectors: the suite, its files, the `golden` session, and its command line: `python -m
 warpfront_checks golden make|check`.
 
-A file has the results of one maker, with inputs, hashes and origin. The suite is single operations
-on small tensors, because two devices can only be compared on the same numbers: then the difference
-of two correct answers is at most twice their bound. `NAME.safetensors` has the tensors, `NAME.json`
-the manifest. Inputs travel as tensors: the generators of two machines differ, and so might two
-versions of one. The images have no safetensors; its format is read strictly
+A file has the results of one maker, with inputs, hashes and origin. The suite is calls of the
+catalogue on small tensors, because two devices can only be compared on the same numbers: then the
+difference of two correct answers is at most twice their bound. `NAME.safetensors` has the tensors,
+`NAME.json` the manifest. Inputs travel as tensors: the generators of two machines differ, and so
+might two versions of one. The images have no safetensors; its format is read strictly
 (https://github.com/huggingface/safetensors, "Format").
 """
 
@@ -19,23 +19,26 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from warpfront_checks.cases.axes import build
 from warpfront_checks.cases.bounds import Bound, Verdict, judge, judge_by_all
-from warpfront_checks.cases.measured import Limits
+from warpfront_checks.cases.case import Case
+from warpfront_checks.cases.catalogue import CATALOGUE
+from warpfront_checks.cases.measured import ByPeer, Limits
+from warpfront_checks.cases.run import Bounds, Reference, reference_of, results_of
+from warpfront_checks.cases.special.properties import plain_assignment
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims
-from warpfront_checks.executing import differentiated
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.precision import (
     DTYPES,
@@ -59,87 +62,85 @@ from warpfront_checks.results import (
 from warpfront_checks.tolerance_profiles import counted
 from warpfront_checks.torch_devices import read_arch_list, read_facts, telling_variables
 
-Inputs = tuple[Tensor, ...]
+Inputs = Sequence[Tensor]
 Tensors = Mapping[str, Tensor]
-Operation = Callable[..., Tensor]
-HEADS = 2
+T = TypeVar("T")
+# By the name in files: the record of the catalogue, its sizes and the options of its call. A file's
+# numbers are those of the call in their order, whatever their shape: names and sizes are for good.
+SUITE: Mapping[str, tuple[str, Mapping[str, int], Mapping[str, object]]] = {
+    "linear": ("linear", {"m": 17, "k": 33, "n": 9}, {}),
+    "linear of 513 terms": ("linear without bias", {"m": 2, "k": 513, "n": 3}, {}),
+    "convolution": (
+        "conv2d",
+        {"b": 2, "c": 3, "y": 7, "x": 7, "o": 5},
+        {"stride": 2, "padding": 1, "dilation": 1},
+    ),
+    "gelu": ("gelu", {"m": 1, "n": 129}, {"approximate": "none"}),
+    "silu": ("silu", {"m": 1, "n": 127}, {"inplace": False}),
+    "layer norm": ("layer_norm", {"n": 7, "k": 65}, {"eps": 1e-5}),
+    "batch norm": ("batch_norm", {"b": 3, "c": 5, "y": 5, "x": 5}, {"eps": 1e-5}),
+    "attention": (
+        "attention of transposed heads",
+        {"b": 1, "q": 33, "k": 33, "h": 2, "d": 16},
+        {"causal": False, "scale": None},
+    ),
+}
 
 
-@dataclass(frozen=True)
-class GoldenCase:
-    """An operation, and for each input its shape, deviation and mean."""
-
-    name: str
-    operation: Operation
-    inputs: tuple[tuple[tuple[int, ...], float, float], ...]
-
-    def make(self, dtype: torch.dtype, seed: int) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Return inputs and the gradient for the output, rounded to the dtype, on the CPU."""
-        generator = torch.Generator().manual_seed(seed)
-        values = [
-            (torch.randn(s, generator=generator) * scale + mean) for s, scale, mean in self.inputs
-        ]
-        inputs = tuple(x.to(dtype) for x in values)
-        output = self.operation(*(x.double() for x in inputs))
-        return inputs, torch.randn(output.shape, generator=generator).to(dtype)
-
-    def expect(self, inputs: Inputs, cotangent: Tensor) -> dict[str, tuple[Tensor, Bound]]:
-        """Return float64 and the bound of each tensor, for `out` and `grad/N`."""
-        exact = differentiated(self.operation, [x.double() for x in inputs], cotangent.double())
-        cpu = differentiated(self.operation, inputs, cotangent)
-        terms = float(cotangent.double().abs().sum())
-        bounds = [
-            Limits.by_cpu(x, wide, x, x.dtype, added=terms / wide.numel() * (n > 0)).bound
-            for n, (x, wide) in enumerate(zip(cpu, exact, strict=True))
-        ]
-        return dict(zip(names_of(len(inputs)), zip(exact, bounds, strict=True), strict=True))
+def case_of(name: str, dtype: str, device: str, seed: int = 0) -> Case:
+    """Return a call of the suite, with numbers and a gradient of its output that are drawn."""
+    record, lengths, options = SUITE[name]
+    operation = CATALOGUE[record]
+    ranks = range(operation.ranks)
+    chosen = {
+        **plain_assignment(operation, dtype),
+        **{f"option {option}": value for option, value in options.items()},
+        "rank": next(rank for rank in ranks if {*operation.sizes(rank)} == {*lengths}),
+        "lengths": lengths,
+        "values": "normal",
+        "gradient": "all",
+        "seed": seed,
+    }
+    return replace(build(operation, chosen, device), fed="normal")
 
 
-def names_of(inputs: int) -> tuple[str, ...]:
-    """Return the names of the output and of the gradient of each input."""
-    return ("out", *(f"grad/{n}" for n in range(inputs)))
+def case_of_file(case: Case, inputs: Inputs, cotangent: Tensor) -> Case:
+    """Return a call of the suite with a file's numbers, in the shapes of the call."""
+    numbers = "taken[{}].to(torch.float64, copy=True).view({{shape}})"
+    arguments = [
+        replace(argument, values=numbers.format(place), fit="{x}")
+        for place, argument in enumerate(case.arguments)
+    ]
+    fed, made = "cotangent.double().view(right.shape)", {"taken": inputs, "cotangent": cotangent}
+    return replace(case, arguments=tuple(arguments), fed=fed, made=made)
 
 
-def compute(operation: Operation, inputs: Inputs, cotangent: Tensor, device: str) -> Tensors:
+class SuiteBounds(ByPeer):
+    """Bounds by what the CPU is off by, of gradients that are sums of the cotangent, too."""
+
+    def limits(self, place: int, actual: Tensor, expected: Tensor, peer: Tensor) -> Limits:
+        terms = float(self.reference.drawn["fed"].abs().sum()) / expected.numel()
+        return Limits.by_cpu(actual, expected, peer, actual.dtype, added=terms * (place > 0))
+
+
+def expect(case: Case, reference: Reference) -> dict[str, tuple[Tensor, Bound]]:
+    """Return float64 and the bound of each tensor, for `out` and `grad/N`."""
+    bounds = SuiteBounds(case, reference)
+    exact = [x.detach() for x in (*reference.expected, *reference.rights)]
+    peers = [x.detach() for x in bounds.peers if x is not None]
+    pairs = enumerate(zip(exact, peers, strict=True))
+    return named((x, bounds.limits(place, cpu, x, cpu).bound) for place, (x, cpu) in pairs)
+
+
+def named(values: Iterable[T]) -> dict[str, T]:
+    """Return the output's value and those of each input's gradient by their names in files."""
+    return {f"grad/{place - 1}" if place else "out": x for place, x in enumerate(values)}
+
+
+def compute(case: Case, reference: Reference) -> Tensors:
     """Return `out` and `grad/N` of a device, where they are. Tests put faulty ones here."""
-    computed = differentiated(operation, [x.to(device) for x in inputs], cotangent.to(device))
-    return dict(zip(names_of(len(inputs)), computed, strict=True))
-
-
-def _attention(*inputs: Tensor) -> Tensor:
-    q, k, v = (x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for x in inputs)
-    return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(-2)
-
-
-CASES = (
-    GoldenCase(
-        "linear",
-        functional.linear,
-        (((17, 33), 1.0, 0.0), ((9, 33), 33**-0.5, 0.0), ((9,), 0.5, 0.0)),
-    ),
-    GoldenCase(
-        "linear of 513 terms", functional.linear, (((2, 513), 1.0, 0.0), ((3, 513), 513**-0.5, 0.0))
-    ),
-    GoldenCase(
-        "convolution",
-        partial(functional.conv2d, padding=1, stride=2),
-        (((2, 3, 7, 7), 1.0, 0.0), ((5, 3, 3, 3), 27**-0.5, 0.0), ((5,), 0.5, 0.0)),
-    ),
-    GoldenCase("gelu", functional.gelu, (((129,), 2.0, 0.0),)),
-    GoldenCase("silu", functional.silu, (((127,), 2.0, 0.0),)),
-    GoldenCase(
-        "layer norm",
-        lambda x, weight, bias: functional.layer_norm(x, x.shape[-1:], weight, bias),
-        (((7, 65), 1.0, 0.5), ((65,), 0.2, 1.0), ((65,), 0.5, 0.0)),
-    ),
-    GoldenCase(
-        "batch norm",
-        lambda x, *rest: functional.batch_norm(x, None, None, *rest, training=True),
-        (((3, 5, 5, 5), 1.0, 0.5), ((5,), 0.2, 1.0), ((5,), 0.5, 0.0)),
-    ),
-    GoldenCase("attention", _attention, tuple(((1, 33, 32), 1.0, 0.0) for _ in range(3))),
-)
-BY_NAME = {case.name: case for case in CASES}
+    results = results_of(case, reference)
+    return named(x.detach() for x in (*results.actual, *results.gradients))
 
 
 SCHEMA = 1
@@ -187,16 +188,18 @@ def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[st
     """Compute the suite on the claimed device and write file and manifest; returns the manifest."""
     require_full_precision()
     tensors: dict[str, Tensor] = {}
-    for number, case in enumerate(CASES):
+    for seed, name in enumerate(SUITE):
         for dtype in dtypes:
-            inputs, cotangent = case.make(DTYPES[dtype], seed=number)
-            key = f"{case.name}/{dtype}"
-            tensors.update({f"{key}/in/{n}": x for n, x in enumerate(inputs)})
-            tensors[f"{key}/cotangent"] = cotangent
-            expected = case.expect(inputs, cotangent)
-            tensors.update({f"{key}/ref64/{n}": exact for n, (exact, _) in expected.items()})
-            computed = compute(case.operation, inputs, cotangent, claims.device)
-            tensors.update({f"{key}/made/{n}": x.cpu() for n, x in computed.items()})
+            case, key = case_of(name, dtype, claims.device, seed), f"{name}/{dtype}"
+            reference = reference_of(case)
+            drawn = [reference.drawn[argument.name] for argument in case.arguments]
+            inputs = {f"in/{n}": x.to(DTYPES[dtype]) for n, x in enumerate(drawn)}
+            cotangent = reference.drawn["fed"].to(DTYPES[dtype])
+            exact = named((*reference.expected, *reference.rights))
+            tensors |= {f"{key}/{n}": x for n, x in {**inputs, "cotangent": cotangent}.items()}
+            tensors |= {f"{key}/ref64/{n}": x for n, x in exact.items()}
+            computed = compute(case, reference)
+            tensors |= {f"{key}/made/{n}": x.cpu() for n, x in computed.items()}
     data = to_bytes(tensors, {"format": "pt", "warpfront": f"golden {SCHEMA}"})
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -405,7 +408,7 @@ def _checks(golden: Golden, claims: Claims) -> Checks:
 def complete(golden: Golden, device: str) -> CheckFinding:
     """Check that the file has every case in every dtype that this device must compute."""
     entries = set(golden.entries())
-    required = [(case.name, dtype) for case in CASES for dtype in REQUIRED[device]]
+    required = [(case, dtype) for case in SUITE for dtype in REQUIRED[device]]
     missing = [f"{case} in {dtype}" for case, dtype in required if (case, dtype) not in entries]
     faults = [f"{golden.name} has no {missing[0]}", *missing[1:]] if missing else []
     details: dict[str, object] = {
@@ -483,21 +486,23 @@ _REFERENCE_SLACK = 1e-11
 
 def check_case(golden: Golden, case_name: str, dtype: str, device: str) -> CheckFinding:
     """Judge one golden case here. Raise `GoldenError` for an unknown case or missing tensor."""
-    case = BY_NAME.get(case_name)
-    if case is None:
+    if case_name not in SUITE:
         raise GoldenError(f"{golden.name}: this suite has no case {case_name!r}")
     inputs, cotangent = golden.inputs(case_name, dtype)
-    ours = case.expect(inputs, cotangent)
+    case = case_of_file(case_of(case_name, dtype, device), inputs, cotangent)
+    reference = reference_of(case)
+    ours = expect(case, reference)
     vectors, stored = (golden.part(case_name, dtype, kind) for kind in ("made", "ref64"))
     for part in (vectors, stored):
         if missing := sorted({*ours} ^ {*part}):
             raise GoldenError(f"{golden.name}: {missing[0]} is missing or not known")
-    computed = compute(case.operation, inputs, cotangent, device)
-    faults = [*_faults_before_numbers(ours, stored, computed, vectors, device)]
+        part |= {name: part[name].view(exact.shape) for name, (exact, _) in ours.items()}
+    computed = compute(case, reference)
+    faults = [*_faults_before_numbers(ours, stored, computed, Bounds(case, reference))]
     ways: dict[str, dict[str, Verdict]] = {}
     for name, (exact, bound) in () if faults else ours.items():
         # The maker's and this device's with float64 by its bound, one with the other by twice that.
-        local, maker = computed[name].detach().cpu().double(), vectors[name].double()
+        local, maker = computed[name].cpu().double(), vectors[name].double()
         ways[name] = {
             "maker": judge(maker, exact, bound),
             "here": judge_by_all(local, exact, bound, computed[name].dtype),
@@ -525,25 +530,20 @@ def check_case(golden: Golden, case_name: str, dtype: str, device: str) -> Check
 
 
 def _faults_before_numbers(
-    ours: Expected, stored: Tensors, computed: Tensors, vectors: Tensors, device: str
+    ours: Expected, stored: Tensors, computed: Tensors, bounds: Bounds
 ) -> Iterator[str]:
     """Yield float64 references that differ by more than the order of sums, then results that are
-    missing, of another device or of another form.
+    missing, of another device or of another dtype.
     """
-    for name, (exact, _) in ours.items():
+    for place, (name, (exact, _)) in enumerate(ours.items()):
         slack = _REFERENCE_SLACK * (float(exact.abs().max()) + 1)
         if fault := judge(stored[name], exact, Bound(slack=slack)).fault:
             differ = "the float64 references differ: this CPU or the maker's computes wrong"
             yield f"{name}: {differ}: {fault}"
-    for name, expected in vectors.items():
         value = computed.get(name)
-        if value is None:
-            yield f"{name}: missing"
-        elif value.device.type != device:
-            yield f"{name}: computed on {value.device.type}, not on {device}"
-        elif value.dtype != expected.dtype or value.shape != expected.shape:
-            actual, required = (f"{x.dtype} {tuple(x.shape)}" for x in (value, expected))
-            yield f"{name}: {actual}, expected {required}"
+        form = "missing" if value is None else bounds.fault_of_form(place, value, exact)
+        if form:
+            yield f"{name}: {form}"
 
 
 def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:
