@@ -11,33 +11,49 @@ from torch import nn
 from torch.nn import functional
 
 from warpfront_checks.bench.timed_cases import BOTH, MI, Decoder, TimedCase
+from warpfront_checks.cases.catalogue import CATALOGUE
 
 Work = Callable[[], object]
 Draw = Callable[..., list[Any]]
 _SEED = 0
 _PAIRS = ("add", "mul", "div")
+_NAMES = {"torch": torch, "F": functional}
+
+
+def _call(record: str, **options: Any) -> Callable[..., Any]:
+    """Return the call of a record of the catalogue; options have their first values by default."""
+    first = {name: values[0] for name, values in CATALOGUE[record].options.items()}
+    code = CATALOGUE[record].code.format(**{k: repr(v) for k, v in {**first, **options}.items()})
+    call: Callable[..., Any] = eval(f"lambda a, b=None, c=None: {code}", _NAMES)  # noqa: S307 - ours
+    return call
+
+
 _STREAMS: dict[str, Callable[..., Any]] = {
-    **{n: getattr(torch, n) for n in ("relu", "sigmoid", "tanh", "sum", "mean", "amax", *_PAIRS)},
-    **{name: getattr(functional, name) for name in ("gelu", "silu")},
-    "sum_rows": lambda x: torch.sum(x, dim=1),
-    "softmax": lambda x: torch.softmax(x, dim=-1),
+    **{name: _call(name) for name in (*_PAIRS, "sigmoid", "tanh", "gelu")},
+    **{name: _call(f"{name} of all") for name in ("sum", "mean")},
+    # Of these a record multiplies the argument first, or names an axis.
+    "relu": functional.relu,
+    "silu": functional.silu,
+    "amax": torch.amax,
+    "sum_rows": _call("sum", dim=1),
+    "softmax": _call("softmax", dim=-1),
 }
 # Of sizes: the shapes of tensors, and what computes with them.
 _LAYERS: dict[str, Callable[..., tuple[list[tuple[int, ...]], Callable[..., Any]]]] = {
-    "mm": lambda m, k, n: ([(m, k), (k, n)], torch.mm),
-    "bmm": lambda batch, m, k, n: ([(batch, m, k), (batch, k, n)], torch.bmm),
+    "mm": lambda m, k, n: ([(m, k), (k, n)], _call("mm")),
+    "bmm": lambda batch, m, k, n: ([(batch, m, k), (batch, k, n)], _call("bmm")),
     "conv2d": lambda n, cin, size, cout, kernel, stride: (
         [(n, cin, size, size), (cout, cin, kernel, kernel)],
-        partial(functional.conv2d, stride=stride, padding=kernel // 2),
+        _call("conv2d", stride=stride, padding=kernel // 2),
     ),
     "max_pool2d": lambda n, channels, size, window: (
         [(n, channels, size, size)],
-        partial(functional.max_pool2d, kernel_size=window),
+        _call("max_pool2d", kernel=window, stride=window),
     ),
     **{
-        f"{name}attention": lambda batch, sequence, hidden, heads, causal=bool(name): (
+        f"{name}attention": lambda batch, sequence, hidden, heads, name=name: (
             [(batch, heads, sequence, hidden // heads)] * 3,
-            partial(functional.scaled_dot_product_attention, is_causal=causal),
+            _call(f"{name}attention".replace("_", " ")),
         )
         for name in ("", "causal_")
     },
