@@ -17,7 +17,7 @@ from warpfront_checks.cases.known_defects import KnownDefect  # noqa: E402
 from warpfront_checks.cases.session import check_name  # noqa: E402
 from warpfront_checks.cases.special import tables  # noqa: E402
 from warpfront_checks.cases.special.rows import CaseContext, Row, verdict_of  # noqa: E402
-from warpfront_checks.cases.special.tables import TABLES, finding_of, judge_rows  # noqa: E402
+from warpfront_checks.cases.special.tables import TABLES, judge_rows  # noqa: E402
 from warpfront_checks.check_options import CheckOptions  # noqa: E402
 
 QUICK = CheckOptions(quick=True, seeds=(0,))
@@ -67,7 +67,7 @@ def test_a_row_that_raises_stops_no_other_and_a_quick_run_has_one_dtype() -> Non
     dtypes = ("float32", "bfloat16")
     assert judge_rows(rows, "cpu", dtypes, CheckOptions(seeds=(0,))).faults == [*raised, value]
     assert judge_rows(rows, "cpu", dtypes, QUICK).faults == [raised[0], value]
-    assert finding_of(judge_rows(rows, "cpu", (), QUICK)).outcome == "failed"
+    assert judge_rows(rows, "cpu", (), QUICK).finding("answers").outcome == "failed"
 
 
 def test_a_table_of_other_devices_is_unclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_what_torch_itself_gets_wrong_is_said_and_is_no_fault_of_an_image(
     monkeypatch.setattr(torch, "__version__", "2.13.1+cpu")
     right = judge_rows([row], "cpu", ("float32",), QUICK)
     assert (right.faults, right.defects) == ([], {"torch#1": 1})
-    assert finding_of(right).reason == "2 answers; torch gets torch#1 wrong"
+    assert right.finding("answers").reason == "2 answers; torch gets torch#1 wrong"
     # Another answer of the row, and a torch in which it was mended, are judged as ever.
     other = judge_rows([row], "cpu", ("float32",), CheckOptions(seeds=(1,)))
     assert ["output" in fault for fault in other.faults] == [True]
@@ -157,7 +157,7 @@ def test_a_table_that_the_memory_is_too_small_for_is_skipped_and_says_so(
         (Row(name="late", answers=answers), "late, float32, seed 0: the device's memory was"),
         (Row(name="vast", answers=answers, needed_bytes=2**34), "vast: 16 GiB are not free"),
     ):
-        found = finding_of(judge_rows([row], "cpu", ("float32",), QUICK))
+        found = judge_rows([row], "cpu", ("float32",), QUICK).finding("answers")
         assert (found.outcome, found.reason[: len(said)]) == ("skipped", said)
 
 

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from warpfront_checks.check_options import STRICT
+from warpfront_checks.results import SKIPPED, CheckFinding, failed, judged
 from warpfront_checks.tolerance_profiles import ANSWERS, counted, opinions
 
 OVER = 1e300
+SHOWN = 20
 # The bits of the exponent of a float64: with no others, the power of 2 that is no larger.
 POWERS_OF_TWO = 0x7FF << 52
 
@@ -259,6 +261,26 @@ class Tally:
         """Count the verdict of each profile of tolerances on a tensor."""
         for name, accepted in verdict.profiles.items():
             self.profiles[name][ANSWERS[accepted]] += 1
+
+    def finding(self, noun: str, **more: object) -> CheckFinding:
+        """Return the finding of all cases, whose `noun` is a plural; none at all is no pass."""
+        details: dict[str, object] = {
+            noun: self.cases,
+            "budget_used": float(f"{self.largest:.4g}"),
+            "without an oracle": self.refused,
+            "no such kernel": sorted(set(self.lacking))[:SHOWN],
+            "no memory": self.too_large,
+            "not judged": dict(self.excluded),
+            "known defects of torch": dict(self.defects),
+        }
+        if self.faults:
+            details["faults"] = self.faults[:SHOWN]
+        elif not self.cases and self.too_large:
+            return CheckFinding(outcome=SKIPPED, reason=self.too_large[0], details=details)
+        elif not self.cases:
+            return failed(f"none of its {noun} could be computed", **details)
+        suffix = "".join(f"; torch gets {thread} wrong" for thread in self.defects)
+        return judged(self.faults, f"{self.cases} {noun}{suffix}", **details, **more)
 
     def as_json(self) -> dict[str, Any]:
         """Return itself as JSON, for `add_part` of another."""

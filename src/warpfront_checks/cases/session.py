@@ -32,7 +32,7 @@ from warpfront_checks.cases.run import (
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.children import leave_after_this
 from warpfront_checks.precision import computes_float64, kind_of, tested_dtypes
-from warpfront_checks.results import UNDETERMINED, CheckFinding, Recorder, failed, judged
+from warpfront_checks.results import UNDETERMINED, CheckFinding, Recorder, failed
 
 # The kinds of device on which right kernels passed a topic's cases with fresh seeds. The others
 # are not claimed: a bound that no right device has confirmed could refuse right ones.
@@ -49,7 +49,6 @@ SEEN_ON: Mapping[str, tuple[str, ...]] = {
 QUICK_DTYPES = ("float32", "bfloat16")
 SUFFIX = ", cases"
 FIND_CASES = "cases.session:find_operation"
-SHOWN = 5
 
 
 def check_name(operation: str) -> str:
@@ -97,20 +96,9 @@ def find_operation(name: str, device: str, effort: CheckOptions) -> CheckFinding
 
 
 def finding_of(tally: Tally, operation: Operation, device: str) -> CheckFinding:
-    """Return the finding of all cases of an operation."""
-    details: dict[str, object] = {
-        "cases": tally.cases,
-        "without an oracle": tally.refused,
-        "budget_used": float(f"{tally.largest:.4g}"),
-        "no such kernel": sorted(set(tally.lacking))[:SHOWN],
-        "known defects of torch": tally.defects,
-    }
-    if tally.first:
-        details["faults"] = tally.faults[:SHOWN]
-        details |= _shown(operation, *tally.first, device)
-    elif not tally.cases:
-        return failed("no case of it could be computed", **details)
-    return judged(tally.faults, f"{tally.cases} cases", **details)
+    """Return the finding of all cases of an operation, the first failed one made small."""
+    shown = _shown(operation, *tally.first, device) if tally.first else {}
+    return tally.finding("cases", **shown)
 
 
 def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> Tally:

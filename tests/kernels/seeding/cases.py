@@ -79,7 +79,7 @@ def seed_property_faults(operations: list[Operation], device: str, ledger: Mutat
             mutation=mutation, suite="properties", check="all", dtype="float32", device=device
         )
         together = mutation == "memory kept" and device != "cuda"
-        count = 1 if together else report.tried - len(report.exempt)
+        count = 1 if together else report.cases - len(report.excluded)
         for place in range(count):
             ledger.enter(seed, caught=place < len(report.faults))
 

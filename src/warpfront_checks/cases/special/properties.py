@@ -9,7 +9,7 @@ import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from torch.autograd.gradcheck import GradcheckError
 from torch.nn import functional
 
 from warpfront_checks.cases.axes import Assignment, Drawing, axes_of, build
-from warpfront_checks.cases.bounds import Bound, judge
+from warpfront_checks.cases.bounds import Bound, Tally, Verdict, judge
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.known_defects import preventing_thread, thread_of
@@ -34,7 +34,6 @@ from warpfront_checks.cases.run import (
     listed,
     names_of,
 )
-from warpfront_checks.results import CheckFinding, judged
 
 REPEATS = 3
 # The number of operations that are repeated and measured; each seed draws others.
@@ -61,33 +60,10 @@ Run = Callable[[], Results]
 T = TypeVar("T")
 
 
-@dataclass(kw_only=True)
-class PropertyReport:
-    """The faults by operation, the number of operations, those that torch exempts, and the known
-    defects of torch by operation; grows.
-    """
-
-    faults: list[str] = field(default_factory=list)
-    tried: int = 0
-    exempt: list[str] = field(default_factory=list)
-    defects: list[str] = field(default_factory=list)
-    grown_bytes: int = 0
-
-    def enter(self, operation: Operation, fault: str, device: str) -> None:
-        """Enter a fault of an operation, which may be a known defect of torch."""
-        thread = thread_of(operation.defects, f"{fault}, {operation.name}", device)
-        line = f"{operation.name}: {fault}{thread and f' ({thread})'}"
-        (self.defects if thread else self.faults).append(line)
-
-    def finding(self) -> CheckFinding:
-        details = {
-            "tried": self.tried,
-            "no deterministic algorithm": self.exempt,
-            "known defects of torch": self.defects,
-            "grown_bytes": self.grown_bytes,
-            **({"faults": self.faults} if self.faults else {}),
-        }
-        return judged(self.faults, f"{self.tried} operations", **details)
+def _enter(tally: Tally, operation: Operation, fault: str, device: str) -> None:
+    """Enter a fault of an operation, which may be a known defect of torch."""
+    thread = thread_of(operation.defects, f"{fault}, {operation.name}", device)
+    tally.enter(Verdict.failed("", fault), f"{operation.name}: {fault}", thread)
 
 
 def sampled(seed: int) -> list[Operation]:
@@ -129,9 +105,9 @@ def _as_it_is(function: Any) -> Any:
 
 def check_gradients(
     chosen: Sequence[Operation], device: str, *, alter: Callable[[Function], Function] = _as_it_is
-) -> PropertyReport:
+) -> Tally:
     """Run torch's gradcheck in float64 on the device: each backward fits its own forward."""
-    report = PropertyReport()
+    report = Tally()
     for operation in chosen:
         double = axes_of(operation, ("float64",))["dtype"][:1] == ["float64"]
         if not operation.backward or not double:
@@ -152,12 +128,12 @@ def check_gradients(
                 alter(call), leaves, fast_mode=True, atol=1e-7, nondet_tol=1e-10
             )
         except GradcheckError as error:
-            report.enter(operation, str(error).strip().splitlines()[0], device)
+            _enter(report, operation, str(error).strip().splitlines()[0], device)
         except (RuntimeError, NotImplementedError) as error:
             if not lacks_kernel(error):
                 raise
             continue
-        report.tried += 1
+        report.cases += 1
     return report
 
 
@@ -176,28 +152,28 @@ def _slopes(call: Function, leaves: Sequence[Tensor]) -> bool:
 
 def check_repeats(
     chosen: Sequence[Operation], device: str, *, alter: Callable[[Run], Run] = _as_it_is
-) -> PropertyReport:
+) -> Tally:
     """Check that three runs agree bit for bit under torch's deterministic algorithms, with a size
     of each operation longer than many blocks.
 
     Where torch has none for an operation it raises, and is exempt.
     """
-    report = PropertyReport()
+    report = Tally()
     for name, run in _runs(chosen, device, alter, long=True):
-        report.tried += 1
+        report.cases += 1
         torch.use_deterministic_algorithms(True)
         try:
             runs = [_seeded(run) for _ in range(REPEATS)]
         except RuntimeError as error:
             if "determinis" not in str(error):
                 raise
-            report.exempt.append(name)
+            report.excluded[f"{name} has no deterministic algorithm"] += 1
             runs = []
         finally:
             torch.use_deterministic_algorithms(False)
         if runs and not all(_same(runs[0], other) for other in runs[1:]):
             fault = f"{REPEATS} runs on the same inputs differ"
-            report.enter(CATALOGUE[name], fault, device)
+            _enter(report, CATALOGUE[name], fault, device)
     return report
 
 
@@ -236,13 +212,13 @@ def _runs(
 
 def check_memory(
     chosen: Sequence[Operation], device: str, *, alter: Callable[[Run], Run] = _as_it_is
-) -> PropertyReport:
+) -> Tally:
     """Check for memory in use that grows steadily. A device that counts its bytes is measured
     per operation. The CPU is measured for all together, by malloc's bytes and by the process's
     pages: free pages hide allocations, and malloc does not count memory mapped past it.
     """
     tries: list[tuple[str, Callable[[], object]]] = [*_runs(chosen, device, alter)]
-    report = PropertyReport(tried=len(tries))
+    report = Tally(cases=len(tries))
     measures, least = [torch.cuda.memory_allocated], DEVICE_STEP_BYTES
     if device != "cuda":
         works = [work for _, work in tries]
@@ -253,7 +229,6 @@ def check_memory(
             grown = _growth(work, measures, least)
             if grown:
                 grown = _growth(work, measures, least, collect=True)
-            report.grown_bytes = max(report.grown_bytes, grown)
             if grown:
                 each = f"{grown} bytes more in use every {BLOCK} runs"
                 report.faults.append(f"{name}: {each}, without an end")
@@ -342,19 +317,17 @@ def _same(results: Results, other: Results) -> bool:
     return all(a is None or b is None or equal_numbers(a, b) for a, b in pairs)
 
 
-def check_autocast(
-    device: str, *, alter: Callable[[Function], Function] = _as_it_is
-) -> PropertyReport:
+def check_autocast(device: str, *, alter: Callable[[Function], Function] = _as_it_is) -> Tally:
     """Check operations that autocast computes in 16 bits and in float32, then a weight that changes
     between two casts. `alter` replaces a call, in tests.
     """
     full = f"{FULL} {FULL_ON_CUDA}" if device == "cuda" else FULL
-    report = PropertyReport(faults=list(_stale_weights(device, alter)), tried=1)
+    report = Tally(faults=list(_stale_weights(device, alter)), cases=1)
     for low in LOW:
         for names, dtype, expected in ((LOWER, "float32", low), (full, low, "float32")):
             for name in names.split():
                 report.faults += _cast_faults(name, dtype, expected, low, device, alter)
-                report.tried += 1
+                report.cases += 1
     return report
 
 

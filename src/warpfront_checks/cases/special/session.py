@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
+from warpfront_checks.cases.bounds import Tally
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue.patterns import COMPILED
 from warpfront_checks.cases.run import execute, names_of, run_case
 from warpfront_checks.cases.session import FIND_CASES, check_name, claimed_operations
 from warpfront_checks.cases.special.properties import (
-    PropertyReport,
     check_autocast,
     check_gradients,
     check_memory,
@@ -61,14 +61,18 @@ def record_operators(claims: Claims, recorder: Recorder, effort: CheckOptions = 
 def property_checks(device: str, effort: CheckOptions) -> Checks:
     """Return the checks of derivatives, repeats, memory and autocast. gradcheck needs float64."""
     chosen = sampled(effort.seeds[0])
-    reports: dict[str, Callable[[], PropertyReport]] = {
+    reports: dict[str, Callable[[], Tally]] = {
         "repeats": partial(check_repeats, chosen, device),
         "memory": partial(check_memory, chosen, device),
         "autocast": partial(check_autocast, device),
     }
     if computes_float64(device):
         reports["derivatives"] = partial(check_gradients, chosen, device)
-    return {name: lambda mine=report: mine().finding() for name, report in reports.items()}  # type: ignore[misc]
+    return {name: partial(_finding_of, report) for name, report in reports.items()}
+
+
+def _finding_of(report: Callable[[], Tally]) -> CheckFinding:
+    return report().finding("operations")
 
 
 def compiled_checks(device: str, effort: CheckOptions) -> Checks:

@@ -19,7 +19,7 @@ from warpfront_checks.cases.special.streams import STREAMS
 from warpfront_checks.cases.special.systems import ANY_TRANSFORM, LINEAR_SYSTEMS
 from warpfront_checks.check_options import CheckOptions
 from warpfront_checks.precision import kind_of, tested_dtypes
-from warpfront_checks.results import SKIPPED, CheckFinding, failed, judged
+from warpfront_checks.results import CheckFinding
 
 TABLES: Mapping[str, Table] = {
     "more than 2^31": INT64_INDEXING,
@@ -30,26 +30,6 @@ TABLES: Mapping[str, Table] = {
     "transforms": ANY_TRANSFORM,
 }
 FIND_TABLE = "cases.special.tables:find_table"
-SHOWN = 20
-
-
-def finding_of(tally: Tally) -> CheckFinding:
-    """Return the finding of all rows of a table."""
-    details: dict[str, object] = {
-        "answers": tally.cases,
-        "budget_used": float(f"{tally.largest:.4g}"),
-        "no such kernel": tally.lacking,
-        "no memory": tally.too_large,
-        "known defects of torch": tally.defects,
-    }
-    if tally.faults:
-        details["faults"] = tally.faults[:SHOWN]
-    elif not tally.cases and tally.too_large:
-        return CheckFinding(outcome=SKIPPED, reason=tally.too_large[0], details=details)
-    elif not tally.cases:
-        return failed("no row of it could be computed", **details)
-    suffix = "".join(f"; torch gets {thread} wrong" for thread in tally.defects)
-    return judged(tally.faults, f"{tally.cases} answers{suffix}", **details)
 
 
 def table_obstacles(device: str) -> dict[str, str]:
@@ -66,7 +46,7 @@ def table_obstacles(device: str) -> dict[str, str]:
 
 def find_table(name: str, device: str, effort: CheckOptions) -> CheckFinding:
     rows = rows_for(TABLES[name], device)
-    return finding_of(judge_rows(rows, device, tested_dtypes(device), effort))
+    return judge_rows(rows, device, tested_dtypes(device), effort).finding("answers")
 
 
 def rows_for(table: Table, device: str) -> list[Row]:
