@@ -20,6 +20,7 @@ from kernels.seeding.collectives import FAULTS  # noqa: E402
 from rank_threads import exchange_in_threads  # noqa: E402
 
 from warpfront_checks import children  # noqa: E402
+from warpfront_checks.cases.measured import ByPeer  # noqa: E402
 from warpfront_checks.cases.run import reference_of, run_case  # noqa: E402
 from warpfront_checks.children import DONE, Returned  # noqa: E402
 from warpfront_checks.devices import device_session  # noqa: E402
@@ -37,7 +38,7 @@ from warpfront_checks.devices.device_session import (  # noqa: E402
     record_devices,
     use_device,
 )
-from warpfront_checks.golden.vectors import SuiteBounds, case_of  # noqa: E402
+from warpfront_checks.golden.vectors import case_of  # noqa: E402
 from warpfront_checks.hardware import read_hardware  # noqa: E402
 from warpfront_checks.hardware.recording import Recorded  # noqa: E402
 from warpfront_checks.results import Recorder  # noqa: E402
@@ -100,13 +101,13 @@ def changed(change: Any) -> Any:
 
 def test_results_on_another_device_than_asked_are_caught() -> None:
     case = case_of("gelu", "float32", "cpu")
-    bounds = SuiteBounds(case, reference_of(case))
+    bounds = ByPeer(case, reference_of(case))
     exact = torch.ones(1, dtype=torch.float64)
     moved = torch.ones(1, device="meta")
     assert bounds.fault_of_form(0, moved, exact) == "on meta, expected on cpu"
-    second = SuiteBounds(replace(case, device="meta:1"), reference_of(case))
+    second = ByPeer(replace(case, device="meta:1"), reference_of(case))
     assert second.fault_of_form(0, moved, exact) == "on meta, expected on meta:1"
-    kind = SuiteBounds(replace(case, device="meta"), reference_of(case))
+    kind = ByPeer(replace(case, device="meta"), reference_of(case))
     assert kind.fault_of_form(0, moved, exact) == ""
 
 

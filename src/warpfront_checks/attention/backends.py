@@ -42,7 +42,7 @@ from warpfront_checks.cases.session import fault_of
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import Returned, begin_beside, each_in_a_child, lanes_for
 from warpfront_checks.claims import Claims
-from warpfront_checks.executing import ACTIVITIES, profiled, synchronise
+from warpfront_checks.executing import ACTIVITIES, Watched, profiled, synchronise
 from warpfront_checks.results import (
     CheckFinding,
     Find,
@@ -108,8 +108,15 @@ def _judged(case: Case, item: Mapping[str, Any]) -> dict[str, Any]:
     """Judge a case's tensors, then by which kernels they were computed."""
     # The definition is none of the judged kernels, also where float64 is the CPU's own.
     reference, tier = reference_of(case, nullcontext()), item["tier"]
-    spent, results = profiled(partial(results_of, case, reference), case.device)
-    names = sorted(spent, key=spent.__getitem__, reverse=True)
+    call = partial(results_of, case, reference)
+    if on_device := case.device in ACTIVITIES:
+        spent, results = profiled(call, case.device)
+        names = sorted(spent, key=spent.__getitem__, reverse=True)
+    else:
+        ran: dict[str, None] = {}
+        with Watched(lambda operator, _: ran.setdefault(str(operator))):
+            results = call()
+        names = [*ran]
     document: dict[str, Any] = {"outcome": COMPUTED, "reason": "", "kernels": names[:_SHOWN]}
     verdicts = list(compared(results, ByPeer(case, reference)))
     document["share"] = max(float(f"{verdict.used:.3g}") for verdict in verdicts)
@@ -118,7 +125,7 @@ def _judged(case: Case, item: Mapping[str, Any]) -> dict[str, Any]:
         document |= {} if tier.name in _DESCRIBED else _shown(item, worst)
         _DESCRIBED.add(tier.name)
         return {**document, "outcome": WRONG, "reason": reason}
-    pattern = re.compile(tier.kernels if case.device in ACTIVITIES else tier.operators)
+    pattern = re.compile(tier.kernels if on_device else tier.operators)
     fused = tier.name == "sdpa math" and any(map(FUSED.search, names))
     if fused or not any(map(pattern.search, names)):
         reason = f"not its own kernel: {', '.join(names[:_SHOWN])}"

@@ -272,6 +272,7 @@ class Tally:
             "no memory": self.too_large,
             "not judged": dict(self.excluded),
             "known defects of torch": dict(self.defects),
+            **more,
         }
         if self.faults:
             details["faults"] = self.faults[:SHOWN]
@@ -280,7 +281,7 @@ class Tally:
         elif not self.cases:
             return failed(f"none of its {noun} could be computed", **details)
         suffix = "".join(f"; torch gets {thread} wrong" for thread in self.defects)
-        return judged(self.faults, f"{self.cases} {noun}{suffix}", **details, **more)
+        return judged(self.faults, f"{self.cases} {noun}{suffix}", **details)
 
     def as_json(self) -> dict[str, Any]:
         """Return itself as JSON, for `add_part` of another."""

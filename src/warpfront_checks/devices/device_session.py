@@ -21,12 +21,13 @@ import torch
 from torch import Tensor, distributed
 
 from warpfront_checks.cases.bounds import Bound, floor_of, judge, rounding_unit
+from warpfront_checks.cases.measured import ByPeer
 from warpfront_checks.cases.run import run_case
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import DONE, Returned, each_in_a_child
 from warpfront_checks.claims import Claims
 from warpfront_checks.detection import disagreements
-from warpfront_checks.golden.vectors import SUITE, SuiteBounds, case_of
+from warpfront_checks.golden.vectors import SUITE, case_of
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.precision import DTYPES, probe, probe_dtypes
 from warpfront_checks.results import (
@@ -117,7 +118,7 @@ def use_device(place: str) -> CheckFinding:
     used: dict[str, float] = {}
     for dtype in (name for name, dtype in DTYPES.items() if not probe(dtype, kind)):
         for name in SUITE:
-            for verdict in run_case(case_of(name, dtype, place, SEED), bounds=SuiteBounds):
+            for verdict in run_case(case_of(name, dtype, place, SEED), bounds=ByPeer):
                 if verdict.fault:
                     fault = f"{place}: {name} {dtype} {verdict.name}: {verdict.fault}"
                     return failed(fault, used=used)

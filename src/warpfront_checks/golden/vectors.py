@@ -33,7 +33,7 @@ from warpfront_checks.cases.axes import build
 from warpfront_checks.cases.bounds import Bound, Verdict, judge, judge_by_all
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
-from warpfront_checks.cases.measured import ByPeer, Limits
+from warpfront_checks.cases.measured import ByPeer
 from warpfront_checks.cases.run import Bounds, Reference, reference_of, results_of
 from warpfront_checks.cases.special.properties import plain_assignment
 from warpfront_checks.check_options import USUAL, CheckOptions
@@ -115,17 +115,9 @@ def case_of_file(case: Case, inputs: Inputs, cotangent: Tensor) -> Case:
     return replace(case, arguments=tuple(arguments), fed=fed, made=made)
 
 
-class SuiteBounds(ByPeer):
-    """Bounds by what the CPU is off by, of gradients that are sums of the cotangent, too."""
-
-    def limits(self, place: int, actual: Tensor, expected: Tensor, peer: Tensor) -> Limits:
-        terms = float(self.reference.drawn["fed"].abs().sum()) / expected.numel()
-        return Limits.by_cpu(actual, expected, peer, actual.dtype, added=terms * (place > 0))
-
-
 def expect(case: Case, reference: Reference) -> dict[str, tuple[Tensor, Bound]]:
     """Return float64 and the bound of each tensor, for `out` and `grad/N`."""
-    bounds = SuiteBounds(case, reference)
+    bounds = ByPeer(case, reference)
     exact = [x.detach() for x in (*reference.expected, *reference.rights)]
     peers = [x.detach() for x in bounds.peers if x is not None]
     pairs = enumerate(zip(exact, peers, strict=True))

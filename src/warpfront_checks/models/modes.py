@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -266,9 +267,21 @@ def run_compiled(model: nn.Module, device: str, *, whole: bool = True) -> Run:
     question of numerics. `whole` allows no break of the graph.
     """
     torch.compiler.reset()
+    try_widest_alone()
     backend = BACKENDS.get(device, "inductor")
     compiled: Run = torch.compile(model, fullgraph=whole, dynamic=False, backend=backend)
     return compiled
+
+
+def try_widest_alone() -> None:
+    """Let Inductor try the widest vectors of the processor alone. It uses the first ones that it
+    can build, after it has built and loaded libraries for all.
+    """
+    with contextlib.suppress(Exception):  # of another torch or processor, it tries all of them
+        isa: Any = importlib.import_module("torch._inductor.cpu_vec_isa")
+        flags = isa.x86_isa_checker()
+        widest = next(x for x in isa.supported_vec_isa_list if {*str(x).split()} <= {*flags})
+        isa.config.cpp.vec_isa_ok = bool(widest) or None
 
 
 def missing_compiler(device: str) -> str:

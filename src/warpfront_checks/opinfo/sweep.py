@@ -31,8 +31,6 @@ from warpfront_checks.results import (
     PASSED,
     CheckFinding,
     Recorder,
-    failed,
-    judged,
     passed,
     unavailable,
 )
@@ -103,7 +101,9 @@ def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions = USU
                 return finding
             counts: Any = finding.details[name]
             tally.add_part(counts)
-        return _finding_of(tally)
+        errors, report = _quantiles(tally.ratios), {"report": tally.report} if tally.report else {}
+        more = {"entries": tally.entries, "rms_ratio": errors, "profiles": tally.profiles}
+        return tally.finding("samples", **more, **report)
 
     recorder.run({"database": _database, **{name: partial(find, name) for name in names}})
 
@@ -140,22 +140,6 @@ def _database() -> CheckFinding:
     names = {entry.name for entry in entries}
     gone = sorted({e.name for e in exclusions()} - names)
     return passed(f"{len(entries)} entries", excluded_but_absent=gone)
-
-
-def _finding_of(tally: Tally) -> CheckFinding:
-    details: dict[str, object] = {
-        "entries": tally.entries,
-        "samples": tally.cases,
-        "refused by the reference": tally.refused,
-        "excluded": dict(tally.excluded),
-        "rms_ratio": _quantiles(tally.ratios),
-        "profiles": tally.profiles,
-    }
-    if not tally.cases:
-        return failed("no entry of the database could be judged", **details)
-    if tally.faults:
-        details |= {"faults": tally.faults[:SHOWN], "report": tally.report}
-    return judged(tally.faults, f"{tally.entries} entries, {tally.cases} samples", **details)
 
 
 def sweep_entries(entries: Sequence[Entry], sweep: Sweep) -> Tally:

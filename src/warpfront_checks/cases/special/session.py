@@ -14,8 +14,8 @@ import torch
 from warpfront_checks.cases.bounds import Tally
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue.patterns import COMPILED
-from warpfront_checks.cases.run import execute, names_of, run_case
-from warpfront_checks.cases.session import FIND_CASES, check_name, claimed_operations
+from warpfront_checks.cases.run import execute, names_of
+from warpfront_checks.cases.session import FIND_CASES, check_name, claimed_operations, verdicts_of
 from warpfront_checks.cases.special.properties import (
     check_autocast,
     check_gradients,
@@ -28,9 +28,9 @@ from warpfront_checks.cases.special.tables import FIND_TABLE, table_obstacles
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.children import begin_checks, lanes_for
 from warpfront_checks.claims import Claims
-from warpfront_checks.models.modes import BACKENDS, missing_compiler
+from warpfront_checks.models.modes import BACKENDS, missing_compiler, try_widest_alone
 from warpfront_checks.precision import computes_float64
-from warpfront_checks.results import CheckFinding, Checks, Recorder, judged
+from warpfront_checks.results import CheckFinding, Checks, Recorder
 from warpfront_checks.torch_devices import build_of
 
 # cuBLAS has deterministic algorithms only with one of two workspace sizes, set before its start.
@@ -98,23 +98,19 @@ def _find(name: str, device: str, mode: str, build: str) -> CheckFinding:
     operation = next(operation for operation in COMPILED if operation.name == name)
     both = ("float32", "bfloat16")
     dtypes = both[:1] if device == "cpu" else operation.dtypes_on(device, both)
-    faults = []
+    tally = Tally()
     for dtype in dtypes:
         case = plain_case(operation, dtype, device)
         torch.compiler.reset()
-        function = compiled_function(case, mode, build)
-        faults += [
-            f"{dtype}: {each.name}: {each.fault}; of {case.code}"
-            for each in run_case(case, function=function)
-            if each.fault
-        ]
-    return judged(
-        faults, f"compiled in {', '.join(dtypes)}", **({"faults": faults} if faults else {})
-    )
+        for each in verdicts_of(case, tally, function=compiled_function(case, mode, build)):
+            tally.cases += 1
+            tally.enter(each, f"{dtype}: {each.name}: {each.fault}; of {case.code}")
+    return tally.finding("results")
 
 
 def compiled_function(case: Case, mode: str, build: str) -> Callable[..., Any]:
     """Return the call of a case as a compiled function of its arguments."""
+    try_widest_alone()
     names = names_of()
     arguments = ", ".join(argument.name for argument in case.arguments)
     execute([f"def function({arguments}):", f"    return {case.code}"], names)
