@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed; runs inside the built image")
 
 from claimed import CPU  # noqa: E402
-from kernels.seeding.cases import seed_property_faults  # noqa: E402
+from kernels.seeding.cases import altered, seed_property_faults  # noqa: E402
 from kernels.seeding.mutations import MutationTally  # noqa: E402
 
 from warpfront_checks.cases.bounds import Tally  # noqa: E402
@@ -82,7 +82,9 @@ def test_autocast_computes_what_torch_documents_and_a_wrong_dtype_or_value_is_a_
         (wide, "expected torch.bfloat16"),
         (first, "an earlier weight's result"),
     ):
-        assert any(part in fault for fault in check_autocast("cpu", alter=alter).faults), part
+        assert any(
+            part in fault for fault in altered("_run", alter, check_autocast, "cpu").faults
+        ), part
 
 
 def test_repeats_have_a_long_size_so_that_blocks_may_differ() -> None:
@@ -97,7 +99,7 @@ def test_repeats_have_a_long_size_so_that_blocks_may_differ() -> None:
 
         return longest
 
-    assert check_repeats(chosen, "cpu", alter=watched).cases == 3
+    assert altered("_run", watched, check_repeats, chosen, "cpu").cases == 3
     assert max(lengths) > 4096
 
 
@@ -112,7 +114,7 @@ def test_a_known_defect_of_repeats_is_named_and_is_no_fault_of_the_image(
         return lambda: [x if x is None else x + next(calls) for x in run()]
 
     monkeypatch.setitem(CATALOGUE, "mm", chosen[0])
-    report = check_repeats(chosen, "cpu", alter=unlike)
+    report = altered("_run", unlike, check_repeats, chosen, "cpu")
     assert [fault.partition(":")[0] for fault in report.faults] == ["cumsum"]
     assert report.defects == {"a#1": 1}
 
@@ -129,7 +131,7 @@ def test_a_known_defect_of_derivatives_is_named_and_what_is_unsafe_does_not_run(
     def bent(call: Any) -> Any:
         return lambda *leaves: call(*leaves) + leaves[0].detach().sum()
 
-    report = check_gradients(chosen, "cpu", alter=bent)
+    report = altered("_call", bent, check_gradients, chosen, "cpu")
     assert [fault.partition(":")[0] for fault in report.faults] == ["cumsum"]
     assert report.defects == {"a#1": 1}
     assert check_repeats(chosen[1:2], "cpu").cases == 0

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
 
-from warpfront_checks.cases.bounds import Bound, errors_and_bounds
+from warpfront_checks.cases.bounds import Bound, Tally, errors_and_bounds
 from warpfront_checks.cases.operation import Operation
 from warpfront_checks.cases.run import (
     Bounds,
@@ -20,6 +21,7 @@ from warpfront_checks.cases.run import (
     reference_of,
     results_of,
 )
+from warpfront_checks.cases.special import properties
 from warpfront_checks.cases.special.properties import (
     Results,
     Run,
@@ -68,11 +70,13 @@ def seed_property_faults(operations: list[Operation], device: str, ledger: Mutat
     """
     cache: list[Tensor] = []
     reports = {
-        "another answer each time": check_repeats(operations, device, alter=_noisy),
-        "memory kept": check_memory(
-            operations[:FEW], device, alter=partial(_keeping, cache, device)
+        "another answer each time": altered("_run", _noisy(), check_repeats, operations, device),
+        "memory kept": altered(
+            "_run", partial(_keeping, cache, device), check_memory, operations[:FEW], device
         ),
-        "derivative 3 percent too large": check_gradients(operations, device, alter=_steeper),
+        "derivative 3 percent too large": altered(
+            "_call", _steeper, check_gradients, operations, device
+        ),
     }
     for mutation, report in reports.items():
         seed = Seeded(
@@ -84,12 +88,25 @@ def seed_property_faults(operations: list[Operation], device: str, ledger: Mutat
             ledger.enter(seed, caught=place < len(report.faults))
 
 
-def _noisy(run: Run) -> Run:
+def altered(
+    name: str, alter: Callable[[Any], Any], check: Callable[..., Tally], *arguments: Any
+) -> Tally:
+    """Return the report of a check whose calls of cases, `_run` or `_call`, are altered."""
+    right = getattr(properties, name)
+
+    def call(case: Any, names: Any, *leaves: Tensor) -> Any:
+        return alter(partial(right, case, names))(*leaves)
+
+    with mock.patch.object(properties, name, call):
+        return check(*arguments)
+
+
+def _noisy() -> Callable[[Run], Run]:
     calls = iter(range(1_000_000))
 
-    def noisy() -> Results:
+    def noisy(run: Run) -> Run:
         number = next(calls) % 2
-        return [None if x is None else torch.full_like(x, number) for x in run()]
+        return lambda: [None if x is None else torch.full_like(x, number) for x in run()]
 
     return noisy
 

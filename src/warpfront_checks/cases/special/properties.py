@@ -18,7 +18,6 @@ from typing import Any, ClassVar, TypeVar
 import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
-from torch.nn import functional
 
 from warpfront_checks.cases.axes import Assignment, Drawing, axes_of, build
 from warpfront_checks.cases.bounds import Bound, Tally, Verdict, judge
@@ -99,13 +98,7 @@ def _run(case: Case, names: dict[str, Any]) -> Results:
     return [*listed(names["found"]), *(names.get("gradients", ()) if case.leaves else ())]
 
 
-def _as_it_is(function: Any) -> Any:
-    return function
-
-
-def check_gradients(
-    chosen: Sequence[Operation], device: str, *, alter: Callable[[Function], Function] = _as_it_is
-) -> Tally:
+def check_gradients(chosen: Sequence[Operation], device: str) -> Tally:
     """Run torch's gradcheck in float64 on the device: each backward fits its own forward."""
     report = Tally()
     for operation in chosen:
@@ -124,9 +117,7 @@ def check_gradients(
             call = partial(_call, case, names)
             if not _slopes(call, leaves):
                 continue
-            torch.autograd.gradcheck(
-                alter(call), leaves, fast_mode=True, atol=1e-7, nondet_tol=1e-10
-            )
+            torch.autograd.gradcheck(call, leaves, fast_mode=True, atol=1e-7, nondet_tol=1e-10)
         except GradcheckError as error:
             _enter(report, operation, str(error).strip().splitlines()[0], device)
         except (RuntimeError, NotImplementedError) as error:
@@ -150,16 +141,14 @@ def _slopes(call: Function, leaves: Sequence[Tensor]) -> bool:
     return any(x is not None and bool((x.abs() > SLIGHT).any()) for x in gradients)
 
 
-def check_repeats(
-    chosen: Sequence[Operation], device: str, *, alter: Callable[[Run], Run] = _as_it_is
-) -> Tally:
+def check_repeats(chosen: Sequence[Operation], device: str) -> Tally:
     """Check that three runs agree bit for bit under torch's deterministic algorithms, with a size
     of each operation longer than many blocks.
 
     Where torch has none for an operation it raises, and is exempt.
     """
     report = Tally()
-    for name, run in _runs(chosen, device, alter, long=True):
+    for name, run in _runs(chosen, device, long=True):
         report.cases += 1
         torch.use_deterministic_algorithms(True)
         try:
@@ -184,7 +173,7 @@ def _seeded(run: Run) -> Results:
 
 
 def _runs(
-    chosen: Sequence[Operation], device: str, alter: Callable[[Run], Run], *, long: bool = False
+    chosen: Sequence[Operation], device: str, *, long: bool = False
 ) -> Iterator[tuple[str, Run]]:
     """Yield runs of operations that the device has in float32: of usual sizes, or a `long` one,
     drawn by the operations that were chosen.
@@ -207,17 +196,15 @@ def _runs(
             if not (changes or lacks_kernel(error)):
                 raise
             continue
-        yield operation.name, alter(run)
+        yield operation.name, run
 
 
-def check_memory(
-    chosen: Sequence[Operation], device: str, *, alter: Callable[[Run], Run] = _as_it_is
-) -> Tally:
+def check_memory(chosen: Sequence[Operation], device: str) -> Tally:
     """Check for memory in use that grows steadily. A device that counts its bytes is measured
     per operation. The CPU is measured for all together, by malloc's bytes and by the process's
     pages: free pages hide allocations, and malloc does not count memory mapped past it.
     """
-    tries: list[tuple[str, Callable[[], object]]] = [*_runs(chosen, device, alter)]
+    tries: list[tuple[str, Callable[[], object]]] = [*_runs(chosen, device)]
     report = Tally(cases=len(tries))
     measures, least = [torch.cuda.memory_allocated], DEVICE_STEP_BYTES
     if device != "cuda":
@@ -317,40 +304,27 @@ def _same(results: Results, other: Results) -> bool:
     return all(a is None or b is None or equal_numbers(a, b) for a, b in pairs)
 
 
-def check_autocast(device: str, *, alter: Callable[[Function], Function] = _as_it_is) -> Tally:
+def check_autocast(device: str) -> Tally:
     """Check operations that autocast computes in 16 bits and in float32, then a weight that changes
-    between two casts. `alter` replaces a call, in tests.
+    between two casts.
     """
     full = f"{FULL} {FULL_ON_CUDA}" if device == "cuda" else FULL
-    report = Tally(faults=list(_stale_weights(device, alter)), cases=1)
+    report = Tally(faults=list(_stale_weights(device)), cases=1)
     for low in LOW:
         for names, dtype, expected in ((LOWER, "float32", low), (full, low, "float32")):
             for name in names.split():
-                report.faults += _cast_faults(name, dtype, expected, low, device, alter)
+                report.faults += _cast_faults(name, dtype, expected, low, device)
                 report.cases += 1
     return report
 
 
-def _cast_faults(
-    name: str,
-    dtype: str,
-    expected: str,
-    low: str,
-    device: str,
-    alter: Callable[[Function], Function],
-) -> Iterator[str]:
+def _cast_faults(name: str, dtype: str, expected: str, low: str, device: str) -> Iterator[str]:
     """Yield how a result in the autocast dtype `low` differs from one in `expected`."""
     operation = CATALOGUE[name]
     values = "few" if "few" in operation.values else "quarters"
     case = plain_case(operation, dtype, device, values=values, gradient="none", destination="")
     space = prepared(case)
-
-    def run() -> list[Tensor]:
-        execute(case.call(), space)
-        return listed(space["found"])
-
-    with torch.autocast(device, dtype=getattr(torch, low)):
-        (result,) = alter(run)()
+    result = _cast(case, space, low)
     if result.dtype != getattr(torch, expected):
         yield f"{name} in {low}: {result.dtype}, expected torch.{expected}"
     bound = Bound(ulps=4, roundings=64, least=1.0, unit=getattr(torch, low))
@@ -358,18 +332,20 @@ def _cast_faults(
         yield f"{name} in {low}: {fault}"
 
 
-def _stale_weights(device: str, alter: Callable[[Function], Function]) -> Iterator[str]:
+def _cast(case: Case, names: dict[str, Any], low: str) -> Tensor:
+    with torch.autocast(case.device, dtype=getattr(torch, low)):
+        result = _run(case, names)[0]
+    assert result is not None
+    return result
+
+
+def _stale_weights(device: str) -> Iterator[str]:
     """Yield the steps after which a weight's cast is that of an earlier step."""
-    x = torch.ones(3, 8, device=device)
+    case = plain_case(CATALOGUE["linear without bias"], "float32", device, gradient="none")
     weight = torch.zeros(5, 8, device=device, requires_grad=True)
-
-    def run() -> list[Tensor]:
-        return [functional.linear(x, weight)]
-
+    names = {**names_of(), "a": torch.ones(3, 8, device=device), "b": weight}
     for step in range(3):
-        with torch.autocast(device, dtype=torch.bfloat16):
-            (result,) = alter(run)()
-        if not bool((result == 8 * step).all()):
+        if not bool((_cast(case, names, "bfloat16") == 8 * step).all()):
             yield f"linear after {step} changes of its weight: an earlier weight's result"
         with torch.no_grad():
             weight.add_(1)
