@@ -16,7 +16,6 @@ import hashlib
 import json
 import math
 import os
-import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,6 +38,7 @@ from warpfront_checks.cases.special.properties import plain_assignment
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claimed_device import computes, judge_device
 from warpfront_checks.claims import Claims
+from warpfront_checks.documents import packaged
 from warpfront_checks.hardware import Hardware, Machine, read_hardware
 from warpfront_checks.precision import (
     DTYPES,
@@ -60,41 +60,23 @@ from warpfront_checks.results import (
     write_json,
 )
 from warpfront_checks.tolerance_profiles import counted
-from warpfront_checks.torch_devices import read_arch_list, read_facts, telling_variables
+from warpfront_checks.torch_devices import environment_of, read_facts, telling_variables
 
 Inputs = Sequence[Tensor]
 Tensors = Mapping[str, Tensor]
 T = TypeVar("T")
-# By the name in files: the record of the catalogue, its sizes and the options of its call. A file's
-# numbers are those of the call in their order, whatever their shape: names and sizes are for good.
-SUITE: Mapping[str, tuple[str, Mapping[str, int], Mapping[str, object]]] = {
-    "linear": ("linear", {"m": 17, "k": 33, "n": 9}, {}),
-    "linear of 513 terms": ("linear without bias", {"m": 2, "k": 513, "n": 3}, {}),
-    "convolution": (
-        "conv2d",
-        {"b": 2, "c": 3, "y": 7, "x": 7, "o": 5},
-        {"stride": 2, "padding": 1, "dilation": 1},
-    ),
-    "gelu": ("gelu", {"m": 1, "n": 129}, {"approximate": "none"}),
-    "silu": ("silu", {"m": 1, "n": 127}, {"inplace": False}),
-    "layer norm": ("layer_norm", {"n": 7, "k": 65}, {"eps": 1e-5}),
-    "batch norm": ("batch_norm", {"b": 3, "c": 5, "y": 5, "x": 5}, {"eps": 1e-5}),
-    "attention": (
-        "attention of transposed heads",
-        {"b": 1, "q": 33, "k": 33, "h": 2, "d": 16},
-        {"causal": False, "scale": None},
-    ),
-}
+# A file's numbers are those of a call in their order, whatever their shape.
+SUITE: Mapping[str, Mapping[str, Any]] = packaged("golden/suite.json")["suite"]
 
 
 def case_of(name: str, dtype: str, device: str, seed: int = 0) -> Case:
     """Return a call of the suite, with numbers and a gradient of its output that are drawn."""
-    record, lengths, options = SUITE[name]
-    operation = CATALOGUE[record]
+    row = SUITE[name]
+    operation, lengths = CATALOGUE[row["record"]], row["sizes"]
     ranks = range(operation.ranks)
     chosen = {
         **plain_assignment(operation, dtype),
-        **{f"option {option}": value for option, value in options.items()},
+        **{f"option {option}": value for option, value in row["options"].items()},
         "rank": next(rank for rank in ranks if {*operation.sizes(rank)} == {*lengths}),
         "lengths": lengths,
         "values": "normal",
@@ -138,6 +120,7 @@ def compute(case: Case, reference: Reference) -> Tensors:
 SCHEMA = 1
 SHIPPED = Path(__file__).with_name("files")
 # Not what it computes with, but where things are on the machine, or what a container asks for.
+_ORIGIN = "python machine torch torch_git torch_version_cuda torch_version_hip arch_list"
 _PRIVATE = re.compile(r".*(HOME|PATH|DIR|ROOT|CACHE|TOKEN|KEY|FILE|URL|HOST|REQUIRE)")
 
 
@@ -255,22 +238,16 @@ def _hash(tensor: Tensor) -> str:
 
 def _provenance(hardware: Hardware) -> dict[str, object]:
     """Return everything that decides about numbers, and the time. No host names, no paths."""
-    facts = read_facts(torch)
-    version: Any = torch.version
-    names = ("cuda", "hip", "rocm", "xpu", "git_version")
+    environment = environment_of(torch)
     return {
         "made_utc": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "torch": torch.__version__,
-        "torch_version": {name: getattr(version, name, None) for name in names},
-        "arch_list": list(read_arch_list(torch)),
-        "device_names": [device.name for device in facts.devices],
+        **{name: environment[name] for name in _ORIGIN.split()},
+        "device_names": [device.name for device in read_facts(torch).devices],
         "processor": hardware.processor.name,
         "features": list(hardware.processor.features),
         "drivers": dict(hardware.drivers),
         "toolkits": dict(hardware.toolkits),
-        "cudnn": torch.backends.cudnn.version() if facts.devices else None,
+        "cudnn": torch.backends.cudnn.version(),
         "precision": precision_settings(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "environment": {
