@@ -217,8 +217,8 @@ def test_a_tally_counts_faults_known_defects_and_the_largest_share() -> None:
 def test_parts_of_a_tally_are_added_up() -> None:
     profile = next(iter(Tally().profiles))
     parts = []
-    for share, ratio in ((0.25, 0.1), (0.75, 0.2)):
-        part = Tally(cases=2, refused=1, largest=share, faults=["a"], ratios=[ratio])
+    for share in (0.25, 0.75):
+        part = Tally(cases=2, refused=1, largest=share, faults=["a"])
         part.excluded["why"] += 1
         part.enter_profiles(Verdict(profiles={profile: True}))
         parts.append(part.as_json())
@@ -227,7 +227,7 @@ def test_parts_of_a_tally_are_added_up() -> None:
     for one in parts:
         whole.add_part(one)
     assert (whole.cases, whole.refused, whole.largest) == (4, 2, 0.75)
-    assert (whole.faults, whole.ratios) == (["a", "a"], [0.1, 0.2])
+    assert whole.faults == ["a", "a"]
     assert whole.excluded == {"why": 2}
     assert max(whole.profiles[profile].values()) == 2
 

@@ -229,8 +229,8 @@ def _worst(
 class Tally:
     """The outcome of cases; grows. `refused` ones have no oracle, `lacking` no kernel, `too_large`
     no memory; `excluded` ones are not judged, by reason. `defects` are faults of torch itself, by
-    thread. `largest` is the largest share of a bound without a fault, and `ratios` are the root
-    mean square errors. `first` is the first fault with the axes of its case; `report` describes it.
+    thread. `largest` is the largest share of a bound without a fault. `first` is the first fault
+    with the axes of its case; `report` describes it.
     """
 
     entries: int = 0
@@ -241,7 +241,6 @@ class Tally:
     lacking: list[str] = field(default_factory=list)
     too_large: list[str] = field(default_factory=list)
     report: list[str] = field(default_factory=list)
-    ratios: list[float] = field(default_factory=list)
     excluded: Counter[str] = field(default_factory=Counter)
     defects: Counter[str] = field(default_factory=Counter)
     profiles: dict[str, dict[str, int]] = field(default_factory=lambda: counted(()))

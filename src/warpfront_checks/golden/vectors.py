@@ -18,7 +18,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -447,8 +447,6 @@ def _check_file(path: Path, claims: Claims) -> int:
     return 1 if bad else 0
 
 
-Expected = Mapping[str, tuple[Tensor, Bound]]
-
 # Two machines' float64 references: sums of some hundred terms in another order.
 _REFERENCE_SLACK = 1e-11
 
@@ -467,16 +465,26 @@ def check_case(golden: Golden, case_name: str, dtype: str, device: str) -> Check
             raise GoldenError(f"{golden.name}: {missing[0]} is missing or not known")
         part |= {name: part[name].view(exact.shape) for name, (exact, _) in ours.items()}
     computed = compute(case, reference)
-    faults = [*_faults_before_numbers(ours, stored, computed, Bounds(case, reference))]
+    form, faults = Bounds(case, reference).fault_of_form, list[str]()
     ways: dict[str, dict[str, Verdict]] = {}
-    for name, (exact, bound) in () if faults else ours.items():
-        # The maker's and this device's with float64 by its bound, one with the other by twice that.
-        local, maker = computed[name].cpu().double(), vectors[name].double()
-        ways[name] = {
-            "maker": judge(maker, exact, bound),
-            "here": judge_by_all(local, exact, bound, computed[name].dtype),
-            "apart": judge(local, maker, replace(bound, slack=2 * bound.slack, rms=2 * bound.rms)),
-        }
+    for place, (name, (exact, bound)) in enumerate(ours.items()):
+        slack = _REFERENCE_SLACK * (float(exact.abs().max()) + 1)
+        if fault := judge(stored[name], exact, Bound(slack=slack)).fault:
+            differ = "the float64 references differ: this CPU or the maker's computes wrong"
+            faults.append(f"{name}: {differ}: {fault}")
+        elif (value := computed.get(name)) is None:
+            faults.append(f"{name}: missing")
+        elif fault := form(place, value, exact):
+            faults.append(f"{name}: {fault}")
+        else:
+            # The maker's and ours with float64 by its bound, one with the other by twice that.
+            local, maker = value.cpu().double(), vectors[name].double()
+            twice = replace(bound, slack=2 * bound.slack, rms=2 * bound.rms)
+            ways[name] = {
+                "maker": judge(maker, exact, bound),
+                "here": judge_by_all(local, exact, bound, value.dtype),
+                "apart": judge(local, maker, twice),
+            }
     # The two against float64 decide. Apart by more than both bounds while each is within its own
     # cannot be: the sum is the triangle's.
     faults += [
@@ -496,23 +504,6 @@ def check_case(golden: Golden, case_name: str, dtype: str, device: str) -> Check
         return failed(f"{case_name} in {dtype}: {faults[0]}", **details)
     largest, apart = (max(each[way] for each in shares.values()) for way in ("here", "apart"))
     return passed(f"here {largest:.2f} of the bound, apart {apart:.2f} of both", **details)
-
-
-def _faults_before_numbers(
-    ours: Expected, stored: Tensors, computed: Tensors, bounds: Bounds
-) -> Iterator[str]:
-    """Yield float64 references that differ by more than the order of sums, then results that are
-    missing, of another device or of another dtype.
-    """
-    for place, (name, (exact, _)) in enumerate(ours.items()):
-        slack = _REFERENCE_SLACK * (float(exact.abs().max()) + 1)
-        if fault := judge(stored[name], exact, Bound(slack=slack)).fault:
-            differ = "the float64 references differ: this CPU or the maker's computes wrong"
-            yield f"{name}: {differ}: {fault}"
-        value = computed.get(name)
-        form = "missing" if value is None else bounds.fault_of_form(place, value, exact)
-        if form:
-            yield f"{name}: {form}"
 
 
 def table(golden: Golden, findings: Sequence[tuple[str, CheckFinding]]) -> str:

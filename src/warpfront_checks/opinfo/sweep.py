@@ -101,9 +101,8 @@ def record_opinfo(claims: Claims, recorder: Recorder, effort: CheckOptions = USU
                 return finding
             counts: Any = finding.details[name]
             tally.add_part(counts)
-        errors, report = _quantiles(tally.ratios), {"report": tally.report} if tally.report else {}
-        more = {"entries": tally.entries, "rms_ratio": errors, "profiles": tally.profiles}
-        return tally.finding("samples", **more, **report)
+        report = {"report": tally.report} if tally.report else {}
+        return tally.finding("samples", entries=tally.entries, profiles=tally.profiles, **report)
 
     recorder.run({"database": _database, **{name: partial(find, name) for name in names}})
 
@@ -201,9 +200,9 @@ def _sweep_cases(cases: Sequence[Case], label: str, sweep: Sweep, tally: Tally) 
 def _enter(case: Case, verdicts: Sequence[Verdict], label: str, sweep: Sweep, tally: Tally) -> None:
     """Count the verdicts on one case; the first that is a fault is its fault."""
     tally.cases += 1
-    tally.ratios.append(max((verdict.rms for verdict in verdicts), default=0.0))
     for verdict in verdicts:
         tally.enter_profiles(verdict)
+        tally.largest = max(tally.largest, verdict.used * (not verdict.fault))
     profile = sweep.effort.profile
     if worst := next((verdict for verdict in verdicts if verdict.fault_by(profile)), None):
         tally.faults.append(f"{label}: {worst.fault_by(profile)}")
@@ -233,17 +232,6 @@ def makes_float64(case: Case, reference: Reference) -> bool:
     with Watched(lambda _, result: dtypes.update(x.dtype for x in tensors_in(result))):
         _ = Measured(case, reference).peers
     return not dtypes.isdisjoint({torch.float64, torch.complex128})
-
-
-def _quantiles(ratios: list[float]) -> dict[str, float]:
-    """Return quantiles of the results' errors, in units of the bound."""
-    ordered = sorted(ratios)
-    if not ordered:
-        return {}
-    return {
-        f"p{share}": float(f"{ordered[min(len(ordered) - 1, len(ordered) * share // 100)]:.4g}")
-        for share in (50, 90, 95, 99, 100)
-    }
 
 
 @dataclass(frozen=True, kw_only=True)
