@@ -18,7 +18,7 @@ from warpfront_checks.results import SKIPPED, CheckFinding, failed, judged
 from warpfront_checks.tolerance_profiles import ANSWERS, counted, opinions
 
 OVER = 1e300
-SHOWN = 20
+SHOWN = 200
 # The bits of the exponent of a float64: with no others, the power of 2 that is no larger.
 POWERS_OF_TWO = 0x7FF << 52
 

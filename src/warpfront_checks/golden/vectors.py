@@ -62,7 +62,6 @@ from warpfront_checks.results import (
 from warpfront_checks.tolerance_profiles import counted
 from warpfront_checks.torch_devices import environment_of, read_facts, telling_variables
 
-Inputs = Sequence[Tensor]
 Tensors = Mapping[str, Tensor]
 T = TypeVar("T")
 # A file's numbers are those of a call in their order, whatever their shape.
@@ -86,7 +85,7 @@ def case_of(name: str, dtype: str, device: str, seed: int = 0) -> Case:
     return replace(build(operation, chosen, device), fed="normal")
 
 
-def case_of_file(case: Case, inputs: Inputs, cotangent: Tensor) -> Case:
+def case_of_file(case: Case, inputs: Sequence[Tensor], cotangent: Tensor) -> Case:
     """Return a call of the suite with a file's numbers, in the shapes of the call."""
     numbers = "taken[{}].to(torch.float64, copy=True).view({{shape}})"
     arguments = [

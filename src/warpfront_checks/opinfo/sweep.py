@@ -45,7 +45,6 @@ MORE_SAMPLES, FEW_SAMPLES, EXACT_SAMPLES, QUICK_SAMPLES = 8, 6, 3, 1
 # Swept on devices whose correct kernels pass them.
 EXACTLY = ("uint8", "bool", "int64", "int32", "int8", "complex64")
 SEEN_ON = ("cpu", "cuda")
-SHOWN = 200
 WIDER = "it asks for float64, which this device does not compute"
 # Of these the argument afterwards is not judged on CUDA.
 OVERWRITING = ("linalg.eig", "linalg.eigvals")

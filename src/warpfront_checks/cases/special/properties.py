@@ -53,7 +53,6 @@ LOWER = "mm bmm addmm baddbmm matmul linear conv1d conv2d attention"
 FULL = "mse_loss l1_loss smooth_l1_loss cross_entropy kl_div"
 FULL_ON_CUDA = "exp log softmax log_softmax sum cumsum prod layer_norm group_norm rsqrt softplus"
 LOW = ("bfloat16", "float16")
-Function = Callable[..., Any]
 Results = list["Tensor | None"]
 Run = Callable[[], Results]
 T = TypeVar("T")
@@ -133,7 +132,7 @@ def _call(case: Case, names: dict[str, Any], *leaves: Tensor) -> Any:
     return eval(case.code, {**names, **replaced})  # noqa: S307 - an expression of the catalogue
 
 
-def _slopes(call: Function, leaves: Sequence[Tensor]) -> bool:
+def _slopes(call: Callable[..., Any], leaves: Sequence[Tensor]) -> bool:
     """Return whether any derivative is more than zeros."""
     ends = [x for x in listed(call(*leaves)) if x.requires_grad]
     back = [torch.linspace(1, 2, x.numel(), dtype=x.dtype).view(x.shape).to(x.device) for x in ends]
