@@ -201,7 +201,7 @@ def _enter(case: Case, verdicts: Sequence[Verdict], label: str, sweep: Sweep, ta
     tally.cases += 1
     for verdict in verdicts:
         tally.enter_profiles(verdict)
-        tally.largest = max(tally.largest, verdict.used * (not verdict.fault))
+        tally.largest = max(tally.largest, verdict.share * (not verdict.fault))
     profile = sweep.effort.profile
     if worst := next((verdict for verdict in verdicts if verdict.fault_by(profile)), None):
         tally.faults.append(f"{label}: {worst.fault_by(profile)}")
