@@ -892,3 +892,18 @@ def test_most_calls_share_the_oracle_of_the_call_before() -> None:
         pairs = itertools.pairwise(drawn)
         shared = sum(one.statements() == other.statements() for one, other in pairs)
         assert shared > 0.4 * len(drawn), name
+
+
+@pytest.mark.parametrize("name", ["topk's values", "kthvalue"])
+def test_a_selection_is_judged_by_another_one_on_the_cpu(name: str) -> None:
+    """Its own kernel would be the oracle of whole numbers."""
+
+    def signed(right: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+        if x.is_floating_point():
+            return right(x, *args, **kwargs)
+        values, places = right(-x.double(), *args, **kwargs)
+        return -values.to(x.dtype), places
+
+    overloads = ("topk", "topk.values") if "topk" in name else ("kthvalue", "kthvalue.values")
+    with seeded(WrongKernel(name, overloads, signed), "cpu"):
+        assert judge_operation(CATALOGUE[name], "cpu", WHOLE).faults

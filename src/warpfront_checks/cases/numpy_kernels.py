@@ -98,10 +98,8 @@ def _with_place(function: Callable[..., Any], place: Callable[..., Any]) -> Call
         if dim is None:
             return function(x)
         index = _place(place)(x, dim, True)
-        result = np.take_along_axis(x, index, dim) if x.ndim else x
-        if keepdim or not x.ndim:
-            return result, index
-        return result.squeeze(dim), index.squeeze(dim)
+        pair = np.take_along_axis(x, index, dim) if x.ndim else x, index
+        return pair if keepdim or not x.ndim else tuple(y.squeeze(dim) for y in pair)
 
     return call
 
@@ -115,6 +113,11 @@ def _sorted(x: Array, dim: int = -1, descending: bool = False, *, stable: Any = 
     else:
         index = np.argsort(x, dim, kind="stable")
     return np.take_along_axis(x, index, dim), index
+
+
+def _taken(x: Array, places: Any, dim: int = -1, largest: bool = False) -> Any:
+    """Return sorted numbers at `places` of an axis, and where they were."""
+    return tuple(y.take(places, dim) if x.ndim else y for y in _sorted(x, dim, largest))
 
 
 def _running(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -384,10 +387,6 @@ def _full_like(x: Array, value: Any, *, dtype: Any = None, **_: Any) -> Any:
     return np.full_like(x, value, dtype=KINDS.get(dtype))
 
 
-def _cat(tensors: Sequence[Array], dim: int = 0) -> Any:
-    return np.concatenate([x for x in tensors if x.shape != (0,)] or tensors[:1], dim)
-
-
 def _searched(
     sorted_: Array, x: Any, *, out_int32: bool = False, right: bool = False, **kwargs: Any
 ) -> Any:
@@ -438,14 +437,12 @@ def _r2c(x: Array, dim: Sequence[int], norm: int, onesided: bool) -> Array:
     return whole.take(range(x.shape[dim[-1]] // 2 + 1), dim[-1]) if onesided else whole
 
 
-def _c2r(x: Array, dim: Sequence[int], norm: int, last: int) -> Array:
-    return np.fft.irfftn(x, [x.shape[i] for i in dim[:-1]] + [last], dim, _NORMS[::-1][norm])
-
-
 NUMPY: Mapping[str, Callable[..., Any]] = {
     "_fft_c2c": _c2c,
     "_fft_r2c": _r2c,
-    "_fft_c2r": _c2r,
+    "_fft_c2r": lambda x, dim, norm, last: np.fft.irfftn(
+        x, [*(x.shape[i] for i in dim[:-1]), last], dim, _NORMS[::-1][norm]
+    ),
     **{name: getattr(np, name) for name in SAME.split()},
     **{name: getattr(np, f"arc{name[1:]}") for name in ARCS.split()},
     "erf": np.vectorize(math.erf, otypes=[np.float64]),
@@ -477,6 +474,8 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "cumprod": _running(np.cumprod),
     "_logcumsumexp": lambda x, dim: np.logaddexp.accumulate(x, dim),
     "sort": _sorted,
+    "topk": lambda x, k, dim=-1, largest=True, *_: _taken(x, range(k), dim, largest),
+    "kthvalue": lambda x, k, dim=-1, keep=False: _taken(x, [k - 1] if keep else k - 1, dim),
     "mm": np.matmul,
     "bmm": np.matmul,
     "vdot": np.vdot,
@@ -490,7 +489,7 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "scatter_reduce": _reduced_at(_along),
     "index_reduce": _reduced_at(_of_axis),
     "index_fill": _put(_of_axis),
-    "cat": _cat,
+    "cat": lambda x, dim=0: np.concatenate([y for y in x if y.shape != (0,)] or x[:1], dim),
     "flip": lambda x, dims: np.flip(x, tuple(dims)),
     "roll": lambda x, shifts, dims=(): np.roll(x, tuple(shifts), tuple(dims) or None),
     "constant_pad_nd": _pad,

@@ -82,7 +82,7 @@ def each(of: str | Fields, make: Make, *texts: str, **fields: Any) -> Iterator[O
             named = {
                 k: v.replace("$", name) if isinstance(v, str) else v for k, v in fields.items()
             }
-            yield make(*(text.replace("$", name) for text in texts), **own, **named)
+            yield make(*(text.replace("$", name) for text in texts), **{**named, **own})
 
 
 def contract(*parts: Operation) -> dict[str, float]:

@@ -81,16 +81,12 @@ def compiled_checks(device: str, effort: CheckOptions) -> Checks:
     reason = "a quick run does not compile" if effort.quick else missing_compiler(device)
     if not reason and device in BACKENDS:
         reason = f"modes and patterns are Inductor's, and {device} has {BACKENDS[device]}"
+    modes = (PLAIN_MODE, *[GRAPH_MODE] * (build == "cuda"))  # no other captures graphs
     return {
         f"{each.name}, compiled ({mode})": reason or partial(_find, each.name, device, mode, build)
         for each in COMPILED
-        for mode in compile_modes(build)
+        for mode in modes
     }
-
-
-def compile_modes(build: str) -> tuple[str, ...]:
-    """Return the modes of torch.compile that are judged: graphs are captured on NVIDIA only."""
-    return (PLAIN_MODE, GRAPH_MODE) if build == "cuda" else (PLAIN_MODE,)
 
 
 def _find(name: str, device: str, mode: str, build: str) -> CheckFinding:
