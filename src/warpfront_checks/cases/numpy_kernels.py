@@ -84,10 +84,8 @@ def _var(x: Array, dim: Any = None, correction: Any = 1, keepdim: bool = False) 
 
 def _place(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(x: Array, dim: Any = None, keepdim: bool = False) -> Any:
-        if dim is None:
+        if dim is None or not x.ndim:
             return np.asarray(function(x.reshape(-1)), dtype=np.int64)
-        if not x.ndim:
-            return np.asarray(0, dtype=np.int64)
         return function(x, axis=dim, keepdims=keepdim).astype(np.int64)
 
     return call

@@ -221,7 +221,11 @@ ACTIVATIONS = (
     ),
     *each(INTO, _activation, "torch._C._nn.$(a)", name="$ into", backward=False),
     _activation(
-        "F.glu(torch.cat([a, b], {dim}), {dim})", "m n, m n | a k b, a k b", dim=(0, 1, -1)
+        "F.glu(torch.cat([a, b], {dim}), {dim})",
+        "m n, m n | a k b, a k b",
+        dim=(0, 1, -1),
+        # 1 less a sigmoid of 8 is off by a rounding of 1, times 8 and what is fed.
+        roundings=64.0,
     ),
     _activation(
         "torch._C._nn.gelu_(a * 1, approximate={how})",

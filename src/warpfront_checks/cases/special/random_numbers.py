@@ -19,7 +19,6 @@ from torch.nn import functional
 
 from warpfront_checks.cases.bounds import Verdict
 from warpfront_checks.cases.special.rows import (
-    USUAL,
     CaseContext,
     Table,
     array,
@@ -301,7 +300,7 @@ def _states(ground: CaseContext) -> Iterator[Verdict]:
 RANDOM_NUMBERS: Table = (
     *rows({name: partial(_distribution, name) for name in DISTRIBUTIONS}),
     *rows({"quartiles": _quartiles, "never drawn": _never_drawn}),
-    *rows({"ranges": _ranges}, USUAL),
+    *rows({"ranges": _ranges}, ("float32", "bfloat16")),
     *rows(
         {
             "whole numbers": _integers,

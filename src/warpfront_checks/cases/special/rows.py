@@ -20,7 +20,6 @@ from warpfront_checks.cases.known_defects import KnownDefect, defects_of
 
 FLOATS = ("float32", "bfloat16", "float16")
 SINGLE = ("float32",)
-USUAL = ("float32", "bfloat16")
 
 
 def verdict_of(
