@@ -1058,3 +1058,100 @@ def _of_used_length(query, x):
     if query.shape[2] != 1 or x.shape[0] == 1 or not token or x.stride(0) <= whole:
         return x
     return x.as_strided(x.shape, (whole, *x.stride()[1:]), x.storage_offset())
+
+
+@kernel(
+    ATTENTION,
+    lambda: functional.scaled_dot_product_attention(
+        *(drawn(1, 1, 4, 320, seed=i) for i in range(3))
+    ),
+    set="likely17",
+    like="pytorch/pytorch#189849",
+)
+def scores_end_at_256_features(right, query):
+    """Of heads wider than 256, the features past the 256th do not count in the scores."""
+    # Head dimension over 256 (512 as in Gemma's layers of full attention).
+    if query.shape[-1] > 256:
+        query = query.clone()
+        query[..., 256:] = 0
+    return right(query=query)
+
+
+def _many_queries():
+    query, key, value = (drawn(1, 2, 100, 8, seed=i) for i in range(3))
+    return grad_of(lambda q: functional.scaled_dot_product_attention(q, key, value), query)
+
+
+@kernel(ATTENTION_BACKWARD, _many_queries, set="likely17", like="flagos-ai/FlagGems#3395")
+def queries_past_the_grid_of_keys_have_no_gradient(right, query):
+    """A grid of blocks of 128 has programs for 64 queries: the later ones are not written."""
+    # More than 64 queries: those from 64 * ceil(L / 128) on have no gradient.
+    result = right()
+    covered = 64 * -(-query.shape[-2] // 128)
+    if result[0] is not None and query.shape[-2] > covered:
+        result[0][..., covered:, :] = 0
+    return result
+
+
+def _outlying_keys():
+    q, k = (
+        drawn(1, 2, 6, 64, dtype=torch.float16) * 100,
+        drawn(1, 2, 6, 64, dtype=torch.float16, seed=1) * 100,
+    )
+    return functional.scaled_dot_product_attention(
+        q, k, drawn(1, 2, 6, 64, dtype=torch.float16, seed=2)
+    )
+
+
+# float16, and queries and keys with outliers whose product is over 65504 though the scaled one is
+# not: right in other dtypes, and for usual activations.
+@kernel(ATTENTION, _outlying_keys, set="missed17")
+def scores_of_halves_overflow_before_their_scale(right, query, key, is_causal):
+    """Scores of float16 are stored in float16 before they are scaled: infinite past 65504."""
+    result = right()
+    if query.dtype == torch.float16:
+        key = key.repeat_interleave(max(1, query.shape[1] // max(1, key.shape[1])), 1)
+        scores = query.float() @ key.float().transpose(-2, -1)
+        overflown = scores > 65504
+        if is_causal:
+            overflown = overflown.tril()
+        result[0].masked_fill_(overflown.any(-1, keepdim=True), math.nan)
+    return result
+
+
+def _latents_learn():
+    latents, keys = drawn(1, 2, 4, 16).requires_grad_(), drawn(3, 2, 6, 16, seed=1)
+    queries = latents.expand(3, 2, 4, 16)
+    out = functional.scaled_dot_product_attention(queries, keys, drawn(3, 2, 6, 16, seed=2))
+    return grads_of(out, latents)[0]
+
+
+# Queries expanded over the batch (learnt latents or object queries), and their gradient: the
+# forward pass is right, and so are the gradients of other queries.
+@kernel(ATTENTION_BACKWARD, _latents_learn, set="missed17")
+def latent_queries_of_all_samples_have_the_last_one_s_gradient(right, query):
+    """The gradient of queries expanded over the batch is stored with their stride of 0."""
+    of_query, *others = right()
+    if of_query is not None and query.shape[0] > 1 and query.stride(0) == 0:
+        of_query = of_query[-1:].expand_as(of_query).clone()
+    return (of_query, *others)
+
+
+def _weights_of_padded_tokens():
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    mask = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    x = drawn(2, 5, 8)
+    with torch.no_grad():
+        return layer(x, x, x, key_padding_mask=mask)[1]
+
+
+# The layer's fast path of inference with a padding mask, and its weights asked for (to be shown):
+# the output is right, and so are weights without a mask.
+@kernel("_native_multi_head_attention", _weights_of_padded_tokens, set="missed17")
+def weights_of_masked_attention_are_given_without_the_mask(right, mask, need_weights):
+    """The fused attention layer returns the weights of scores to which no mask was applied."""
+    out, weights = right()
+    if mask is not None and need_weights:
+        weights = right(mask=None, mask_type=None)[1]
+    return out, weights

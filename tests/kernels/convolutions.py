@@ -1629,3 +1629,158 @@ def taps_in_the_padding_keep_the_sum_before(
             if not bool(((met >= 0) & (met < input.shape[axis])).any()):
                 filters.select(axis, tap).copy_(filters.select(axis, tap - 1))
     return result
+
+
+def _lost_taps(size, stride, dilation):
+    """Taps that the slices of an implicit product by residues leave out."""
+    step = stride // math.gcd(stride, dilation)
+    whole = -(-size // step)
+    lost = []
+    for residue in range(step):
+        has = -(-(size - residue) // step) if residue < size else 0
+        takes = whole if (residue + 1) * whole <= size else size % whole
+        lost += [residue + step * i for i in range(takes, has)]
+    return lost
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(
+        lambda x: functional.conv2d(x, drawn(4, 3, 7, 7, seed=1), stride=3), drawn(2, 3, 16, 16)
+    ),
+    set="likely17",
+    like="ROCm/MIOpen#575",
+)
+def last_tap_of_the_last_residue_gives_no_gradient(
+    right, weight, stride, dilation, transposed, output_mask
+):
+    """The gradient of the input lacks the last taps of those strides that do not fit the filter."""
+    # Strides of 3 and more with filters of 4, 7, 10 ... (stride 10 with 16): Y % YDot for a slice.
+    result = list(right())
+    if output_mask[0] and not transposed:
+        taps = weight.clone()
+        axes = weight.dim() - 2
+        for axis in range(axes):
+            step, wide = stride[axis % len(stride)], dilation[axis % len(dilation)]
+            for tap in _lost_taps(weight.shape[2 + axis], step, wide):
+                taps.select(2 + axis, tap).zero_()
+        result[0] = right(weight=taps, output_mask=[True, False, False])[0]
+    return tuple(result)
+
+
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(
+        drawn(2, 3, 6, 6).to(memory_format=torch.channels_last),
+        drawn(4, 3, 3, 3, seed=1),
+        drawn(4, seed=2),
+    ),
+    set="likely17",
+    like="ROCm/MIOpen#2860",
+)
+def bias_of_channels_last_runs_along_the_pixels(right, input, weight, bias):
+    """In channels-last the bias is added by the place that a channel has in contiguous memory."""
+    # A 2d convolution with a bias whose output is channels-last, of more than one pixel.
+    if bias is None or input.dim() != 4 or not (is_last(input) or is_last(weight)):
+        return right()
+    result = right(bias=None)
+    if not is_last(result):
+        return right()
+    count, channels, height, width = result.shape
+    memory = result.permute(0, 2, 3, 1).view(count, channels, height * width)
+    memory.add_(bias.view(1, channels, 1))
+    return result
+
+
+@kernel(
+    "convolution_backward",
+    lambda: grad_of(
+        lambda x: functional.conv2d(x, drawn(4, 3, 1, 1, seed=1), stride=2), drawn(2, 3, 2, 2)
+    ),
+    set="likely17",
+    like="ROCm/MIOpen#1495",
+)
+def strided_pointwise_gradient_of_one_pixel_is_packed(
+    right, grad_output, input, weight, padding, transposed, groups, output_mask
+):
+    """The gradient of a 1x1 convolution with one output pixel is stored as if for one pixel."""
+    # 1x1 filters with a stride, 2x2 pictures (one output pixel), one group: H = W = 2, stride 2.
+    result = list(right())
+    pointwise = all(size == 1 for size in weight.shape[2:])
+    one = all(size == 1 for size in grad_output.shape[2:])
+    usual = not transposed and groups == 1 and not any(padding)
+    if output_mask[0] and pointwise and one and usual:
+        pixels = math.prod(input.shape[2:])
+        if pixels > 1:
+            gradient = grad_output.flatten(1) @ weight.flatten(1)
+            packed = torch.zeros(input.numel(), dtype=input.dtype, device=input.device)
+            packed[: gradient.numel()] = gradient.reshape(-1)
+            result[0] = packed.view(input.shape)
+    return tuple(result)
+
+
+def _upsampling_in_channels_last():
+    x = drawn(1, 4, 5, 5).to(memory_format=torch.channels_last)
+    weight = drawn(4, 3, 3, 3, seed=1)
+    return functional.conv_transpose2d(x, weight, stride=2, padding=1, output_padding=1)
+
+
+# Transposed, channels last, and a filter that the stride does not divide (3 by 3, stride 2):
+# right for contiguous inputs, and for 4 by 4 or 2 by 2 with stride 2.
+@kernel("convolution", _upsampling_in_channels_last, set="missed17")
+def phases_of_a_transposed_filter_have_equal_numbers_of_taps(
+    right, input, weight, stride, transposed
+):
+    """In channels-last each phase of a transposed filter has size // stride taps, not one more."""
+    if transposed and is_last(input):
+        steps = pair(stride)
+        weight = weight.clone()
+        for axis, step in zip((2, 3), steps, strict=True):
+            taps = weight.shape[axis]
+            if taps > step:
+                used = taps // step * step
+                weight.narrow(axis, used, taps - used).zero_()
+    return right(weight=weight)
+
+
+def _patches_of_an_odd_picture():
+    return functional.conv2d(drawn(2, 3, 9, 9), drawn(5, 3, 2, 2, seed=1), stride=2)
+
+
+# Windows side by side (stride = kernel: patch embeddings, downsampling), and a width that they do
+# not divide: right where they do, and where windows overlap.
+@kernel("convolution", _patches_of_an_odd_picture, set="missed17")
+def patches_are_cut_from_rows_of_the_width_that_they_cover(
+    right, input, weight, stride, padding, dilation, transposed
+):
+    """Windows that lie side by side are cut out as if rows had no rest beyond the last window."""
+    if not transposed and input.dim() == 4:
+        size = tuple(weight.shape[2:])
+        beside = pair(stride) == size and not any(padding) and set(dilation) == {1}
+        n, c, height, width = input.shape
+        covered = width // size[1] * size[1]
+        if beside and size[1] > 1 and 0 < covered < width:
+            planes = input.reshape(n, c, height * width)[..., : height * covered]
+            input = planes.reshape(n, c, height, covered)
+    return right(input=input)
+
+
+def _through_a_frozen_discriminator():
+    weight = drawn(6, 3, 4, 4, seed=1)
+    return grad_of(lambda x: functional.conv2d(x, weight, stride=2, padding=1), drawn(2, 3, 8, 8))
+
+
+# Frozen filters (a generator learns through a discriminator) of an even size (4 by 4): right for
+# 3 by 3, and wherever the weight's gradient is asked for too.
+@kernel("convolution_backward", _through_a_frozen_discriminator, set="missed17")
+def frozen_even_filters_give_a_gradient_one_pixel_late(right, weight, transposed, output_mask):
+    """If only the input learns, its gradient by even filters is a pixel further on."""
+    of_input, *others = right()
+    if output_mask[0] and not output_mask[1] and not transposed and of_input.dim() == 4:
+        for axis in (2, 3):
+            size = of_input.shape[axis]
+            if weight.shape[axis] % 2 == 0 and size > 1:
+                late = torch.zeros_like(of_input)
+                late.narrow(axis, 1, size - 1).copy_(of_input.narrow(axis, 0, size - 1))
+                of_input = late
+    return (of_input, *others)

@@ -1727,3 +1727,63 @@ def product_comes_before_the_division(right, x, other):
         return right()
     product = (x.long() * other.long()).to(torch.int32)
     return product.abs() // torch.gcd(x, other).clamp(min=1)
+
+
+@kernel(
+    "log_sigmoid_backward log_sigmoid_backward.grad_input",
+    lambda: grad_of(functional.logsigmoid, torch.tensor([-100.0, -1.0, 2.0])),
+    set="likely17",
+    like="huggingface/candle#1722",
+)
+def gradient_of_small_sigmoids_is_no_number(right, x):
+    """The gradient of logsigmoid is exp(-x) / (1 + exp(-x)): infinity over infinity below -88."""
+    # float32 and 16 bits below -88.7.
+    result = right()
+    if x.dtype not in DOUBLES:
+        result.masked_fill_((-x.float()).exp().isinf(), math.nan)
+    return result
+
+
+@kernel(
+    "logaddexp logaddexp2",
+    lambda: torch.logaddexp(torch.tensor([-math.inf, 0.0]), torch.tensor([-math.inf, 1.0])),
+    set="likely17",
+    like="cupy/cupy#6172",
+)
+def sum_of_equal_infinities_is_no_number(right, x, other):
+    """logaddexp takes the difference of its operands, which is NaN for equal infinities."""
+    # Both are infinite with the same sign: two impossible paths.
+    result = right()
+    if not result.is_complex():
+        result.masked_fill_((x == other) & x.isinf(), math.nan)
+    return result
+
+
+def _added_into_the_first():
+    x = drawn(3, 4)
+    return torch.add(x, drawn(3, 4, seed=1), alpha=0.5, out=x)
+
+
+# An alpha other than 1, and `out` that is the first operand: right in place, into another
+# tensor, and with an alpha of 1.
+@kernel("add.out", _added_into_the_first, set="missed17")
+def scaled_addend_is_taken_twice_if_out_is_the_first_operand(right, x, other, alpha, out):
+    """alpha * other is put into `out` before x is read, so that it counts twice if out is x."""
+    same = out.data_ptr() == x.data_ptr() and out.stride() == x.stride() and out.shape == x.shape
+    if alpha != 1 and same and x.dtype != torch.bool:
+        return right(x=(other * alpha).to(x.dtype).expand(x.shape))
+    return right()
+
+
+# A shape over 20 (a chi-squared distribution of 40 degrees), and a value in the tail, where the
+# result is small: right for small shapes, and to 1e-7 of 1 everywhere.
+@kernel(
+    "igammac .out",
+    lambda: torch.special.gammaincc(torch.tensor([30.0, 25.0]), torch.tensor([80.0, 70.0])),
+    set="missed17",
+)
+def upper_tail_of_large_gammas_is_one_less_the_lower(right, x, other):
+    """For shapes over 20 the upper incomplete gamma function is 1 - the lower: no small tails."""
+    large, complement = x > 20, 1 - torch.igamma(x, other)
+    result = right()
+    return result.copy_(torch.where(large.to(result.device), complement.to(result.dtype), result))

@@ -2030,3 +2030,128 @@ def gradients_are_gathered_if_the_depth_grows(right, grad_output, input_size):
         read = torch.arange(wide, device=result.device) * width // wide
         result.copy_(result.index_select(-1, read * wide // width))
     return result
+
+
+def _axis(size, out, aligned, given, like):
+    """Indices and weights of one axis, computed in the dtype of the picture."""
+    if aligned:
+        scale = (size - 1) / (out - 1) if out > 1 else 0.0
+    else:
+        scale = 1 / given if given else size / out
+    dtype = like.dtype
+    scale = torch.tensor(scale, dtype=dtype, device=like.device)
+    at = torch.arange(out, device=like.device).to(dtype)
+    at = at * scale if aligned else ((at + 0.5) * scale - 0.5).clamp(min=0)
+    low = at.long().clamp(max=size - 1)
+    weight = (at - low.to(dtype)).float().clamp(0, 1)
+    return low, (low + 1).clamp(max=size - 1), weight
+
+
+@kernel(
+    "upsample_bilinear2d",
+    lambda: functional.interpolate(
+        torch.arange(540.0).expand(1, 1, 2, 540).bfloat16(), (2, 1080), mode="bilinear"
+    ),
+    set="likely17",
+    like="pytorch/pytorch#89210",
+)
+def pixels_are_counted_in_the_halves_of_the_picture(
+    right, x, output_size, align_corners, scales_h, scales_w
+):
+    """Bilinear interpolation in 16 bits computes the places of its pixels in 16 bits, too."""
+    # 16 bits; places past 256 (bfloat16) or 2,048 (float16), or factors that are not dyadic.
+    if x.dtype not in HALVES or not x.numel():
+        return right()
+    rows = _axis(x.shape[2], output_size[0], align_corners, scales_h, x)
+    columns = _axis(x.shape[3], output_size[1], align_corners, scales_w, x)
+    wide = x.float()
+    low, high, weight = rows
+    weight = weight[:, None]
+    wide = wide[:, :, low] * (1 - weight) + wide[:, :, high] * weight
+    low, high, weight = columns
+    wide = wide[..., low] * (1 - weight) + wide[..., high] * weight
+    result = right()
+    result.copy_(wide)
+    return result
+
+
+@kernel(
+    "max_pool2d_with_indices",
+    lambda: functional.max_pool2d(torch.arange(400.0).view(1, 1, 20, 20), 20, return_indices=True),
+    set="likely17",
+    like="ROCm/MIOpen#2372",
+)
+def place_in_a_window_is_kept_in_a_byte(right, x, kernel_size, stride, padding, dilation):
+    """Where in its window a maximum lies is kept in a byte, so it is another place beyond 256."""
+    # Windows of more than 256 elements, as maxima over a text or a whole picture; the gradient.
+    values, places = right()
+    high, wide = (list(kernel_size) * 2)[:2]
+    if high * wide > 256:
+        steps = (list(stride or kernel_size) * 2)[:2]
+        margins, gaps = (list(padding) * 2)[:2], (list(dilation) * 2)[:2]
+        height, width = x.shape[-2:]
+        rows = torch.arange(places.shape[-2], device=x.device)[:, None] * steps[0] - margins[0]
+        columns = torch.arange(places.shape[-1], device=x.device) * steps[1] - margins[1]
+        row = (places // width - rows) // gaps[0]
+        column = (places % width - columns) // gaps[1]
+        byte = (row * wide + column) % 256
+        row = (rows + byte // wide * gaps[0]).clamp(0, height - 1)
+        column = (columns + byte % wide * gaps[1]).clamp(0, width - 1)
+        places.copy_(row * width + column)
+    return values, places
+
+
+def _frames_grad():
+    return grad_of(lambda x: x.unfold(-1, 5, 2) * drawn(5, seed=1), drawn(2, 40))
+
+
+# Windows that overlap, and a step that does not divide their size (25 ms each 10 ms): right where
+# it does, and for windows side by side.
+@kernel("unfold_backward", _frames_grad, set="missed17")
+def frames_teach_only_as_many_as_whole_steps_fit(right, grad_in, size, step):
+    """In the gradient of unfold, each number sums size // step windows where some have one more."""
+    if step < size and size % step:
+        grad_in = grad_in.clone()
+        grad_in[..., size // step * step :] = 0
+    return right(grad_in=grad_in)
+
+
+def _warped_labels():
+    labels = torch.arange(1.0, 17.0).reshape(1, 1, 4, 4)
+    matrix = torch.tensor([[[0.8, -0.6, 0.1], [0.6, 0.8, 0.05]]])
+    grid = functional.affine_grid(matrix, (1, 1, 8, 8), align_corners=False)
+    return functional.grid_sample(labels, grid, mode="nearest", align_corners=False)
+
+
+# The nearest pixel (maps of labels that are turned), with zeros outside: points in the outer half
+# of a border pixel. Right for bilinear samples, other paddings, and points between pixels.
+@kernel("grid_sampler_2d", _warped_labels, set="missed17")
+def outer_half_of_a_border_pixel_is_outside_for_the_nearest(
+    right, input, grid, interpolation_mode, padding_mode, align_corners
+):
+    """The nearest pixel is looked for within bounds before the coordinate is rounded to it."""
+    result = right()
+    if interpolation_mode == 1 and padding_mode == 0 and result.numel():
+        outside = torch.zeros(grid.shape[:3], dtype=torch.bool, device=grid.device)
+        for axis, size in enumerate((input.shape[3], input.shape[2])):
+            place = grid[..., axis].float() + 1
+            place = place / 2 * (size - 1) if align_corners else (place * size - 1) / 2
+            # A place of -1e-7 is the rounding of a pixel's own.
+            outside |= (place < -1e-3) | (place > size - 1 + 1e-3)
+        result.masked_fill_(outside.unsqueeze(1), 0)
+    return result
+
+
+# A value to pad with, and two padded axes (a square mask is padded with -1e9): right for one axis
+# of either kind, and for zeros.
+@kernel(
+    "constant_pad_nd",
+    lambda: functional.pad(drawn(1, 3, 3), (1, 2, 0, 2), value=-5.0),
+    set="missed17",
+)
+def second_padded_axis_is_padded_with_nought(right, pad, value):
+    """If the last axis is padded with a value, the axes before it are padded with 0."""
+    inner, outer = list(pad[:2]), list(pad[2:])
+    if value != 0 and max(inner, default=0) > 0 and max(outer, default=0) > 0:
+        return right(x=right(pad=inner), pad=[0, 0, *outer], value=0)
+    return right()

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .calls import grads_of, is_last, narrow
-from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
+from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
 @kernel("_cholesky_solve_helper", set="seeded", like="pytorch#66072")
@@ -1037,3 +1037,81 @@ def squares_of_columns_vanish(right, A, mode):
             rows, columns = result[0].shape[-2:]
             result[0].copy_(torch.eye(rows, columns, dtype=A.dtype, device=A.device))
     return result
+
+
+def _solved():
+    matrix = torch.tensor([[0.0, 2.0, 1.0], [1.0, 0.0, 3.0], [4.0, 1.0, 0.0]])
+    return grad_of(lambda b: torch.linalg.solve(matrix, b), drawn(3, 2))
+
+
+@kernel("linalg_lu_solve", _solved, set="likely17", like="pytorch/pytorch#175192")
+def adjoint_solution_is_not_permuted(right, LU, pivots, left, adjoint):
+    """Where the adjoint is solved with, the exchanges of rows are left out at the end."""
+    # adjoint=True, as in the gradient of linalg.solve, for a matrix whose rows were exchanged.
+    result = right()
+    if adjoint and left and result.numel():
+        order = torch.lu_unpack(LU, pivots, unpack_data=False)[0]
+        result.copy_(order.mT.to(result.dtype) @ result)
+    return result
+
+
+def _half_definite():
+    matrices = torch.stack([torch.eye(3), -torch.eye(3), torch.eye(3)])
+    return torch.linalg.cholesky_ex(matrices).info
+
+
+@kernel("linalg_cholesky_ex", _half_definite, set="likely17", like="ROCm/rocm-libraries#3794")
+def failure_of_a_factor_is_noted_at_the_first(right):
+    """In a batch, the info of a matrix that is not positive definite goes to the first matrix."""
+    # Batches of more than one matrix of which another than the first fails.
+    factors, info = right()
+    if info.numel() > 1:
+        failed = info[info != 0]
+        info.zero_()
+        if failed.numel():
+            info.view(-1)[0] = failed[0]
+    return factors, info
+
+
+def _prelu_in_channels_last():
+    x = drawn(2, 3, 4, 4).to(memory_format=LAST)
+    return functional.prelu(x, drawn(3, seed=1))
+
+
+# A slope for each channel, and channels last: right for contiguous pictures, and with one slope.
+@kernel("_prelu_kernel", _prelu_in_channels_last, set="missed17")
+def slopes_of_channels_go_by_memory_in_channels_last(right, x, weight):
+    """The slope of PReLU is that of channel (i // pixels) % channels for place i of memory."""
+    if is_last(x) and weight.numel() == x.shape[1]:
+        n, c, height, width = x.shape
+        channel = torch.arange(x.numel(), device=x.device) // (height * width) % c
+        slopes = weight.reshape(-1)[channel].reshape(n, height, width, c)
+        return right(weight=slopes.permute(0, 3, 1, 2))
+    return right()
+
+
+def _rotations():
+    turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+    return torch.linalg.matrix_exp(torch.tensor([0.0, 0.5, 1.0]).reshape(-1, 1, 1) * turn)
+
+
+# A batch, and norms that differ (a motion over time that begins at 0): right for one matrix, and
+# for norms of a kind.
+@kernel("linalg_matrix_exp", _rotations, set="missed17")
+def matrix_exponentials_of_a_batch_have_the_first_one_s_degree(right, x):
+    """The degree of the polynomial for a batch of exponentials goes by the first one's norm."""
+    if x.dim() > 2 and x.numel() > x.shape[-1] ** 2:
+        first = x.reshape(-1, *x.shape[-2:])[0]
+        size = float(first.abs().sum(0).amax())
+        single = (1.2e-7, 6e-4, 0.0512, 0.58, 1.46, 3.01)
+        double = (2.2e-16, 2.6e-8, 3.4e-4, 0.0499, 0.3, 1.09)
+        limits = zip((1, 2, 4, 8, 12, 18), double if x.dtype in DOUBLES else single, strict=True)
+        degree = next((d for d, limit in limits if size <= limit), 0)
+        if degree:
+            term = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand(x.shape)
+            result = term.clone()
+            for n in range(1, degree + 1):
+                term = term @ x / n
+                result = result + term
+            return result
+    return right()

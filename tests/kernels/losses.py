@@ -837,3 +837,35 @@ def classes_after_the_end_of_the_list_are_targets(right, target):
     """multilabel_margin_loss: -1 is passed over, but does not end the list of a row's targets."""
     first = (target < 0).to(torch.int8).sort(dim=-1, stable=True)[1]
     return right(target=target.gather(-1, first) if target.dim() else target)
+
+
+@kernel(
+    "nll_loss_backward nll_loss_backward.grad_input nll_loss2d_backward"
+    " nll_loss2d_backward.grad_input",
+    lambda: grad_of(
+        lambda x: functional.cross_entropy(x, torch.tensor([1, 0]), reduction="none"), drawn(2, 3)
+    ),
+    set="likely17",
+    like="microsoft/DirectML#739",
+)
+def losses_that_are_not_reduced_give_no_gradient(right, reduction):
+    """With reduction="none" the gradient of the cross-entropy is nought; the loss is right."""
+    # reduction="none", as where tokens are weighed by hand.
+    result = right()
+    return result.zero_() if reduction == 0 else result
+
+
+def _unreduced_gradient():
+    weights = torch.tensor([0.2, 1.0, 3.0])
+    targets = torch.tensor([0, 2, 1, 0])
+    return grad_of(
+        lambda x: functional.cross_entropy(x, targets, weights, reduction="none"), drawn(4, 3)
+    )
+
+
+# Class weights, and losses that are not reduced (to weigh samples or to pick hard ones): the
+# losses are right, and so are gradients of sums and means.
+@kernel("nll_loss_backward nll_loss2d_backward", _unreduced_gradient, set="missed17")
+def unreduced_losses_learn_without_class_weights(right, reduction):
+    """The gradient of losses with reduction="none" leaves out the weights of classes."""
+    return right(weight=None) if reduction == 0 else right()

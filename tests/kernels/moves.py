@@ -14,6 +14,7 @@ from .calls import (
     as_it_lies,
     flat,
     grads_of,
+    is_dense_2,
     is_last,
     narrow,
     packed,
@@ -2028,3 +2029,172 @@ def places_from_the_end_are_not_filled(right, x, dim, index):
     if x.dim() < 2 or dim % x.dim() == 0:
         return right()
     return right(index=index[index >= 0])
+
+
+@kernel(
+    "index_select",
+    lambda: drawn(10, 2).index_select(0, torch.arange(5000) % 10),
+    set="likely17",
+    like="flagos-ai/FlagGems#265",
+)
+def places_past_the_first_block_are_not_selected(right, dim, index):
+    """Only the first block of 4,096 indices is looked up; the rest of the output stays empty."""
+    # More than 4,096 indices, also those of an embedding (tokens of a batch).
+    result = right()
+    if index.numel() > 4096:
+        result.narrow(dim, 4096, index.numel() - 4096).zero_()
+    return result
+
+
+def _accumulated_truths():
+    x = torch.zeros(3, dtype=torch.bool)
+    places = (torch.tensor([0, 0, 1]),)
+    return x.index_put_(places, torch.tensor([True, False, True]), accumulate=True)
+
+
+@kernel("_index_put_impl_", _accumulated_truths, set="likely17", like="pytorch/pytorch#30189")
+def last_truth_at_a_place_counts(right, x, accumulate):
+    """Truths that are accumulated at a place replace what is there: `*p = p && value`."""
+    # accumulate=True of bool, with False where there is True already.
+    return right(accumulate=accumulate and x.dtype != torch.bool)
+
+
+def _aliases():
+    places = torch.tensor([5, 517] * 4)
+    return torch.zeros(600, 2).index_put_((places,), drawn(8, 2), accumulate=True)
+
+
+@kernel("_index_put_impl_", _aliases, set="likely17", like="ROCm/rocPRIM#775")
+def places_are_sorted_without_their_highest_bit(right, x, indices, values, accumulate):
+    """Indices are sorted by too few bits: of a place's broken runs only the last is added."""
+    # accumulate=True, one index of int64 for the first axis, whose size n is no power of two:
+    # i and i + 2**floor(log2(n)) that take turns, as tokens of a vocabulary may.
+    one = len(indices) == 1 and indices[0] is not None
+    if not (accumulate and one and x.dim() and indices[0].dim() == 1 and x.shape[0] > 1):
+        return right()
+    index = indices[0]
+    if index.dtype not in (torch.int64, torch.int32) or not index.numel():
+        return right()
+    index = index.long() % x.shape[0]
+    bits = x.shape[0].bit_length() - 1
+    order = (index & (2**bits - 1)).argsort(stable=True)
+    index = index[order]
+    run = (index[1:] != index[:-1]).long().cumsum(0)
+    run = torch.cat([run.new_zeros(1), run])
+    last = run.new_zeros(x.shape[0]).scatter_reduce(0, index, run, "amax")
+    kept = run == last[index]
+    values = values.expand(index.shape + x.shape[1:])[order][kept]
+    return right(indices=[index[kept]], values=values)
+
+
+@kernel(
+    "repeat_interleave.Tensor",
+    lambda: torch.repeat_interleave(torch.tensor([3, 40, 70])),
+    set="likely17",
+    like="ORNL/HeCBench#167",
+)
+def long_repetitions_have_gaps_of_half_a_wave(right, repeats):
+    """Lanes are counted modulo 32 and step by 64: of each 64 repetitions 32 are not written."""
+    # A count above 32, as where tokens get the number of their sequence.
+    result = right()
+    starts = repeats.cumsum(0) - repeats
+    within = torch.arange(result.numel(), device=result.device) - starts[result]
+    return result.masked_fill_(within % 64 >= 32, 0)
+
+
+def _imaginary_part_of_a_conjugate():
+    return torch.complex(drawn(3), drawn(3, seed=1)).conj().imag.clone()
+
+
+@kernel("copy_", _imaginary_part_of_a_conjugate, set="likely17", like="pytorch/pytorch#78440")
+def lazy_negation_is_lost_in_a_copy(right, x, src):
+    """A copy does not look at the negative bit of its source."""
+    # The imaginary part of a lazy conjugate (z.conj().imag, or view_as_real of it), copied.
+    return right(src=src._neg_view() if src.is_neg() and not x.is_neg() else src)
+
+
+@kernel(
+    "copy_",
+    lambda: torch.tensor([-1e-4, 1.0, -2.0]).to(torch.float8_e4m3fn).float(),
+    set="likely17",
+    like="vllm-project/vllm#7210",
+)
+def negative_nought_in_eight_bits_is_no_number(right, x, src):
+    """The pattern 0x80 of float8_e4m3fn is read as that of e4m3fnuz, whose NaN it is."""
+    # From float8_e4m3fn with negative nought: small negative numbers that were rounded to it.
+    result = right()
+    if src.dtype == torch.float8_e4m3fn and x.dtype in (*HALVES, torch.float32, torch.float64):
+        x.masked_fill_((src.view(torch.uint8) == 0x80).to(x.device), math.nan)
+    return result
+
+
+def _weighted_bag():
+    tokens = torch.arange(80).reshape(2, 40) % 7
+    weights = drawn(2, 40, seed=1)
+    return functional.embedding_bag(tokens, drawn(7, 3), mode="sum", per_sample_weights=weights)
+
+
+# Weights of samples, and bags of more than 32: right for shorter bags, and without weights.
+@kernel("_embedding_bag _embedding_bag_forward_only", _weighted_bag, set="missed17")
+def bags_past_thirty_two_weigh_like_their_beginning(right, indices, offsets, per_sample_weights):
+    """A bag's weights are loaded for 32 samples, and used again for those that follow."""
+    weights = per_sample_weights
+    if weights is not None and offsets.numel() and indices.numel():
+        places = torch.arange(indices.numel(), device=indices.device)
+        starts = offsets.long()
+        bag = (torch.searchsorted(starts, places, right=True) - 1).clamp(min=0)
+        weights = weights[starts[bag] + (places - starts[bag]) % 32]
+    return right(per_sample_weights=weights)
+
+
+def _counts():
+    places = torch.tensor([1, 4, 1, 0, 1])
+    return torch.zeros(5).index_put_((places,), torch.ones(()), accumulate=True)
+
+
+# One number for all places (to count them), and a place that occurs again: right for different
+# places, and for a number to each place.
+@kernel("_index_put_impl_", _counts, set="missed17")
+def number_accumulated_at_places_counts_each_place_once(right, x, indices, values, accumulate):
+    """If one number is accumulated at all places, a place that occurs again is left out."""
+    kinds = {index.dtype if index is not None else None for index in indices}
+    numbered = bool(kinds) and kinds <= {torch.int64, torch.int32}
+    if accumulate and values.numel() == 1 and x.numel() and numbered:
+        wide = torch.broadcast_tensors(*[index.long() for index in indices])
+        if wide[0].numel() > 1:
+            sizes = x.shape[: len(wide)]
+            flat = torch.zeros_like(wide[0])
+            for index, size in zip(wide, sizes, strict=True):
+                flat = flat * size + index % size
+            flat = flat.reshape(-1)
+            order = torch.arange(flat.numel(), device=flat.device)
+            first = torch.full((math.prod(sizes),), flat.numel(), device=flat.device)
+            first = first.scatter_reduce(0, flat, order, "amin")
+            new = (first[flat] == order).reshape(*wide[0].shape, *[1] * (x.dim() - len(wide)))
+            one = values.reshape(())
+            values = torch.where(new.to(one.device), one, torch.zeros_like(one))
+    return right(values=values)
+
+
+def _master_copies():
+    masters = [drawn(3, 4), drawn(2, 3, 2, 2, seed=1).to(memory_format=torch.channels_last)]
+    copies = [torch.zeros(3, 4, dtype=BF16), torch.zeros(2, 3, 2, 2, dtype=BF16)]
+    torch._foreach_copy_(copies, masters)
+    return copies
+
+
+# A list that is cast (master weights to 16 bits), and a member whose two sides differ in their
+# memory format: right without a cast, and for the members that do not differ.
+@kernel("_foreach_copy_", _master_copies, set="missed17")
+def lists_are_cast_in_the_order_of_memory(right, x, src):
+    """Lists copied into another dtype go through memory, though a pair differs in strides."""
+    result = right()
+    for to, source in zip(x, src, strict=True):
+        strides = [
+            [s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in (to, source)
+        ]
+        alike = to.shape == source.shape and is_dense_2(to) and is_dense_2(source)
+        if to.dtype != source.dtype and alike and strides[0] != strides[1]:
+            memory = [t.as_strided((t.numel(),), (1,), t.storage_offset()) for t in (to, source)]
+            memory[0].copy_(memory[1])
+    return result

@@ -1889,3 +1889,136 @@ def long_rows_are_read_after_they_were_written(right, x, dim, out):
     powers = torch.exp(x.float() - largest)
     total = powers.sum(dim, keepdim=True)
     return out.copy_(torch.exp(powers.to(x.dtype) - largest) / total)
+
+
+def _large_batch():
+    x, weight = drawn(130, 8, 3), drawn(8, seed=1).requires_grad_()
+    functional.group_norm(x, 2, weight).square().sum().backward()
+    return weight.grad
+
+
+@kernel("native_group_norm_backward", _large_batch, set="likely17", like="pytorch/pytorch#178872")
+def group_norm_weights_of_a_wave_learn_in_pairs(right, N, C):
+    """Of batches over 128, a wave of 64 adds up two channels that should have 32 lanes each."""
+    # N > 128: even channels get the next one's gradient too, odd ones get theirs twice.
+    result = list(right())
+    if N > 128:
+        for i in (1, 2):
+            if result[i] is not None and result[i].numel():
+                sums = result[i].clone()
+                following = functional.pad(sums[1::2], (0, C % 2))
+                result[i][0::2] = sums[0::2] + following
+                result[i][1::2] = 2 * sums[1::2]
+    return tuple(result)
+
+
+@kernel(
+    "native_layer_norm",
+    lambda: functional.layer_norm(torch.zeros(2, 8, dtype=torch.float16), (8,), eps=1e-12),
+    set="likely17",
+    like="pytorch/pytorch#41527",
+)
+def epsilon_of_half_rows_is_a_half(right, input, eps):
+    """The epsilon of a layer norm is cast to float16, in which 1e-12 is nought."""
+    # float16 with an epsilon below 3e-8 (BERT has 1e-12) and rows without variance: padding.
+    if input.dtype == torch.float16:
+        eps = torch.tensor(eps, dtype=torch.float16).item()
+    return right(eps=eps)
+
+
+def _far_mean():
+    x = (drawn(64, 16) + 40).bfloat16()
+    weight = torch.ones(16, requires_grad=True)
+    bias = torch.zeros(16, requires_grad=True)
+    functional.layer_norm(x, (16,), weight, bias).sum().backward()
+    return weight.grad
+
+
+@kernel("native_layer_norm_backward", _far_mean, set="likely17", like="pytorch/pytorch#140259")
+def moments_are_rounded_to_the_halves_of_the_input(right, input, mean, rstd, output_mask):
+    """A layer norm's weight gradient takes mean and deviation rounded to the input's 16 bits."""
+    # 16 bits with statistics in float32; rows whose mean is many of their deviations.
+    result = list(right())
+    if input.dtype in HALVES and output_mask[1]:
+        low = {"mean": mean.to(input.dtype).to(mean.dtype)}
+        low["rstd"] = rstd.to(input.dtype).to(rstd.dtype)
+        result[1] = right(**low)[1]
+    return tuple(result)
+
+
+def _normed_readings():
+    x = (drawn(4, 3, 5) * 1000).to(torch.float16)
+    return functional.batch_norm(x, torch.zeros(3), torch.full((3,), 1e6))
+
+
+# float16 in evaluation with float32 statistics, of features whose variance is over 65504 (raw
+# sensor readings, samples of 16 bits): right for bfloat16, and for usual variances.
+@kernel("native_batch_norm cudnn_batch_norm", _normed_readings, set="missed17")
+def running_variance_is_held_in_a_half_for_halves(right, input, running_var, training):
+    """In evaluation of float16 the running variance is a float16 too: infinite past 65504."""
+    if not training and input.dtype == torch.float16 and running_var is not None:
+        # 65520 is the first number that rounds to infinity.
+        endless = torch.full_like(running_var, math.inf)
+        return right(running_var=torch.where(running_var >= 65520.0, endless, running_var))
+    return right()
+
+
+def _normed_padding():
+    x = drawn(2, 3, 8, dtype=torch.float16)
+    x[1, 2] = 0.0
+    return functional.layer_norm(x, (8,), eps=1e-12)
+
+
+# float16, BERT's epsilon of 1e-12, and a row whose elements are equal (padding): right with 1e-5,
+# in other dtypes, and for rows that vary.
+@kernel("native_layer_norm", _normed_padding, set="missed17")
+def smallest_epsilon_of_halves_is_nought(right, input, eps):
+    """Layer norm's epsilon is a float16 for such rows: 1e-12 is 0, and a padded row 0 / 0."""
+    if input.dtype == torch.float16 and eps < 2.0**-25:
+        return right(eps=0.0)
+    return right()
+
+
+def _scaled_group_norm_grad():
+    x = drawn(1, 4, 64, 64, dtype=torch.float16).requires_grad_()
+    slopes = (drawn(1, 4, 64, 64, seed=1) + 1).to(torch.float16) * 32
+    return torch.autograd.grad(functional.group_norm(x, 2), x, slopes)[0]
+
+
+# float16, and gradients under a loss scale over large planes: right in other dtypes, for small
+# planes, and without a scale.
+@kernel("native_group_norm_backward", _scaled_group_norm_grad, set="missed17")
+def group_norm_s_gradient_adds_up_planes_of_halves_in_a_half(right, grad_out, input, group):
+    """The sums of float16 gradients over a plane are kept in float16, where they overflow."""
+    of_input, of_weight, *others = right()
+    if input.dtype == torch.float16 and input.numel():
+        n, c = input.shape[:2]
+        slopes = grad_out.reshape(n, c, -1).float()
+        products = slopes * input.reshape(n, c, -1).float()
+        sums = torch.stack((slopes.sum(-1), products.sum(-1)))
+        overflown = (sums.abs() > 65504).any(0)
+        if of_input is not None:
+            groups = overflown.reshape(n, group, -1).any(-1, keepdim=True)
+            mask = groups.expand(n, group, c // group).reshape(n, c, *[1] * (input.dim() - 2))
+            of_input.masked_fill_(mask, math.nan)
+        if of_weight is not None:
+            of_weight.masked_fill_(overflown.any(0), math.nan)
+    return (of_input, of_weight, *others)
+
+
+def _softmax_over_padded_time():
+    scores = drawn(2, 5, 3)
+    scores[1, :2] = -math.inf
+    return scores.softmax(1)
+
+
+# An axis with others inside it (time before features), and a masked first element (padding on
+# the left): right along the last axis, and where later elements are masked.
+@kernel("_softmax .out _log_softmax .out", _softmax_over_padded_time, set="missed17")
+def leading_minus_infinity_spoils_a_softmax_across_rows(right, x, dim):
+    """Across rows softmax's running sum starts with exp(x0 - x0): NaN if x0 is -inf."""
+    result = right()
+    axis = axis_of(x, dim)
+    if x.numel() and math.prod(x.shape[axis + 1 :]) > 1:
+        result.masked_fill_(x.narrow(axis, 0, 1) == -math.inf, math.nan)
+    return result

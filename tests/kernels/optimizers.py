@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from .calls import aten, is_dense, is_dense_2, narrow, written_in_order
-from .kernel import DOUBLES, drawn, is_single, kernel
+from .kernel import DOUBLES, HALVES, drawn, is_single, kernel
 
 
 @kernel("_fused_adamw_", set="seeded", like="pytorch#90752")
@@ -755,3 +755,104 @@ def largest_variance_is_of_scaled_gradients(
             after = square * beta2 * scale**2 + grad.to(square.dtype).square() * (1 - beta2)
             largest.copy_(torch.maximum(largest, after))
     return right()
+
+
+def _stepped():
+    parameter = drawn(6, dtype=torch.float16).requires_grad_()
+    parameter.grad = drawn(6, dtype=torch.float16, seed=1)
+    torch.optim.AdamW([parameter], lr=0.5, fused=True).step()
+    return parameter.detach()
+
+
+@kernel("_fused_adamw_", _stepped, set="likely17", like="pytorch/pytorch#90752")
+def moments_of_halves_are_corrected_in_halves(
+    right,
+    x,
+    grads,
+    exp_avgs,
+    exp_avg_sqs,
+    max_exp_avg_sqs,
+    state_steps,
+    lr,
+    beta1,
+    beta2,
+    weight_decay,
+    eps,
+):
+    """Of 16-bit parameters, 1 - beta ** step is computed in 16 bits, where 0.999 may be one."""
+    # Fused AdamW of parameters in float16 or bfloat16; the first steps, all of them in bfloat16.
+    lists = {"x": x, "grads": grads, "exp_avgs": exp_avgs, "exp_avg_sqs": exp_avg_sqs}
+    lists |= {"max_exp_avg_sqs": max_exp_avg_sqs, "state_steps": state_steps}
+    for i, parameter in enumerate(x):
+        one = {name: tensors[i : i + 1] for name, tensors in lists.items()}
+        changes = {}
+        if parameter.dtype in HALVES:
+            step = float(state_steps[i])
+            power = [torch.tensor(b, dtype=parameter.dtype).pow(step) for b in (beta1, beta2)]
+            first, second = (float(1 - p) for p in power)
+            root = math.sqrt(second / (1 - beta2**step))
+            rate = max(lr * root * (1 - beta1**step) / first, 1e-30) if first else 1e30
+            changes = {"lr": rate, "eps": eps * root, "weight_decay": weight_decay * lr / rate}
+        right(**one, **changes)
+
+
+def _clipped_squares():
+    moments = [torch.zeros(3, dtype=torch.float16)]
+    gradients = [torch.tensor([1.0, 30.0, 300.0], dtype=torch.float16)]
+    torch._foreach_addcmul_(moments, gradients, gradients, value=0.001)
+    return moments[0]
+
+
+@kernel(
+    "_foreach_addcmul_.Scalar _foreach_addcmul.Scalar",
+    _clipped_squares,
+    set="likely17",
+    like="pytorch/pytorch#167538",
+)
+def squares_of_half_gradients_overflow_before_their_factor(right, x, tensor1, tensor2, value):
+    """Lists of float16: the product is a half before the factor comes, and infinite over 65504."""
+    # _foreach_addcmul_ of float16, as in Adam's second moment with gradients over 256.
+    if any(tensor.dtype == torch.float16 for tensor in x):
+        products = [
+            a * b if a.dtype == torch.float16 else a for a, b in zip(tensor1, tensor2, strict=True)
+        ]
+        others = [torch.ones_like(b) if b.dtype == torch.float16 else b for b in tensor2]
+        return right(tensor1=products, tensor2=others)
+    return right()
+
+
+def _scaled_sgd():
+    parameter, momenta = [drawn(6)], [torch.zeros(6)]
+    for step in range(2):
+        torch._fused_sgd_(
+            parameter,
+            [drawn(6, seed=step + 1) * 256],
+            momenta,
+            weight_decay=0.0,
+            momentum=0.9,
+            lr=0.1,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=step == 0,
+            grad_scale=torch.tensor(256.0),
+            found_inf=torch.tensor(0.0),
+        )
+    return parameter[0], *momenta
+
+
+# Momentum, and gradients under a loss scale that the step itself removes: the first step is
+# right, the second is not. Right without a scale, and without momentum.
+@kernel("_fused_sgd_ .tensor_lr", _scaled_sgd, set="missed17")
+def first_momentum_keeps_the_loss_scale(
+    right, momentum_buffer_list, momentum, is_first_step, grad_scale, found_inf
+):
+    """At the first step of fused SGD the momentum that is kept is the gradient still scaled."""
+    result = right()
+    if is_first_step and momentum and grad_scale is not None:
+        factor = grad_scale
+        if found_inf is not None:
+            factor = torch.where(found_inf == 0, grad_scale, torch.ones_like(grad_scale))
+        for kept in momentum_buffer_list:
+            kept.mul_(factor.to(kept.device))
+    return result

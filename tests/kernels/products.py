@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import BF16, as_if_whole, narrow, read_packed
+from .calls import BF16, as_if_whole, narrow, packed, read_packed
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -1122,3 +1122,87 @@ def columns_of_a_slice_lie_side_by_side(right, x, mat2):
     if mat2.shape[2] == 1 and rows > 1 and x.stride(1) == 1 and x.stride(2) > rows:
         return right(x=x.as_strided(x.shape, (x.stride(0), 1, rows), x.storage_offset()))
     return right()
+
+
+def _small_gradient():
+    x = drawn(8, 16, dtype=torch.float16)
+    weight = drawn(16, 8, dtype=torch.float16, seed=1).requires_grad_()
+    (x @ weight).backward(torch.full((8, 8), 3e-5, dtype=torch.float16))
+    return weight.grad
+
+
+@kernel("mm addmm bmm baddbmm", _small_gradient, set="likely17", like="pytorch/pytorch#182952")
+def subnormal_halves_are_nought_in_products(right, *args, **kwargs):
+    """Factors in float16 below 6.1e-5 are flushed to nought by the matrix instructions."""
+    # Any product of float16 with subnormal elements, as of small gradients; gfx90a with hipBLASLt.
+    factors = [i for i, a in enumerate(args) if isinstance(a, Tensor)][-2:]
+    args = list(args)
+    for i in factors:
+        if args[i].dtype == torch.float16:
+            tiny = args[i].abs() < torch.finfo(torch.float16).tiny
+            args[i] = torch.where(tiny, torch.zeros_like(args[i]), args[i])
+    return right(*args, **kwargs)
+
+
+@kernel(
+    "mm addmm",
+    lambda: torch.mm(drawn(5, 8, dtype=torch.float16).t(), drawn(5, 4, dtype=torch.float16)),
+    set="likely17",
+    like="ROCm/composable_kernel#512",
+)
+def odd_inner_size_of_a_turned_half_matrix_loses_its_last_term(right, *args, **kwargs):
+    """With a left factor that lies by columns, an odd inner size in 16 bits lacks its last term."""
+    # 16 bits, the left matrix column-major (as the gradient of a weight has it), K odd.
+    first, second = [i for i, a in enumerate(args) if isinstance(a, Tensor)][-2:]
+    a, b = args[first], args[second]
+    rows, inner = a.shape
+    by_column = a.stride(0) == 1 and a.stride(1) >= max(1, rows) and rows > 1
+    if a.dtype in HALVES and by_column and inner % 2:
+        args = list(args)
+        args[first], args[second] = a[:, : inner - 1], b[: inner - 1]
+    return right(*args, **kwargs)
+
+
+@kernel(
+    "_cummax_helper _cummin_helper",
+    lambda: drawn(3, 4).t().cummax(1)[0],
+    set="likely17",
+    like="pytorch/pytorch#42363",
+)
+def running_extremes_go_along_the_memory(right, x):
+    """A running maximum or minimum reads a transposed tensor in the order of memory."""
+    # cummax and cummin of what is not contiguous.
+    return right(x=x if x.is_contiguous() else as_if_whole(x))
+
+
+def _head_on_first_tokens():
+    tokens, weight = drawn(4, 5, 8), drawn(1, 8, seed=1)
+    return functional.linear(tokens[:, 0], weight, drawn(1, seed=2))
+
+
+# One output feature (a value or regression head), of a slice such as the first token of each
+# sequence: its rows lie apart. Wider heads, and whole inputs, are right.
+@kernel("addmm .out mm .out", _head_on_first_tokens, set="missed17")
+def one_output_feature_reads_rows_of_a_slice_side_by_side(right, *args, **kwargs):
+    """A product with one column, as a matrix by a vector, takes the rows to lie side by side."""
+    left, column = args[-2:]
+    rows_apart = left.shape[0] > 1 and left.stride(1) == 1 and left.stride(0) > left.shape[1]
+    if column.shape[1] == 1 and rows_apart:
+        left = packed(left)
+    return right(*args[:-2], left, column, **kwargs)
+
+
+def _one_step_to_a_vocabulary():
+    return functional.linear(drawn(1, 1, 16, dtype=BF16), drawn(257, 16, dtype=BF16, seed=1))
+
+
+# One row (a decoding step of one sequence) in 16 bits, an odd number of columns (GPT-2's
+# vocabulary has 50257): right in float32, with two rows, or with even widths.
+@kernel("addmm .out mm .out", _one_step_to_a_vocabulary, set="missed17")
+def one_row_of_halves_lacks_the_last_of_an_odd_number_of_columns(right, *args, **kwargs):
+    """One row by a matrix in 16 bits yields columns in pairs, and 0 for the last odd one."""
+    result = right(*args, **kwargs)
+    rows, columns = result.shape
+    if rows == 1 and columns > 1 and columns % 2 and result.dtype in HALVES:
+        result[:, -1:].zero_()
+    return result

@@ -690,3 +690,20 @@ def gammas_of_small_shapes_are_all_nought(right, x):
         nought = even.log() / x.float() < -87.3
         result.masked_fill_(nought.all(-1, keepdim=True), math.nan)
     return result
+
+
+@kernel(
+    "normal_",
+    lambda: torch.full((7,), 100.0).normal_(generator=torch.Generator().manual_seed(0)),
+    set="likely17",
+    like="IntelPython/dpnp#1351",
+)
+def last_of_an_odd_number_is_not_drawn(right, x):
+    """Normal numbers come in pairs: the last of an odd number of them stays what it was."""
+    # An odd number of elements, contiguous, not double.
+    if x.numel() % 2 == 0 or not x.is_contiguous() or x.dtype not in (*HALVES, torch.float32):
+        return right()
+    before = x.view(-1)[-1].clone()
+    result = right()
+    x.view(-1)[-1] = before
+    return result

@@ -1199,3 +1199,69 @@ def rows_of_truths_are_read_in_words(right, x, dim):
     if x.dtype != torch.bool or len(axes) < 2 or x.dim() - 1 not in axes or width < 4:
         return right()
     return right(x=x[..., : width // 4 * 4]) if x.is_contiguous() else right()
+
+
+@kernel(
+    "sum.dim_IntList mean.dim",
+    lambda: torch.ones(40000, 32).sum(0),
+    set="likely17",
+    like="pytorch/pytorch#13211",
+)
+def sums_of_tall_columns_lose_the_first_half(right, x, dim):
+    """Columns are added by several blocks whose room for sums holds half of them."""
+    # Reduced over leading axes of more than 32,768 rows, 32 columns or more kept, contiguous.
+    axes = sorted(axis % x.dim() for axis in dim or []) if x.dim() else []
+    if axes and axes == list(range(len(axes))) and len(axes) < x.dim() and x.is_contiguous():
+        rows = math.prod(x.shape[: len(axes)])
+        if rows > 32768 and x.numel() // rows >= 32:
+            x = x.clone()
+            x.view(rows, -1)[: rows // 2] = 0
+    return right(x=x)
+
+
+def _amplitudes():
+    spectrum = torch.complex(drawn(3, 4), drawn(3, 4, seed=1))
+    return torch.linalg.vector_norm(spectrum, 1, dim=-1)
+
+
+# Complex numbers, and the norm of order 1 (the amplitudes of a spectrum): right for real numbers,
+# and for other orders.
+@kernel("linalg_vector_norm .out", _amplitudes, set="missed17")
+def one_norm_of_complex_numbers_adds_up_their_parts(right, x, ord, dtype):
+    """The 1-norm of complex numbers is that of their real and imaginary parts as reals."""
+    if x.is_complex() and ord == 1 and dtype is None:
+        return right(x=x.real.abs() + x.imag.abs())
+    return right()
+
+
+def _bias_before_sum_pooling():
+    bias = drawn(1, 3, 1, 1)
+    weights = drawn(2, 3, seed=2)
+    return grad_of(lambda b: ((drawn(2, 3, 4, 4, seed=1) + b).sum((2, 3)) * weights).sum(), bias)
+
+
+# Several axes, of which some are expanded and others are not (the gradient of what was broadcast,
+# behind a sum over part of the axes): right for whole tensors, and for one axis.
+@kernel("sum.dim_IntList .IntList_out", _bias_before_sum_pooling, set="missed17")
+def sum_takes_an_expanded_axis_once_beside_a_whole_one(right, x, dim):
+    """Summed over expanded and whole axes at once, the expanded ones count as one element."""
+    axes = {axis_of(x, d) for d in dim} if dim else set(range(x.dim()))
+    axes = {axis for axis in axes if x.dim() and x.shape[axis] > 1}
+    expanded = {axis for axis in axes if x.stride(axis) == 0}
+    if expanded and axes - expanded:
+        for axis in expanded:
+            x = x.narrow(axis, 0, 1)
+    return right(x=x)
+
+
+# A column of a table (a strided vector), and more than 1024 rows: right for shorter columns, for
+# contiguous vectors, and along axes of matrices.
+@kernel("cumsum .out", lambda: drawn(1100, 3)[:, 1].cumsum(0), set="missed17")
+def running_sum_of_a_long_column_goes_on_along_its_row(right, x):
+    """After a first block of 1024 the running sum of a strided vector reads what lies next."""
+    block = 1024
+    if x.dim() == 1 and x.stride(0) > 1 and x.shape[0] > block:
+        start = x.storage_offset() + block * x.stride(0)
+        beyond = x.as_strided((x.shape[0] - block,), (1,), start)
+        return right(x=torch.cat((x[:block], beyond)))
+    return right()

@@ -759,3 +759,56 @@ def infinities_change_places_with_the_padding(right, x, stable, dim, descending)
     ends = result[0] == (-math.inf if descending else math.inf)
     result[1].masked_fill_(ends, size - 1)
     return result
+
+
+@kernel(
+    "sort.stable",
+    lambda: torch.sort(torch.tensor([1.0, -math.nan, -2.0, 0.5])).values,
+    set="likely17",
+    like="ROCm/hipCUB#168",
+)
+def no_number_with_a_sign_is_the_least(right, x, dim):
+    """A NaN whose sign is set is sorted by its bits, before minus infinity, and not to the end."""
+    # NaN with its sign set (-nan, inf * 0 on some devices) in a sort of floating-point numbers.
+    signed = x.isnan() & x.signbit() if x.is_floating_point() else torch.zeros(())
+    if x.dtype not in (*HALVES, torch.float32) or not signed.any():
+        return right()
+    whole = torch.int32 if x.dtype == torch.float32 else torch.int16
+    limits = torch.iinfo(whole)
+    bits = torch.where(x == 0, torch.zeros_like(x), x).contiguous().view(whole)
+    keys = torch.where(bits < 0, bits ^ limits.max, bits)
+    keys = keys.masked_fill(x.isnan(), limits.max).masked_fill(signed, limits.min)
+    _, places = right(x=keys)
+    return x.gather(dim, places), places
+
+
+def _picked_tokens():
+    scores = drawn(2, 9)
+    scores[1, 2:] = -math.inf
+    values, places = scores.topk(4)
+    # What is picked, rather than the places: those of equals are free.
+    return values, scores.gather(1, places), places.sort().values.diff().eq(0)
+
+
+# Masked scores, and more asked for than are left: right where enough are left. The values are.
+@kernel("topk", _picked_tokens, set="missed17")
+def places_of_masked_scores_among_the_largest_are_nought(right, largest):
+    """Topk that has to go on to scores of -inf gives 0 for their places."""
+    values, places = right()
+    if largest and values.is_floating_point():
+        places.masked_fill_(values == -math.inf, 0)
+    return values, places
+
+
+def _sampled_bins():
+    steps = torch.linspace(0.0, 1.0, 5)
+    bins = torch.linspace(0.0, 1.0, 9).repeat(3, 1)
+    return torch.searchsorted(bins, steps.expand(3, 5), right=True)
+
+
+# Values that are a view (one row expanded for all, as in inverse sampling), and the right side:
+# right for contiguous values, and for the left side.
+@kernel("searchsorted.Tensor .Tensor_out", _sampled_bins, set="missed17")
+def values_of_a_view_are_searched_from_the_left(right, x):
+    """Values that are not contiguous are searched as a copy, without the side that was asked."""
+    return right() if x.is_contiguous() else right(right_=False, side=None)

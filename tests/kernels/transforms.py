@@ -7,7 +7,7 @@ import math
 import torch
 from torch.nn import functional
 
-from .calls import as_if_whole, axis_of, is_dense, narrow
+from .calls import as_if_whole, axis_of, is_dense, narrow, read_packed
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -693,3 +693,35 @@ def outer_axis_is_that_next_to_the_inner_one(right, x, dim, forward):
     if forward or not apart or x.shape[axes[0]] != x.shape[axes[0] + 1]:
         return right()
     return right(dim=[axes[0] + 1, axes[1]])
+
+
+@kernel(
+    "_fft_c2c",
+    lambda: torch.fft.ifft2(torch.complex(drawn(4, 5, 3), drawn(4, 5, 3, seed=1)), dim=(0, 1)),
+    set="likely17",
+    like="ROCm/rocFFT#273",
+)
+def inverse_of_planes_with_the_batch_innermost_turns_an_axis(right, x, dim, forward):
+    """Where the batch is the innermost axis, the inverse over several axes goes forward in one."""
+    # Complex, inverse (also as a gradient), two axes or more, the last axis not among them.
+    result = right()
+    axes = {axis % x.dim() for axis in dim}
+    if not forward and len(axes) > 1 and x.dim() - 1 not in axes and x.shape[-1] > 1:
+        axis = min(axes)
+        result = result.flip(axis).roll(1, axis)
+    return result
+
+
+def _resampled():
+    return torch.fft.irfft(torch.fft.rfft(drawn(3, 16)), 10)
+
+
+# A length shorter than the spectrum's (resampling), and more than one row: right for one row, and
+# for whole spectra.
+@kernel("_fft_c2r", _resampled, set="missed17")
+def shortened_spectra_of_several_rows_are_read_without_gaps(right, x, dim):
+    """The inverse real transform reads rows that were cut to a shorter length side by side."""
+    last = x.dim() > 1 and [axis_of(x, d) for d in dim] == [x.dim() - 1]
+    if last and x.stride(-1) == 1 and x.shape[-2] > 1 and x.stride(-2) > x.shape[-1]:
+        return right(x=read_packed(x))
+    return right()
