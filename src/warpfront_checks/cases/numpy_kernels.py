@@ -114,8 +114,10 @@ def _sorted(x: Array, dim: int = -1, descending: bool = False, *, stable: Any = 
 
 
 def _taken(x: Array, places: Any, dim: int = -1, largest: bool = False) -> Any:
-    """Return sorted numbers at `places` of an axis, and where they were."""
-    return tuple(y.take(places, dim) if x.ndim else y for y in _sorted(x, dim, largest))
+    """Return sorted integers at `places`, and where they were."""
+    # Which of equal fractions is chosen decides on gradients.
+    taken = (y.take(places, dim) if x.ndim else y for y in _sorted(x, dim, largest))
+    return tuple(taken) if x.dtype.kind in "bui" else NotImplemented
 
 
 def _running(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -173,10 +175,6 @@ def _along(x: Array, dim: int, index: Array) -> tuple[Any, ...]:
     places: list[Any] = list(np.indices(index.shape))
     places[dim] = index
     return tuple(places)
-
-
-def _gather(x: Array, dim: int, index: Array, *, sparse_grad: bool = False) -> Any:
-    return x[_along(x, dim, index)] if x.ndim and index.ndim else NotImplemented
 
 
 def _put(places_of: Callable[..., Any], change: Callable[..., Any] | None = None) -> Any:
@@ -481,7 +479,9 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "convolution_backward": _convolution_backward,
     "index": lambda x, indices: x[_subscript(indices)],
     "index_put": _index_put,
-    "gather": _gather,
+    "gather": lambda x, dim, index, **_: (
+        x[_along(x, dim, index)] if x.ndim and index.ndim else NotImplemented
+    ),
     "scatter": _put(_along),
     "scatter_add": _put(_along, np.add.at),
     "scatter_reduce": _reduced_at(_along),
