@@ -610,12 +610,12 @@ def test_a_defect_of_instructions_is_one_of_processors_that_have_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (half, amx) = (d for d in defects_of("conv3d of long filters") if d.device == "cpu")
-    narrow = {"dtype": "float16", "option stride": 2, "option dilation": 2, "lengths": {"x": 1}}
+    padded = {"dtype": "float16", "option padding": 1, "option dilation": (2, 1, 2)}
     monkeypatch.setattr(known_defects, "_features", lambda: ("avx512_fp16",))
     assert half.unsafe
-    assert half.affects(narrow, "cpu")
-    assert not half.affects({**narrow, "lengths": {"x": 2}}, "cpu")
-    assert not half.affects({**narrow, "option dilation": 1}, "cpu")
+    assert half.affects(padded, "cpu")
+    for otherwise in ({"dtype": "float32"}, {"option padding": 0}, {"option dilation": 1}):
+        assert not half.affects({**padded, **otherwise}, "cpu")
     for flags, affected in ((("avx512f", "amx_bf16"), True), (("avx512f",), False)):
         monkeypatch.setattr(known_defects, "_features", lambda flags=flags: flags)
         assert amx.affects({"dtype": "bfloat16"}, "cpu") == affected

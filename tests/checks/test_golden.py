@@ -246,6 +246,28 @@ def test_a_missing_tensor_is_an_error(made: Path) -> None:
         check_case(golden, "gelu", "float32", "cpu")
 
 
+@pytest.mark.parametrize(
+    ("name", "tensor", "words"),
+    [
+        ("in/2", None, "in/2 has to be 9 numbers of torch.float32"),
+        ("in/3", torch.ones(2), "in/3 has to be 0 numbers"),
+        ("in/0", torch.ones(3, 3), "in/0 has to be 561 numbers"),
+        ("in/0", torch.ones(561, dtype=torch.int64), "in/0 has to be 561 numbers of torch.float32"),
+        ("made/out", torch.ones(0), "made/out has to be 153 numbers"),
+        ("made/out", torch.ones(153).double(), "made/out has to be 153 numbers of torch.float32"),
+        ("cotangent", torch.ones(7), "cotangent is missing, or of no result"),
+    ],
+)
+def test_tensors_that_are_none_of_the_call_s_are_one_clear_error(
+    made: Path, capsys: pytest.CaptureFixture[str], name: str, tensor: Any, words: str
+) -> None:
+    doctored(made, {f"linear/float32/{name}": tensor})
+    assert main(["--target", "cpu", "check", str(made)]) == 2
+    said = capsys.readouterr().err
+    assert f"linear/float32/{words}" in said
+    assert "hint:" in said
+
+
 def record(folder: Path, files: tuple[Path, ...]) -> dict[str, Any]:
     recorder = Recorder(session="golden", target="cpu", folder=folder)
     with pytest.MonkeyPatch.context() as patched:

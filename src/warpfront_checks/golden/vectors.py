@@ -33,7 +33,7 @@ from warpfront_checks.cases.bounds import Bound, Verdict, judge, judge_by_all
 from warpfront_checks.cases.case import Case
 from warpfront_checks.cases.catalogue import CATALOGUE
 from warpfront_checks.cases.measured import ByPeer
-from warpfront_checks.cases.run import Bounds, Reference, reference_of, results_of
+from warpfront_checks.cases.run import Bounds, NoOracleError, Reference, reference_of, results_of
 from warpfront_checks.cases.special.properties import plain_assignment
 from warpfront_checks.check_options import USUAL, CheckOptions
 from warpfront_checks.claimed_device import computes, judge_device
@@ -86,8 +86,8 @@ def case_of(name: str, dtype: str, device: str, seed: int = 0) -> Case:
 
 
 def case_of_file(case: Case, inputs: Sequence[Tensor], cotangent: Tensor) -> Case:
-    """Return a call of the suite with a file's numbers, in the shapes of the call."""
-    numbers = "taken[{}].to(torch.float64, copy=True).view({{shape}})"
+    """Return a call of the suite with a file's numbers."""
+    numbers = "taken[{}].to(torch.float64, copy=True)"
     arguments = [
         replace(argument, values=numbers.format(place), fit="{x}")
         for place, argument in enumerate(case.arguments)
@@ -141,21 +141,15 @@ class Golden:
         keys = (name.split("/")[:2] for name in self.tensors)
         return tuple(dict.fromkeys((case, dtype) for case, dtype in keys))
 
-    def inputs(self, case: str, dtype: str) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Return inputs and cotangent. Raise `GoldenError` where one is missing."""
-        key = f"{case}/{dtype}"
-        count = sum(name.startswith(f"{key}/in/") for name in self.tensors)
-        try:
-            inputs = tuple(self.tensors[f"{key}/in/{n}"] for n in range(count))
-            return inputs, self.tensors[f"{key}/cotangent"]
-        except KeyError as error:
-            raise GoldenError(f"{self.name}: {error.args[0]} is missing") from None
-
-    def part(self, case: str, dtype: str, kind: str) -> dict[str, Tensor]:
-        """Return the tensors of `ref64` or `made`, by `out` and `grad/N`."""
-        prefix = f"{case}/{dtype}/{kind}/"
-        names = [name for name in self.tensors if name.startswith(prefix)]
-        return {name.removeprefix(prefix): self.tensors[name] for name in names}
+    def part(self, key: str, shapes: Mapping[str, Sequence[int]], of: torch.dtype) -> Tensors:
+        """Return the tensors below a key in these shapes. Raise `GoldenError` for any other."""
+        part = {n.removeprefix(key): x for n, x in self.tensors.items() if n.startswith(key)}
+        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
+        for name in sorted({*part, *sizes}):
+            found, size = part.get(name), sizes.get(name)
+            if found is None or (found.numel(), found.dtype) != (size, of):
+                raise GoldenError(f"{self.name}: {key}{name} has to be {size or 0} numbers of {of}")
+        return {name: part[name].view(*shape) for name, shape in shapes.items()}
 
 
 def make_golden(path: Path, claims: Claims, hardware: Hardware, dtypes: tuple[str, ...]) -> Path:
@@ -454,15 +448,18 @@ def check_case(golden: Golden, case_name: str, dtype: str, device: str) -> Check
     """Judge one golden case here. Raise `GoldenError` for an unknown case or missing tensor."""
     if case_name not in SUITE:
         raise GoldenError(f"{golden.name}: this suite has no case {case_name!r}")
-    inputs, cotangent = golden.inputs(case_name, dtype)
-    case = case_of_file(case_of(case_name, dtype, device), inputs, cotangent)
-    reference = reference_of(case)
+    drawn, key = case_of(case_name, dtype, device), f"{case_name}/{dtype}"
+    shapes = {str(place): each.shape for place, each in enumerate(drawn.arguments)}
+    inputs = golden.part(f"{key}/in/", shapes, DTYPES[dtype])
+    try:
+        case = case_of_file(drawn, [*inputs.values()], golden.tensors[f"{key}/cotangent"])
+        reference = reference_of(case)
+    except (KeyError, NoOracleError):
+        raise GoldenError(f"{golden.name}: {key}/cotangent is missing, or of no result") from None
     ours = expect(case, reference)
-    vectors, stored = (golden.part(case_name, dtype, kind) for kind in ("made", "ref64"))
-    for part in (vectors, stored):
-        if missing := sorted({*ours} ^ {*part}):
-            raise GoldenError(f"{golden.name}: {missing[0]} is missing or not known")
-        part |= {name: part[name].view(exact.shape) for name, (exact, _) in ours.items()}
+    results = {name: exact.shape for name, (exact, _) in ours.items()}
+    vectors = golden.part(f"{key}/made/", results, DTYPES[dtype])
+    stored = golden.part(f"{key}/ref64/", results, torch.float64)
     computed = compute(case, reference)
     form, faults = Bounds(case, reference).fault_of_form, list[str]()
     ways: dict[str, dict[str, Verdict]] = {}

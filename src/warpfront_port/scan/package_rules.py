@@ -63,6 +63,7 @@ def modules_of(name: str) -> tuple[str, ...]:
 
 def longest_known(dotted: str, table: Container[str]) -> str:
     """Return the longest prefix of `dotted`, at its dots, that the table has; "" for none."""
+    dotted = ".".join(dotted.split(".", 8)[:8])  # a hostile name may have thousands of dots
     while dotted and dotted not in table:
         dotted = dotted.rpartition(".")[0]
     return dotted
