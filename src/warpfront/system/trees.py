@@ -33,13 +33,14 @@ _VENDORED = frozenset(
     {"third_party", "thirdparty", "third-party", "3rdparty", "vendor", "vendored", "_vendor"}
     | {"external", "externals", "extern", "submodules"}
 )
-_SUBMODULE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE)
+_SUBMODULE = re.compile(r"(?m)^[ \t]*path[ \t]*=([^\n]+)")
 _PLAIN_IGNORE = re.compile(r"/?[\w.-]+(?:/[\w.-]+)*/?")
 _BINARY_PROBE = 8192
 _PARSED = (".ipynb", ".py", ".pyi")
 """Files of these kinds are read as a tree, for which the length of a line is nothing."""
 _LARGER = "larger than {} MiB"
-_NUMBERS = re.compile(rf"[0-9a-fA-FxXuUlL,.+\-\s]{{{LINE_LIMIT},}}+")
+_ELEMENT = r"[0-9a-fA-FxXuUlL,.+\-\s]"
+_NUMBERS = re.compile(rf"(?<!{_ELEMENT}){_ELEMENT}{{{LINE_LIMIT},}}+")
 """The elements of an array: data in a source file, in which no rule has a name to find."""
 
 
@@ -80,7 +81,7 @@ class _TreeWalk:
         self._exclude = exclude
         self._globs = (*exclude, *(f"{glob.rstrip('/')}/*" for glob in exclude))
         self._vendored = vendored
-        self._submodules = frozenset(_SUBMODULE.findall(_text(root, ".gitmodules")))
+        self._submodules = frozenset(map(str.strip, _SUBMODULE.findall(_text(root, ".gitmodules"))))
         # Folders that a .gitignore names without wildcards: `/build/` as `build`, `dist/`,
         # wherever it is, as `*/dist`.
         lines = _text(root, ".gitignore").splitlines()
@@ -88,8 +89,7 @@ class _TreeWalk:
         folders = {line.strip()[1:].strip("/") for line in lines if line.startswith("!")}
         anchored = {name.strip("/") for name in names if "/" in name.rstrip("/")}
         anywhere = {f"*/{name.strip('/')}" for name in names if "/" not in name.rstrip("/")}
-        names = anchored | anywhere
-        self._ignored = frozenset(n for n in names if n.removeprefix("*/") not in folders)
+        self._ignored = (anchored | anywhere) - folders - {f"*/{name}" for name in folders}
         # Folders of third parties, each with `/` at its end, whose device code the root's own build
         # compiles: that is the project's to port.
         named = (folder for name in _BUILDS for folder in _DEVICE_SOURCE.findall(_text(root, name)))

@@ -61,7 +61,7 @@ _OTHER_BUILDS = re.compile(
 )
 """Builds, their templates and documents that no engine reads, and that may define macros."""
 _NOWHERE: MacroRow = dict.fromkeys(SIDES, "unset")
-_NAMED = re.compile(r"(?m)^\s*name\s*=\s*[\"']?([\w.-]+)")
+_NAMED = re.compile(r"(?m)^[ \t]*name\s*=\s*[\"']?([\w.-]+)")
 
 Progress = Callable[[int, int], None]
 
@@ -205,7 +205,7 @@ def _commands(root: Path) -> Mapping[str, tuple[str, ...]]:
             text = read_file(path, missing_ok=True)
             if text is not None:
                 return read_commands(text, str(root.resolve()))
-        except (StoreError, ValueError, AttributeError, TypeError):
+        except (StoreError, ValueError, AttributeError, TypeError, RecursionError):
             continue
     return {}
 

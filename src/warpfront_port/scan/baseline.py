@@ -37,7 +37,7 @@ def read_baseline(text: str, name: str) -> Mapping[str, int]:
         rows: Any = document["findings"] if document["schema"] == SCHEMA else None
         for row in rows:
             accepted[str(row["fingerprint"])] += int(row["count"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         problem = Problem(
             path=name,
             line=0,

@@ -31,11 +31,11 @@ _CUDA_NAME = re.compile(
     r"|sparse)\w+_t|CUBLAS_\w+|CUFFT_\w+|CURAND_\w+|CUSPARSE_\w+|__nv_bfloat16\w*)\b"
 )
 _CODE = _UNIT | {".cuh", ".h", ".hpp", ".hh", ".hxx", ".inl"}
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _EXTENSION = re.compile(r"CUDAExtension\b|(?:cpp_extension\.load\w*|load_inline)\s*\(")
 _CMAKE_CUDA = re.compile(
-    r"(?i)enable_language\s*\(\s*CUDA|project\s*\([^)]*\bCUDA\b|find_package\s*\(\s*CUDA"
-    r"|cuda_add_(?:library|executable)"
+    r"(?i)enable_language\s*\(\s*CUDA|project\s*\((?:(?!project\s*\()[^)])*\bCUDA\b"
+    r"|find_package\s*\(\s*CUDA|cuda_add_(?:library|executable)"
 )
 _NVCC = re.compile(r"\bnvcc\b")
 _ADD_HIP = "add HIP, or a header that maps names"

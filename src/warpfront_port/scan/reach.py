@@ -51,13 +51,13 @@ _BUILD = re.compile(
 _IMPORTED_ROOT = re.compile(r"(?m)^(?:from|import)[ \t]+(\w+)")
 _CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 _IMPORT = (
-    r"(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^\n]*)"
-    r"|import[ \t]+(?P<plain>[\w., \t]+))"
+    r"(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]+"
+    r"(?P<names>\((?:(?!import[ \t]*\()[^)])*\)|[^\n]*)|import[ \t]+(?P<plain>[\w., \t]+))"
 )
 _TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
 _ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
 _MODULES = re.compile(r"\bpy[_-]modules\s*=\s*\[?([^\])=]*)")
-_ENTRY = re.compile(r"([\w.]+):\w+[\"']")
+_ENTRY = re.compile(r"(?<![\w.])([\w.]+):\w+[\"']")
 _COMPILES = re.compile(
     r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|(?-i:Extension)\b|ext[-_]modules|cython|make\b"
 )

@@ -149,6 +149,34 @@ def test_a_hostile_file_is_dealt_with_in_bounded_time(name: str) -> None:
     assert time.process_time() - began < 10
 
 
+NAMES = ["a.go", "a.h", "a.cu", "CMakeLists.txt", "Makefile", "setup.py", "setup.cfg"]
+NAMES += ["pyproject.toml", ".gitmodules", ".gitignore", "compile_commands.json", "README.md"]
+LINES = [
+    "a" * 18_000,
+    "a." * 9_000,
+    "path = a" + " " * 9_000 + "b",
+    "",
+    "project(",
+    "LANGUAGES",
+    "/*",
+]
+LINES += ["#[[", "[", "(", "name", "path =", "from a import (", "py_modules = [", "#if A", "$("]
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line[:9])
+def test_a_hostile_tree_is_read_in_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """The time of one file is limited, that of the project's facts is not: no square is in it."""
+    monkeypatch.setattr(scanning, "SECONDS_PER_FILE", 0.01)
+    (tmp_path / "a").mkdir()
+    for path in (*(tmp_path / name for name in NAMES), tmp_path / "a" / "__init__.py"):
+        path.write_text(f"{line}\n" * (60_000 // (len(line) + 1)))
+    began = time.process_time()
+    scan_tree(ScanRequest(repo=tmp_path, target=MI300X), processes=1)
+    assert time.process_time() - began < 3
+
+
 PIECES = [
     "'",
     '"',
@@ -315,7 +343,11 @@ def test_an_optional_package_is_no_finding_and_one_behind_no_gate_is_one() -> No
     assert [finding.line for finding in judge_text(text).findings] == [5]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"schema": 1, "findings": []}', '{"schema": 1}'])
+COUNTED = '{"schema": 2, "findings": [{"fingerprint": "a", "count": Infinity}]}'
+NO_BASELINES = ["", "[]", '{"schema": 1, "findings": []}', '{"schema": 1}', "[" * 9999, COUNTED]
+
+
+@pytest.mark.parametrize("text", NO_BASELINES)
 def test_what_is_no_baseline_is_refused(text: str) -> None:
     with pytest.raises(MatrixError, match="not a baseline"):
         read_baseline(text, "b.json")

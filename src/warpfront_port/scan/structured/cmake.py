@@ -19,12 +19,12 @@ from warpfront_port.scan.structured.commands import (
 from warpfront_port.scan.words import GFX, compiler_flag
 
 _TOKEN = re.compile(
-    r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?\](?P=fence)\]|\#[^\n]*)"
+    r"(?s)(?P<comment>\#\[(?P<fence>=*)\[.*?(?:\](?P=fence)\]|\Z)|\#[^\n]*)"
     r"|(?P<string>\"(?:[^\"\\]|\\.)*+\"?)|(?P<open>\()|(?P<close>\))|(?P<word>[^\s()#\"]+)"
 )
 # Where CMake builds for AMD: HIP as a language, or its package.
 HIP_ARM = re.compile(
-    r"(?i)enable_language\s*\(\s*HIP|LANGUAGES[^)]*\bHIP\b|find_package\s*\(\s*hip\b"
+    r"(?i)enable_language\s*\(\s*HIP|LANGUAGES(?:(?!LANGUAGES)[^)])*\bHIP\b|find_package\s*\(\s*hip\b"
 )
 _DEFINITION = re.compile(r"(?<![\w-])-D([A-Za-z_]\w*)")
 _DEFINED = re.compile(r"([A-Z_][A-Z0-9_]*)(?:=.*)?")

@@ -21,7 +21,7 @@ _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
 NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
 # A line that does something: no comment of autoconf, no name of a CMake project, no text to show.
-_LINE = re.compile(r"(?m)^(?!dnl\b|\s*(?:project|message)\s*\()[^#\n]+")
+_LINE = re.compile(r"(?m)^(?!dnl\b|[ \t]*(?:project|message)\s*\()[^#\n]+")
 
 ARM = re.compile(r"(?m)^[ \t]*(?:(?:el)?if\b|[\w\"'*|.-]+[ \t]*\))[^#\n]*")
 """An arm of a script: its `if`, or a pattern of its `case`."""
