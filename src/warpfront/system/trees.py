@@ -67,7 +67,7 @@ def list_tree(root: Path, *, exclude: Iterable[str] = (), vendored: bool = False
     compiles. Raise `StoreError` if `root` is no folder.
     """
     if not root.is_dir():
-        raise StoreError(f"{root} is no folder", hint="name the root of a source tree with --repo")
+        raise StoreError(f"{root} is no folder", hint="name the root of a source tree as PATH")
     walk = _TreeWalk(root, tuple(exclude), vendored=vendored)
     walk.read()
     return Tree(root=root, files=tuple(sorted(walk.files)), unread=tuple(sorted(walk.unread)))

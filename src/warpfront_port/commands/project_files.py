@@ -71,7 +71,7 @@ def read_files(repo: Path, files: Iterable[str]) -> tuple[FileRequirements, ...]
         installed = [repo / name for name in _INSTALLED if (repo / name).exists()]
         optional = [path for pattern in _OPTIONAL for path in sorted(repo.glob(pattern))]
         if not installed and not optional:
-            hint = "name one with -r, or a project's folder with --repo"
+            hint = "name one with -r, or the project's folder as PATH"
             raise InputError(f"{repo}: no requirements file and no pyproject.toml", hint=hint)
         is_static = False
         for path in installed:
@@ -127,7 +127,7 @@ class _Reading:
         """Return `path` without links. Raise `InputError` where that is outside of the project."""
         if not inside_root(path, self.root):
             message = f"{label}: it leads out of the project's folder and was not read"
-            hint = "--repo names a folder that holds all of the project's files"
+            hint = "PATH names a folder that holds all of the project's files"
             raise InputError(message, hint=hint)
         return path.resolve()
 

@@ -62,7 +62,7 @@ def project_trees(cells: Iterable[Cell]) -> tuple[SourceTree, ...]:
     """Return the source trees of cells, each once. Raise `NothingSelectedError` for none."""
     trees = tuple(dict.fromkeys(cell.tree for cell in cells if cell.tree is not None))
     if not trees:
-        hint = "matrix.yaml: `project: {path: ...}` of an image, or name a folder with --repo"
+        hint = "matrix.yaml: `project: {path: ...}` of an image, or name a folder as PATH"
         raise NothingSelectedError("no image of the selection has a `project:`", hint=hint)
     return trees
 

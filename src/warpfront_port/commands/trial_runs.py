@@ -106,7 +106,7 @@ class TrialRequest:
             hint = "warpfront port try ../app --image torch -- python train.py"
             raise InputError("no program to try: it follows `--`", hint=hint)
         if not self.repo.is_dir():
-            raise InputError(f"{self.repo}: no such folder", hint="--repo names the project")
+            raise InputError(f"{self.repo}: no such folder", hint="PATH names the project")
 
 
 def try_project(

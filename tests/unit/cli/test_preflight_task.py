@@ -115,5 +115,5 @@ def test_a_path_out_of_the_project_is_one_error_with_its_line(
     assert caught.value.code == InputError.exit_code
     said = capsys.readouterr()
     assert "error: requirements.txt:2: it leads out of the project's folder" in said.err
-    assert "hint: --repo names a folder" in said.err
+    assert "hint: PATH names a folder" in said.err
     assert "Traceback" not in said.err
