@@ -3,10 +3,11 @@
 
     tools/vendor-packages.py [--add DISTRIBUTION ...]
 
-Each distribution of src/warpfront_port/data/vendor-packages.txt, and each that --add names, is read
-again: the newest wheel for Linux on x86-64 (its file names, libraries and requirements), or the
-newest source where there is no wheel. A wheel is CUDA's where its libraries name CUDA's and none
-names HIP's, or where it requires NVIDIA's packages or one of these distributions. A source is
+Each distribution of src/warpfront_port/data/vendor-packages.txt is read again, or each that --add
+names is read alone: the newest wheel for Linux on x86-64 (its file names, libraries and
+requirements), or the newest source where there is no wheel. A wheel is CUDA's where its libraries
+name CUDA's and none names HIP's, or where it requires NVIDIA's packages, one named by its CUDA
+(`-cu12`) or one of these distributions. A source is
 CUDA's where it has CUDAExtension and .cu files, and its setup.py names neither HIP nor ROCm. A
 distribution with libraries or an arm for ROCm too has the first version of them. Rows with a
 repository or a page stay as they are.
@@ -45,7 +46,7 @@ CUDA = re.compile(
     rb"lib(?:cudart|cublas(?:Lt)?|cuda|nvrtc|cudnn|cufft|curand)\.so[\w.]*|__cudaRegister\w+"
 )
 HIP = re.compile(rb"lib(?:amdhip64|hipblas(?:lt)?|rocblas)\.so|__hipRegister\w+")
-NVIDIAS = re.compile(r"(?:nvidia|cuda)-")
+NVIDIAS = re.compile(r"(?:nvidia|cuda)-|[\w-]+-cu(?:da)?-?\d{2,3}x?\Z")
 LARGEST = 400_000_000
 
 
@@ -94,9 +95,9 @@ def evidence_of(entry: Mapping[str, Any], known: Mapping[str, str]) -> tuple[str
 
 def of_source(source: tarfile.TarFile) -> tuple[str, list[str], bool]:
     names = source.getnames()
-    setup = next((name for name in names if re.fullmatch(r"[^/]+/setup\.py", name)), "")
-    member = source.extractfile(setup) if setup else None
-    text = member.read().decode(errors="replace") if member else ""
+    builds = filter(re.compile(r"[^/]+/(?:setup|build\w*/.*)\.py").fullmatch, names)
+    members = filter(None, map(source.extractfile, builds))
+    text = "\n".join(member.read().decode(errors="replace") for member in members)
     cuda = sum(name.endswith((".cu", ".cuh")) for name in names)
     built = cuda and "CUDAExtension" in text
     tops = sorted({n.split("/")[1] for n in names if re.fullmatch(r"[^/]+/\w+/__init__\.py", n)})
@@ -151,11 +152,9 @@ def main() -> None:
     parser.add_argument("--add", nargs="*", default=[])
     options = parser.parse_args()
     old = {row[0]: row for row in read_rows()}
-    rows = {name: row for name, row in old.items() if "/" in row[2]}
+    rows = {name: row for name, row in old.items() if "/" in row[2] or options.add}
     known = {name: row[3] for name, row in old.items()}
-    for name in dict.fromkeys([*old, *options.add]):
-        if name in rows:
-            continue
+    for name in options.add or old.keys() - rows.keys():
         files = files_of(name)
         wheels = [one for one in files if WHEEL.search(one["filename"])]
         entries = wheels or [one for one in files if one["filename"].endswith(".tar.gz")]
@@ -165,7 +164,7 @@ def main() -> None:
         entry = entries[-1]
         evidence, modules, hip = evidence_of(entry, known)
         rocm = first_for_rocm(entries, known) if hip else "-"
-        print(name, entry["filename"], evidence, hip, rocm)
+        print(name, entry["filename"], evidence, hip, rocm, flush=True)
         if evidence and rocm:
             known[name] = rocm
             rows[name] = [name, " ".join(modules), str(version_of(entry)), rocm, evidence]

@@ -44,7 +44,7 @@ def vendor_packages() -> Mapping[str, VendorPackage]:
         name: VendorPackage(
             modules=tuple(modules.split()),
             for_rocm=None if first == "-" else Version(first),
-            rule="DP304" if evidence.startswith("source:") else "DP303",
+            rule="DP304" if evidence.startswith(("source:", "will not build")) else "DP303",
         )
         for name, modules, _, first, evidence in rows
     }
@@ -83,7 +83,14 @@ def rule_of_package(name: str) -> str:
     return _DISTRIBUTIONS.get(normal) or of_cuda or _DISTRIBUTIONS.get(f"{prefix}*", "")
 
 
-_NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?\d{2,3}(?:-\d)?\Z")
+def known_name(name: str) -> str:
+    """Return the normal name of a distribution: `transformer-engine` for TransformerEngine too."""
+    normal = canonicalize_name(name)
+    return normal if rule_of_package(normal) else canonicalize_name(_CAMEL.sub("-", name))
+
+
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NAMED_BY_CUDA = re.compile(r"-cu(?:da)?-?(?:\d{2,3}(?:-\d)?|\d\dx)\Z")
 """`spconv-cu126`, `somelib-cuda12`: a project's wheels for one CUDA."""
 _NEWEST = Version("999999")
 
@@ -93,12 +100,12 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[tuple[str, int]]
 
     `extra` is the optional group of the requirement: a vendor's group is optional on other vendors.
     """
-    wheel = _WHEEL.fullmatch(text.strip())
+    address = _WHEEL.fullmatch(text.strip()) or _REPOSITORY.fullmatch(text.strip())
     try:
-        requirement = foreign_requirement(f"{wheel[1]} @ {text.strip()}" if wheel else text)
+        requirement = foreign_requirement(f"{address[1]} @ {text.strip()}" if address else text)
     except InvalidRequirement:
         return
-    name = canonicalize_name(requirement.name)
+    name = known_name(requirement.name)
     rule = rule_of_package(name)
     if rule != "DP302" and _CUDA_BUILD.search(unquote(str(requirement))):
         rule = "DP303"
@@ -124,6 +131,10 @@ def read_requirement(text: str, *, extra: str = "") -> Iterator[tuple[str, int]]
 
 
 _WHEEL = re.compile(r"https?://\S+/(\w+)-[^/\s]+\.whl(?:#\S*)?")
+_REPOSITORY = re.compile(
+    r"(?:git\+)?https?://[\w.]+/(?!(?i:rocm|amd)/)[\w.-]+/(\w[\w-]*)(?:[.@/#].*)?"
+)
+"""A repository's, but for one of AMD's own."""
 _CUDA_BUILD = re.compile(r"(?:==[\w.!]+|/\w+-[\w.]+)\+\w*?cu(?:da)?\d{2,3}")
 """`==0.0.22+cu118`, `lib-2.5.8+cu122torch2.3-cp310-...whl`: a version that was built for CUDA."""
 _OTHERS_WHEEL = re.compile(r"==[\w.]+\+(?:xpu|rocm|cpu)")

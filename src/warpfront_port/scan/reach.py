@@ -48,7 +48,7 @@ _SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
 _BUILD = re.compile(
     r"\A(?:[^/]+/)?(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z"
 )
-_IMPORTED_ROOT = re.compile(r"(?m)^(?:from|import)[ \t]+(\w+)")
+_IMPORTED = re.compile(r"(?m)^(?:[ \t]*\")?(?:from|import)[ \t]+([\w.]+)")
 _CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
 _IMPORT = (
     r"(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]+"
@@ -72,8 +72,8 @@ class Product:
     sources, "" for none. `flags` are the options of a source, from compile_commands.json.
     `unreached` are sources that a configured build leaves out. `installs` is true if pip installs
     what the root needs. `modules` are those modules of its packages that importing them or
-    starting their commands runs. `lines` are those of the root's modules, `imported` the packages
-    that deciding ones need at once. `started` are the functions that scripts at the root call.
+    starting their commands runs. `lines` are those of the root's modules, `imported` the parts of
+    what modules import at once. `started` are the functions that scripts at the root call.
     """
 
     code: frozenset[str] | None = None
@@ -104,7 +104,7 @@ class Product:
         return 3 * sum(self.lines[path] for path in most) >= whole
 
     def needs(self, package: str) -> bool:
-        """Return true if a module that decides imports a package, or `cupy` for `cupy-cuda12x`."""
+        """Return true if a module imports a package, or `cupy` for `cupy-cuda12x`."""
         word = package.lower().replace("-", "_")
         return any(f"{word}_cu".startswith(f"{name.lower()}_cu") for name in self.imported)
 
@@ -217,8 +217,9 @@ def _with_code(
     }
     scripts = (text for path, text in texts.items() if _SCRIPT.fullmatch(path))
     started = frozenset(name for text in scripts for name in _CALLED.findall(text))
-    run = filter(plain.has, lines)
-    imported = frozenset(name for path in run for name in _IMPORTED_ROOT.findall(texts[path]))
+    files = (p for p in texts if p.endswith((".py", ".ipynb")) and not plain.is_aside(p))
+    dotted = {name for path in files for name in _IMPORTED.findall(texts[path])}
+    imported = frozenset(part for name in dotted for part in name.split("."))
     plain = replace(plain, lines=lines, started=started, imported=imported)
     if commands:
         listed, basis = set(commands) & texts.keys(), "compile_commands.json"

@@ -208,7 +208,7 @@ def _of_path(path: str, rule: Rule) -> Gate | None:
     """Return the gate that the name of a file implies, if any. Code overrides the name."""
     if is_automation(path):
         return Gate.AUTOMATION
-    if _DOCUMENTATION.search(path) or path.endswith(".md"):
+    if _DOCUMENTATION.search(path) or (path.endswith(".md") and "/" in path):
         return Gate.TEST
     if rule.engines == ("cuda",) or path.endswith((".py", ".pyi", ".ipynb")):
         return None

@@ -9,12 +9,10 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Final
 
-from packaging.utils import canonicalize_name
-
 from warpfront.system.texts import counted
 from warpfront_port.scan.catalogue import Rule
 from warpfront_port.scan.findings import Consequence, Gate, ScanFinding, Severity
-from warpfront_port.scan.package_rules import modules_of
+from warpfront_port.scan.package_rules import known_name, modules_of
 from warpfront_port.scan.project import Project
 from warpfront_port.scan.reach import MANIFESTS
 from warpfront_port.scan.structured import kind_of
@@ -39,7 +37,9 @@ class VerdictAnswer(StrEnum):
 
 
 _PACKAGING: Final = ("DP", "CT", "SH")
-_REQUIRED = re.compile(r"requirement (?:https?://\S+/(?=\w+-\S+\.whl))?(\w+(?:[.-][A-Za-z]\w*)*)")
+_REQUIRED = re.compile(
+    r"requirement (?:\S+://\S+/(?=\w+-\S+\.whl)|\S+://[\w.]+/[\w.-]+/)?(\w+(?:[.-][A-Za-z]\w*)*)"
+)
 _ANSWERS: Final[Mapping[Consequence, VerdictAnswer]] = {
     Consequence.BUILD: VerdictAnswer.BUILD,
     Consequence.WRONG: VerdictAnswer.WRONG,
@@ -187,7 +187,7 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
 def required(finding: ScanFinding) -> str:
     """Return the normal name of the distribution that a finding is about; "" for others."""
     match = _REQUIRED.match(finding.message)
-    return canonicalize_name(match[1]) if match else ""
+    return known_name(match[1].removesuffix(".git")) if match else ""
 
 
 def _causes(

@@ -527,6 +527,35 @@ def test_a_program_in_a_language_that_is_not_read_is_what_it_needs(
                       "runs as it is" if "a.py" in files else "not determined")  # fmt: skip
 
 
+ENGINE = "https://github.com/NVIDIA/TransformerEngine.git"
+IMPORT = {"lib/a.py": "from megatron.transformer_engine import Norm\n"}
+
+
+@pytest.mark.parametrize(
+    ("readme", "files", "answer"),
+    [
+        (f"```\npip install git+{ENGINE}@stable\n```\n", IMPORT, "will not build"),
+        (f"    git clone {ENGINE}\n", IMPORT, "will not build"),
+        ("- `pip install cupy-cuda12x`\n", {"a.ipynb": '{"cells": []}\n', "b.py": "import cupy\n"},
+         "will fail at run time"),
+        (f"pip install git+{ENGINE}@stable\n", {"lib/a.py": "import torch\n"}, "runs as it is"),
+        (f"pip install git+{ENGINE}@stable\n",
+         {"a.py": "try:\n    import transformer_engine\nexcept ImportError:\n    pass\n"},
+         "runs as it is"),
+        (f"## Optional\n\npip install git+{ENGINE}@stable\n", IMPORT, "runs as it is"),
+        (f"For ROCm take another.\npip install git+{ENGINE}\n", IMPORT, "runs as it is"),
+        ("pip install git+https://github.com/ROCm/TransformerEngine\n", IMPORT, "runs as it is"),
+        ("pip install flash-attn==2.4.1\n", {"a.py": "import flash_attn\n"}, "runs as it is"),
+    ],
+)  # fmt: skip
+def test_what_a_readme_installs_and_a_module_imports_is_required(
+    tmp_path: Path, readme: str, files: dict[str, str], answer: str
+) -> None:
+    assert judged(tmp_path, {"README.md": readme, **files})[0].answer == answer
+    below = {"lib/README.md": readme, "README.md": ""}
+    assert judged(tmp_path, below)[0].answer == "runs as it is"
+
+
 def test_cuda_sources_that_a_program_does_not_build_are_named(tmp_path: Path) -> None:
     program = {"main.py": "import torch\n" * 9}
     named = "not built, so not judged: 1 CUDA source: extra/k.cu"

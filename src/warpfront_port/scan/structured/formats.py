@@ -12,7 +12,10 @@ from typing import Literal
 from warpfront_port.preflight.requirement_files import read_setup_cfg
 from warpfront_port.scan.findings import Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
-from warpfront_port.scan.structured.command_rules import script_rule_matches
+from warpfront_port.scan.structured.command_rules import (
+    readme_rule_matches,
+    script_rule_matches,
+)
 from warpfront_port.scan.structured.commands import ARM, of_cuda_alone
 from warpfront_port.scan.structured.dependencies import (
     declared_rule_matches,
@@ -84,7 +87,7 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "configure": of_cuda_alone,
         "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),
         "shell": lambda text: chain(script_rule_matches(text), of_cuda_alone(text, lines=ARM)),
-        "markdown": lambda _: iter(()),  # what it names shows how a program is built
+        "markdown": readme_rule_matches,
     }
     if kind is not None:
         yield from readers[kind](source.text)
