@@ -34,7 +34,12 @@ from warpfront_port.scan.cuda.warp_size_rules import OF_THE_WAVE
 from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import evidence_of
 from warpfront_port.scan.findings import SIDES, Context, ScanFinding, Side, SourceText
-from warpfront_port.scan.languages import reason_of_languages, unread_languages
+from warpfront_port.scan.languages import (
+    MANIFEST,
+    named_for_nvidia,
+    reason_of_languages,
+    unread_languages,
+)
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.reach import MANIFESTS, read_commands
 from warpfront_port.scan.severities import Judged
@@ -126,7 +131,11 @@ def scan_tree(
     texts |= (others := _texts(root, [file for file in files if file.path in languages]))
     lines = {path: text.count("\n") for path, text in others.items()}
     lines |= project.product.lines
-    project = replace(project, product=replace(project.product, lines=lines))
+    listed = _texts(root, [file for file in tree.files if MANIFEST.fullmatch(file.path)])
+    listed = {path: text for path, text in listed.items() if not is_aside(PurePosixPath(path))}
+    named, amd = named_for_nvidia(others, listed)
+    of_nvidia = frozenset() if amd else named
+    project = replace(project, product=replace(project.product, lines=lines, of_nvidia=of_nvidia))
     context = _context(tree, texts, project)
     earlier = str(before.absolute()) if before else ""
     scope = Scope(target=target, context=context, before=earlier)
@@ -137,6 +146,7 @@ def scan_tree(
     own = {canonicalize_name(name) for text in manifests for name in _NAMED.findall(text)}
     every = (finding for result in judged.values() for finding in result.findings)
     findings = tuple(finding for finding in every if required(finding) not in own)
+    needed = project.product.is_most(named) or any(f.rule == "LG801" for f in findings)
     return Scan(
         target=target.name,
         findings=findings,
@@ -147,7 +157,7 @@ def scan_tree(
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
-        unread_sources=reason_of_languages(languages),
+        unread_sources=reason_of_languages(languages, listed, of_nvidia=needed, amd=amd),
     )
 
 

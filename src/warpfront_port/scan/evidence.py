@@ -163,7 +163,7 @@ class _Tree:
         """Yield what CMake builds only by an option that is off, where it finds CUDA, or in a
         folder that no other build starts.
 
-        Where that is all units and the build has no other target, it is the product.
+        Where that is all units and the build makes nothing else, it is the product.
         """
         of_python = any(map(self.project.product.has, self.project.builds))
         off = frozenset() if of_python else self.project.false
@@ -183,7 +183,9 @@ class _Tree:
             around = next(filter(None, map(folders.get, (folder, *folder.parents))), None)
             for command in commands:
                 optional = around or self._under(off, command, path, "optional")
-                has_target |= optional is None and command.name in {"add_library", "add_executable"}
+                headers = command.name == "install" and "DIRECTORY" in command.texts
+                targets = command.name in {"add_library", "add_executable"}
+                has_target |= optional is None and (targets or headers)
                 for name, *_ in _of_cmake((command,), self.texts[path]):
                     for source in named(name, folder, self.sources):
                         listed[source] = optional if listed.get(source, optional) else None
@@ -259,8 +261,9 @@ class _Tree:
         """Yield the headers that no source includes, where sources are what is built, and the
         builds that no other one starts.
         """
-        for path in self.sources.paths if self.project.units else ():
-            if PurePosixPath(path).suffix in HEADERS and not self.includes[1].get(path):
+        headers = {p for p in self.sources.paths if PurePosixPath(p).suffix in HEADERS}
+        for path in self.sources.paths if headers < {*self.sources.paths} else ():
+            if path in headers and not self.includes[1].get(path):
                 yield path, self.cite(path, 0, "no source of the tree includes it", "optional")
         for path in self.unstarted:
             yield path, self.cite(path, 0, "no file of the build names it", "aside")

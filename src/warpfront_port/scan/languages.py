@@ -24,6 +24,13 @@ _NEED = re.compile(
     r"|(?:import[ \t]+)?(?:[\w.]+[ \t]+)?\"(?P<path>[\w./-]+)\"[ \t]*$)"
     rf"|{expressions('needs')['LG801'].pattern}"
 )
+MANIFEST = re.compile(r"(?:.*/)?(?:Cargo\.toml|Project\.toml|go\.mod)")
+_NVIDIAS = re.compile(r"(?i)cuda|nvidia|nvml|cudnn|cublas")
+_AMDS = re.compile(r"(?i)amdgpu|rocm|amd-?smi|\bhip")
+_NEEDS_AMD = re.compile(
+    r"[\"'`](?:(?:rocm|amd)-?smi|lib(?:amd|hip|rocm)\w+)\b|\bus(?:e|ing) (?i:amd|hip|rocm)"
+)
+_ADDRESS = re.compile(r"[\w.-]+\.\w+/\S+")
 _TAGS = re.compile(r"(?m)^//go:build[ \t]+([^\n]*)")
 _SYSTEMS = re.compile(r"![\w.]+|\b(?:linux|darwin|windows|unix|cgo|amd64|arm64)\b|\W")
 
@@ -43,8 +50,25 @@ def unread_languages(paths: Collection[str], product: Product) -> Mapping[str, s
     return unread if len(unread) > read else {}
 
 
-def reason_of_languages(unread: Mapping[str, str]) -> str:
-    """Return why sources in other languages give no grounds; "" where there are none."""
+def named_for_nvidia(
+    texts: Mapping[str, str], manifests: Mapping[str, str]
+) -> tuple[frozenset[str], bool]:
+    """Return the sources that name NVIDIA outside of addresses, and true where AMD has a part."""
+    named = {path for path, text in texts.items() if _NVIDIAS.search(_ADDRESS.sub("", text))}
+    amd = any(map(_AMDS.search, manifests.values())) or any(map(_NEEDS_AMD.search, texts.values()))
+    return frozenset(named), amd
+
+
+def reason_of_languages(
+    unread: Mapping[str, str], manifests: Mapping[str, str], *, of_nvidia: bool, amd: bool
+) -> str:
+    """Return why sources in other languages give no grounds; "" where there are none.
+
+    A manifest names each package that a program imports: with AMD's, or without NVIDIA's, it runs.
+    """
+    of_nvidia = of_nvidia or any(map(_NVIDIAS.search, manifests.values()))
+    if any("/" not in path for path in manifests) and (amd or not of_nvidia):
+        return ""
     counts = Counter(unread.values()).most_common(1)
     return "".join(f"{counted(number, f'{language} file')} not read" for language, number in counts)
 
@@ -59,7 +83,7 @@ def needs(source: SourceText) -> Iterator[Match]:
     for match in () if tags and _SYSTEMS.sub("", tags[1]) else _NEED.finditer(text):
         named = match["module"] or match["path"]
         dotted = longest_known(re.sub(r"::|/", ".", named or ""), modules)
-        if what := dotted if named else match[0].strip("\"'`/ \t\n"):
+        if what := dotted if named else match["library"] or match[0].strip("\"'`/ \t\n"):
             start, end = match.span()
             yield Match(
                 rule="LG801", start=start, end=end, excerpt=what, gate=Gate.CALLED, key=what

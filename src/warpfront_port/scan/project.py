@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from warpfront_port.scan.cuda.headers import undefined_macros
 from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.python.builds import PythonBuild, read_build, users_of
-from warpfront_port.scan.reach import EXTENSIONS, Product, named, read_product, sources_of
+from warpfront_port.scan.reach import EXTENSIONS, SOURCE, Product, named, read_product, sources_of
 from warpfront_port.scan.structured import kind_of
 from warpfront_port.scan.structured.cmake import HIP_ARM, false_by_default, read_cmake
 from warpfront_port.scan.structured.commands import Command
@@ -69,8 +69,8 @@ class Project:
     """A tree as far as its build is concerned.
 
     `units` are the sources that a GPU compiler or its headers are needed for; tests and examples
-    count only if there is nothing else. `hips` are those that are HIP's own. `way` describes how
-    the tree can be built for AMD, with its place; `of_cuda` is the place of a build for CUDA.
+    count only where there is less of anything else. `hips` are those that are HIP's own. `way`
+    describes how the tree can be built for AMD, `of_cuda` is the place of a build for CUDA.
     `product` is what the root's build reaches, `builds` are the Python
     modules that build extensions, `dispensable` those that their users go on without. `builds_hip`
     is true for a build of HIP's own. `hosts` are the other sources that Python builds list,
@@ -112,7 +112,11 @@ def read_project(
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
     product = [path for path in units if reached.has(path) and not reached.is_aside(path)]
-    decides = product or reached.code is not None or (reached.installs and reached.packages)
+    lines = {path: texts[path].count("\n") for path in texts if SOURCE.search(path)}
+    libraries = sum(lines[path] for path in lines if not reached.is_aside(path))
+    compared = libraries >= sum(lines[path] for path in units)  # tests of what is not CUDA's
+    installs = reached.installs and reached.packages
+    decides = product or reached.code is not None or installs or compared
     counted = product if decides else [path for path in units if reached.has(path)]
     codes = {
         path: _COMMENTS.sub(lambda match: " " * len(match[0]), text)

@@ -74,6 +74,7 @@ class Product:
     what the root needs. `modules` are those modules of its packages that importing them or
     starting their commands runs. `lines` are those of the root's modules, `imported` the parts of
     what modules import at once. `started` are the functions that scripts at the root call.
+    `of_nvidia` are sources in other languages that name NVIDIA, where none has a part for AMD.
     """
 
     code: frozenset[str] | None = None
@@ -87,6 +88,7 @@ class Product:
     lines: Mapping[str, int] = field(default_factory=dict)
     imported: frozenset[str] = frozenset()
     started: frozenset[str] = frozenset()
+    of_nvidia: frozenset[str] = frozenset()
 
     def is_aside(self, path: str) -> bool:
         """Return true if a file lies among examples, tests and the like that no product imports."""
@@ -94,11 +96,9 @@ class Product:
 
     def is_most(self, paths: AbstractSet[str]) -> bool:
         """Return true if modules make up a third of the lines that decide, or of all where some
-        of them do not: what the project is there for. In Go a folder is a module.
+        of them do not: what the project is there for.
         """
-        folders = {path.rpartition("/")[0] for path in paths if path.endswith(".go")}
-        go = {p for p in self.lines if p.endswith(".go") and p.rpartition("/")[0] in folders}
-        most = go | (paths & self.lines.keys())
+        most = paths & self.lines.keys()
         apart = not all(map(self.has, most))
         whole = sum(number for path, number in self.lines.items() if apart or self.has(path))
         return 3 * sum(self.lines[path] for path in most) >= whole

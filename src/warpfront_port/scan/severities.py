@@ -210,7 +210,7 @@ def _of_path(path: str, rule: Rule) -> Gate | None:
         return Gate.AUTOMATION
     if _DOCUMENTATION.search(path) or (path.endswith(".md") and "/" in path):
         return Gate.TEST
-    if rule.engines == ("cuda",) or path.endswith((".py", ".pyi", ".ipynb")):
+    if rule.engines in (("cuda",), ("scanner",)) or path.endswith((".py", ".pyi", ".ipynb")):
         return None
     if is_named_for_nvidia(path):
         return Gate.NVIDIAS

@@ -506,7 +506,7 @@ GO_NVML = 'import (\n\t"fmt"\n\tnvml "github.com/NVIDIA/go-nvml/pkg/nvml"\n)\n'
     [
         ({"main.go": GO_NVML}, True),
         ({"main.go": "package main\n", "rest.go": "\n" * 40, "nvml/a.go": GO_NVML}, False),
-        ({"main.go": "package main\n" + "\n" * 40, "gpu.go": GO_NVML}, True),
+        ({"main.go": "package main\n" + "\n" * 40, "gpu.go": GO_NVML}, False),
         ({"main.go": f"//go:build nvml\n{GO_NVML}"}, False),
         ({"main.go": f"//go:build linux && cgo\n{GO_NVML}"}, True),
         ({"main.go": "package main\n", "gpu_test.go": GO_NVML}, False),
@@ -517,6 +517,10 @@ GO_NVML = 'import (\n\t"fmt"\n\tnvml "github.com/NVIDIA/go-nvml/pkg/nvml"\n)\n'
         ({"src/main.rs": "use nvml_wrapper::{Nvml, Device};\n"}, True),
         ({"src/main.rs": "use warp::Filter;\n"}, False),
         ({"src/P.jl": "module P\nusing CUDA\nend\n"}, True),
+        ({"src/sys.rs": "pub fn cudaMalloc(p: *mut P) -> E;\n", "src/a.rs": "\n"}, True),
+        ({"pkg/nvml/lib.go": 'const name = "libnvidia-ml.so.1"\n'}, True),
+        ({"a.go": GO_NVML, **dict.fromkeys(("b/b.go", "c/c.go"), "// NVIDIA\n" * 9)}, True),
+        ({"a.go": GO_NVML, "b/b.go": 'x := exec("rocm-smi")\n' + "// NVIDIA\n" * 9}, False),
     ],
 )
 def test_a_program_in_a_language_that_is_not_read_is_what_it_needs(
@@ -525,6 +529,45 @@ def test_a_program_in_a_language_that_is_not_read_is_what_it_needs(
     answer = judged(tmp_path, files)[0].answer
     assert answer == ("will fail at run time" if fails else
                       "runs as it is" if "a.py" in files else "not determined")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("files", "answer"),
+    [
+        ({"Project.toml": "[deps]\nAdapt = '1'\n"}, "runs as it is"),
+        ({"sub/Project.toml": "[deps]\nAdapt = '1'\n"}, "not determined"),
+        ({"Project.toml": "[weakdeps]\nCUDA = '1'\n"}, "not determined"),
+        ({"Project.toml": "[weakdeps]\nCUDA = '1'\nAMDGPU = '1'\n"}, "runs as it is"),
+        ({"Project.toml": "", "src/cuda.jl": "# like CUDA\n" * 9}, "not determined"),
+        ({"Project.toml": "", "ext/E.jl": "using CUDA\n"}, "not determined"),
+    ],
+)
+def test_a_manifest_names_all_that_a_program_may_import(
+    tmp_path: Path, files: dict[str, str], answer: str
+) -> None:
+    own = {"src/P.jl": "module P\nusing Adapt\nend\n", "src/rest.jl": "\n" * 9}
+    assert judged(tmp_path, own | files)[0].answer == answer
+
+
+OPTION = 'cmake_minimum_required(VERSION 3.20)\nproject(p)\noption(COMPARE "compare" OFF)\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "answer"),
+    [
+        ({"a.cpp": "int a;\n" * 9, "test/k.cu": KERNEL}, "runs as it is"),
+        ({"a.h": "int a;\n", "test/k.cu": KERNEL * 9}, "not determined"),
+        ({"CMakeLists.txt": OPTION + "install(DIRECTORY include DESTINATION .)\n"
+          "if(${COMPARE})\n  add_subdirectory(perf)\nendif()\n",
+          "a.h": "int a;\n", "perf/k.cu": KERNEL,
+          "perf/CMakeLists.txt": "if(HAVE_CUDA)\nadd_executable(k ${k}.cu)\nendif()\n"},
+         "runs as it is"),
+    ],
+)  # fmt: skip
+def test_cuda_that_a_library_is_compared_with_decides_nothing(
+    tmp_path: Path, files: dict[str, str], answer: str
+) -> None:
+    assert judged(tmp_path, files)[0].answer == answer
 
 
 ENGINE = "https://github.com/NVIDIA/TransformerEngine.git"

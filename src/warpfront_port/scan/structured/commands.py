@@ -78,7 +78,7 @@ class Command:
     def is_under(self, names: AbstractSet[str]) -> bool:
         """Return true if an arm around the command needs one of `names` to be true."""
         needed = (c.split(" AND ") for c in self.conditions if " OR " not in c)
-        return any(not names.isdisjoint(parts) for parts in needed)
+        return any(part.strip("${}") in names for parts in needed for part in parts)
 
 
 @dataclass(slots=True, kw_only=True)
