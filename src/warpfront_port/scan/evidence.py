@@ -303,20 +303,13 @@ class _Tree:
         those below a build with a copy that does not name their folder.
         """
         parts = {
-            path: _parts(path)
-            for path in self.texts
-            if SOURCE.search(path) or path.endswith((".py", "/CMakeLists.txt"))
+            path: _parts(path) for path in self.texts if SOURCE.search(path) or path.endswith(".py")
         }
         amds = {bare: path for path, (bare, vendor) in parts.items() if vendor == "amd"}
         for path, (bare, vendor) in parts.items():
             amd = amds.get(bare, "") if vendor == "nvidia" else ""
-            folder, _, name = path.rpartition("/")
-            if amd and name != "CMakeLists.txt":
+            if amd:
                 yield path, self.cite(amd, 0, "a copy for AMD is there", "left-out")
-            elif amd and f"{folder.rpartition('/')[2]}/" not in self.texts[amd]:
-                evidence = self.cite(amd, 0, "a build for AMD is beside its own", "left-out")
-                below = (path for path in self.sources.paths if path.startswith(f"{folder}/"))
-                yield from ((path, evidence) for path in below)
 
     def follow_includes(self, by_path: dict[str, Evidence]) -> None:
         """Carry evidence for AMD from sources down to what they include."""

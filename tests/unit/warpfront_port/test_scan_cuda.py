@@ -280,14 +280,6 @@ def test_what_an_arm_for_amd_defines_too_is_portable(arm: str, *, is_portable: b
     assert ("CHECK_CUDA" in cuda.header_facts(source).portable) is is_portable
 
 
-def test_a_shared_array_with_a_slot_a_warp_takes_a_warp_for_32_lanes() -> None:
-    kernel = "__global__ void k() {{ __shared__ float part[32]; {} }}\n"
-    for use in ("part[warp_id] = x;", "x = blockReduceSum<float>(x, part);"):
-        assert "CU114" in rules_of(kernel.format(use)), use
-    for use in ("part[threadIdx.x] = x;", "g(part); y = warpReduce(x);"):
-        assert "CU114" not in rules_of(kernel.format(use)), use
-
-
 def test_an_arm_for_a_header_of_cuda_s_that_was_included_is_none_of_amd_s() -> None:
     case = "case CUFFT_LICENSE_ERROR: return 1;"
     assert "CU147" in {one.rule for one in seen(case) if "amd" in one.sides}

@@ -160,11 +160,6 @@ def test_a_setup_that_never_asks_for_rocm_is_told_where_it_asks_for_cuda() -> No
             [-2, -2, 0],
         ),
         (
-            "def f():\n if CUDA_HOME is not None:\n  CUDAExtension\n else:\n  'HIP'\n  return None",
-            "PY047",
-            [-2, 0],
-        ),
-        (
             "def f():\n if CUDA_HOME is not None:\n  CUDAExtension\n else:\n  'HIP'\n  return 1",
             "PY047",
             [-2, -1],

@@ -688,23 +688,6 @@ def test_what_the_tree_has_itself_is_no_name_of_cudas(
     assert ("CU147" in {one.rule for one in judged(tmp_path, files)[1].findings}) is found
 
 
-@pytest.mark.parametrize(("names", "severity"), [("k.hip", Severity.NOTE), ("../cuda/k.cu", None)])
-def test_a_folder_whose_build_has_one_for_amd_beside_it_is_left_out(
-    tmp_path: Path, names: str, severity: Severity | None
-) -> None:
-    files = {
-        "cuda/CMakeLists.txt": "add_library(k k.cu)\n",
-        "cuda/k.cu": PTX,
-        "hip/CMakeLists.txt": f"add_library(k {names})\n",
-        "hip/k.hip": KERNEL,
-        "hip/other.hip": KERNEL,
-    }
-    files["cuda/p.cu"] = files.pop("cuda/k.cu")
-    found = judged(tmp_path, files)[1].findings
-    severities = {one.severity for one in found if one.path == "cuda/p.cu"}
-    assert severities == {severity or Severity.ERROR}
-
-
 @pytest.mark.parametrize(("own", "found"), [("warp.py", False), ("tools/warp.py", True)])
 def test_a_module_at_the_root_is_no_library_of_nvidia_s(
     tmp_path: Path, own: str, *, found: bool

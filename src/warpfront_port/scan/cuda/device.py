@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tree_sitter import Node
-
 from warpfront_port.scan.cuda.lexer import Span
 from warpfront_port.scan.cuda.view import View, number_of, rule_match
 from warpfront_port.scan.findings import Match
@@ -62,25 +60,3 @@ def memory_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
         size = number_of(view, view.code[slice(*arguments[-1])])
         if size is None or size > _LDS_BYTES:
             yield rule_match(view, "CU129", whole, shift=-1 if size is None else 1)
-
-
-def shared_memory_rule_matches(view: View) -> Iterator[Match]:
-    """Yield arrays of shared memory with a slot a warp (CU114): a wave of 64 needs no more."""
-    for place in view.syntax.places("__shared__"):
-        declaration = view.syntax.around(place, "declaration")
-        function = view.syntax.function(place)
-        if declaration is None or function is None:
-            continue
-        for variable in declaration.children_by_field_name("declarator"):
-            name, _, bounds = view.syntax.text(variable).partition("[")
-            if number_of(view, bounds.rstrip("]")) == 32 and _a_slot_a_warp(view, name, function):
-                span = (declaration.start_byte, variable.end_byte)
-                description = f"{name}[32], a slot a warp,"
-                yield rule_match(view, "CU114", span, excerpt=description, shift=-1)
-
-
-def _a_slot_a_warp(view: View, name: str, function: Node) -> bool:
-    """Return true if a function numbers slots by warps or lanes, or passes them to a reduction."""
-    used = rf"""\b{name}\s*\[\s*(?:w_?id|\w*(?:warp|lane)\w*)\s*\]|
-        (?:reduce|shuffle|warp|prefix)\w*\s*(?:<[^;()]{{0,60}}>)?\([^;]{{0,200}}\b{name}\b"""
-    return re.search(used, view.syntax.text(function), re.IGNORECASE | re.VERBOSE) is not None

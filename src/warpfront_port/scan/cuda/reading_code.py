@@ -15,7 +15,6 @@ from warpfront_port.scan.cuda.device import (
     MEMORY_NAMES,
     asm_rule_matches,
     memory_rule_matches,
-    shared_memory_rule_matches,
 )
 from warpfront_port.scan.cuda.guards import guard_rule_matches, value_rule_matches
 from warpfront_port.scan.cuda.lexer import Span
@@ -64,7 +63,6 @@ def rule_matches(source: SourceText, context: Context) -> Iterator[Match]:
     yield from value_rule_matches(view)
     yield from _named(view, reported)
     yield from lane_rule_matches(view)
-    yield from shared_memory_rule_matches(view)
     yield from _patterned(view)
 
 

@@ -156,26 +156,12 @@ def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
 
 def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
     """Yield `WITH_CUDA = CUDA_HOME is not None`; the arms of a statement tell themselves."""
-    last = module.dotted(node).split(".")[-1]
-    test = _enclosing_test(module, node) if last == "CUDA_HOME" else None
-    text = module.source_of(test) if test is not None else ""
-    if test and not re.search(r"hip|rocm", text, re.IGNORECASE):
-        of_arms = isinstance(module.parents.get(test), ast.If | ast.IfExp)
+    if module.dotted(node).split(".")[-1] != "CUDA_HOME":
+        return
+    test: ast.AST = node
+    while isinstance(parent := module.parents[test], ast.BoolOp | ast.UnaryOp | ast.Compare):
+        test = parent
+    of_arms = isinstance(parent, ast.If | ast.IfExp) and parent.test is test
+    text = module.source_of(test)
+    if (of_arms or test is not node) and re.search(r"(?i)hip|rocm", text) is None:
         yield Seen("PY047", node, text, shift=-2 if of_arms else -int(module.knows_hip))
-
-
-def _enclosing_test(module: Module, node: ast.AST) -> ast.AST | None:
-    """Return the whole condition around the operand `node` (and/or/not and None checks)."""
-    whole = node
-    for parent, child in module.ancestors(node):
-        match parent:
-            case ast.BoolOp() | ast.UnaryOp() | ast.Compare(comparators=[ast.Constant(value=None)]):
-                whole = parent
-            case ast.If(test=test) | ast.IfExp(test=test) if child is test:
-                of_text = isinstance(parent, ast.IfExp) and text_of(parent.body) is not None
-                return None if of_text else whole
-            case ast.Assign() if child is whole is not node:
-                return whole
-            case _:
-                return None
-    return None

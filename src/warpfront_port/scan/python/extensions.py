@@ -9,7 +9,7 @@ from itertools import islice
 
 from warpfront_port.scan.package_rules import read_requirement
 from warpfront_port.scan.python.conditions import Conditions
-from warpfront_port.scan.python.module import AMD_NAME, Module, Seen
+from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text, keyword, last_name, text_of
 from warpfront_port.scan.python.scopes import HOLE
 from warpfront_port.scan.words import CUDA_INDEX, GFX, compiler_flag
@@ -74,7 +74,7 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     if on_amd is None or truth(node.test, "nvidia", unset=True) is on_amd:
         return
     body, other = ([arm] if isinstance(arm, ast.expr) else arm for arm in (node.body, node.orelse))
-    kept, left_out = (body, other) if on_amd else (other, body)
+    left_out = other if on_amd else body
     if on_amd and isinstance(node, ast.If) and isinstance(body[-1], ast.Raise):
         if module.path.name == "setup.py" or "CUDA_HOME" in module.source_of(node.test):
             yield Seen("BL216", node.test, shift=-int(module.knows_hip))
@@ -85,11 +85,7 @@ def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     inside = {n for start in left_out for n in ast.walk(start) if last_name(n) == "CUDAExtension"}
     mentions = {n for n in module.nodes if last_name(n) == "CUDAExtension"}
     if inside and inside == mentions:
-        rest = module.text
-        if kept and module.source_of(kept[-1]) in {"return", "return None", "return []"}:
-            for statement in kept:  # what it names, it does not build
-                rest = rest.replace(module.source_of(statement), "")
-        yield Seen("PY047", node.test, shift=-int(AMD_NAME.search(rest) is not None))
+        yield Seen("PY047", node.test, shift=-int(module.knows_hip))
 
 
 def started_commands(module: Module, node: ast.Call) -> Iterator[Seen]:
