@@ -25,7 +25,7 @@ from warpfront.system.texts import counted
 from warpfront.system.tree_files import UnreadFile
 from warpfront.system.trees import Tree, TreeFile, list_tree, read_text
 from warpfront_port.finding_forms import Scan, taken_of, undetermined_files
-from warpfront_port.scan import cuda
+from warpfront_port.scan import cuda, languages
 from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
@@ -60,10 +60,7 @@ _COMMANDS = "compile_commands.json"
 _WORTH_SAYING = 500
 _THRESHOLDS = 500_000, 3, 3
 """Of the garbage collector: by its defaults a third of a scan goes through living syntax trees."""
-_OTHER_BUILDS = re.compile(
-    r"(?:\.(?:in|bzl|bazel|gni?|pr[oi]|props|vcxproj|rs|lua|txt|rst)"
-    r"|(?:\A|/)(?:BUILD|SCons\w+|configure|wscript|Jam\w+|meson_options\.txt))\Z"
-)
+_OTHER_BUILDS = re.compile(r"(?:\.(?:in|rs|lua|txt|rst)|(?:\A|/)Jam\w+)\Z")
 """Builds, their templates and documents that no engine reads, and that may define macros."""
 _NOWHERE: MacroRow = dict.fromkeys(SIDES, "unset")
 _NAMED = re.compile(r"(?m)^[ \t]*name\s*=\s*[\"']?([\w.-]+)")
@@ -126,14 +123,15 @@ def scan_tree(
     texts = _texts(root, files)
     builds = _texts(root, [file for file in tree.files if _OTHER_BUILDS.search(file.path)])
     project = read_project(texts, _commands(root), builds.values())
-    languages = unread_languages({file.path for file in tree.files}, project.product)
-    files += [file for file in tree.files if file.path in languages]
-    texts |= (others := _texts(root, [file for file in files if file.path in languages]))
-    lines = {path: text.count("\n") for path, text in others.items()}
+    unread_sources = unread_languages({file.path for file in tree.files}, project.product)
+    others = [file for file in tree.files if languages.reads(PurePosixPath(file.path))]
+    files, texts = files + others, texts | _texts(root, others)
+    deciding = {path: texts[path] for path in unread_sources.keys() & texts.keys()}
+    lines = {path: text.count("\n") for path, text in deciding.items()}
     lines |= project.product.lines
     listed = _texts(root, [file for file in tree.files if MANIFEST.fullmatch(file.path)])
     listed = {path: text for path, text in listed.items() if not is_aside(PurePosixPath(path))}
-    named, amd = named_for_nvidia(others, listed)
+    named, amd = named_for_nvidia(deciding, listed)
     of_nvidia = frozenset() if amd else named
     project = replace(project, product=replace(project.product, lines=lines, of_nvidia=of_nvidia))
     context = _context(tree, texts, project)
@@ -145,7 +143,13 @@ def scan_tree(
     manifests = (text for path, text in texts.items() if path.rpartition("/")[2] in MANIFESTS)
     own = {canonicalize_name(name) for text in manifests for name in _NAMED.findall(text)}
     every = (finding for result in judged.values() for finding in result.findings)
-    findings = tuple(finding for finding in every if required(finding) not in own)
+    findings = tuple(
+        finding
+        for finding in every
+        if required(finding) not in own
+        # What a few files in another language need, the others may go without.
+        and (finding.rule != "LG801" or finding.path in unread_sources)
+    )
     needed = project.product.is_most(named) or any(f.rule == "LG801" for f in findings)
     return Scan(
         target=target.name,
@@ -157,7 +161,7 @@ def scan_tree(
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
-        unread_sources=reason_of_languages(languages, listed, of_nvidia=needed, amd=amd),
+        unread_sources=reason_of_languages(unread_sources, listed, of_nvidia=needed, amd=amd),
     )
 
 

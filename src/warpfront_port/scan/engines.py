@@ -60,5 +60,5 @@ def _seen(source: SourceText, context: Context) -> tuple[SourceText, tuple[Match
     if structured.reads(source.path):
         matches += structured.rule_matches(source)
     if not is_read(source.path):
-        matches += languages.needs(source)
+        matches += languages.rule_matches(source)
     return source, tuple(matches)

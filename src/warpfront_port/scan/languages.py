@@ -13,6 +13,7 @@ from warpfront_port.scan.catalogue import expressions
 from warpfront_port.scan.findings import Gate, Match, SourceText
 from warpfront_port.scan.package_rules import longest_known, modules_for_cuda
 from warpfront_port.scan.reach import Product
+from warpfront_port.scan.structured.commands import of_cuda_alone
 
 _ROWS = """C# .cs|Fortran .f .f77 .f90 .f95 .f03 .f08 .for|Go .go|Haskell .hs|Java .java
 |Julia .jl|Kotlin .kt|Lua .lua|OCaml .ml|Ruby .rb|Rust .rs|Scala .scala|Swift .swift|Zig .zig"""
@@ -73,7 +74,14 @@ def reason_of_languages(
     return "".join(f"{counted(number, f'{language} file')} not read" for language, number in counts)
 
 
-def needs(source: SourceText) -> Iterator[Match]:
+def rule_matches(source: SourceText) -> Iterator[Match]:
+    """Yield what a file in such a language needs of NVIDIA's, and its other parts for CUDA."""
+    matches = [*_needs(source)]
+    yield from matches
+    yield from of_cuda_alone(source.text, matches)
+
+
+def _needs(source: SourceText) -> Iterator[Match]:
     """Yield what a file imports, opens or starts that NVIDIA alone has.
 
     A program needs it where a third of its lines do. What a tag of Go's opens is an option.
@@ -88,3 +96,8 @@ def needs(source: SourceText) -> Iterator[Match]:
             yield Match(
                 rule="LG801", start=start, end=end, excerpt=what, gate=Gate.CALLED, key=what
             )
+
+
+def reads(path: PurePosixPath) -> bool:
+    """Return true for a source in one of these languages."""
+    return path.suffix.lower() in _LANGUAGES or path.suffix in _OF_BROWSERS

@@ -16,6 +16,10 @@ from warpfront_port.scan.catalogue import catalogue, expressions
 
 ALLOCATOR = re.compile(r"max_split_size_mb\s*:|backend\s*:\s*cudaMallocAsync", re.IGNORECASE)
 _SETTING = re.compile(r"(?:\w+\s*=\s*)?['\"]?\w+\s*:[\w:,.\[\]>{}%-]*['\"]?")
+# ONNX's runtime has no provider for ROCm any more: MIGraphX's is AMD's.
+NAMES_AMD = re.compile(
+    r"(?i)rocm(?!executionprovider)|migraphx|(?<![a-z])(?:is_?)?(?:hip(?!p)|amd(?!64))"
+)
 GFX = re.compile(r"(?<![\w-])gfx(?:9[0-9a-f]{2}|1[0-2][0-9a-f]{2})(?![\w])")
 (CUDA_INDEX,) = expressions("indexes").values()
 (NVIDIA_IMAGE,) = expressions("images").values()
@@ -117,17 +121,6 @@ SETTING_WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32",
          "attention-backend", "num_warps", "num_ctas", "warp_size", "warpsize", "per_warp",
          "num_lanes")  # fmt: skip
 """One of these is in every text that gives a setting of these rules."""
-
-
-_NAMES = re.compile(
-    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash|backend|warp"
-    r"|num_ctas|num_lanes"
-)
-
-
-def may_be_setting(name: str) -> bool:
-    """Return true if any rule can be about a setting of this name, as a quick first check."""
-    return _NAMES.search(name) is not None
 
 
 _ROWS: Sequence[tuple[str, re.Pattern[str], re.Pattern[str] | None, Mapping[str, Any]]] = [

@@ -131,31 +131,32 @@ def test_a_makefile_s_condition_decides_who_links(condition: str, *, reached: bo
 
 def test_the_uses_of_a_makefile_for_nvcc_are_its_lines_for_cuda() -> None:
     text = "NVCC = nvcc\n# CUDA\nINC = -I$(CUDA)/include\nCFLAGS = -O3\na: a.cu\n\t$(NVCC) a.cu\n"
-    (found,) = found_in("Makefile", text)
-    assert (found.rule, found.severity, found.line, found.uses) == ("BL217", "error", 1, (1, 3, 6))
+    found, part = found_in("Makefile", text)
+    assert (found.rule, found.severity, found.line) == ("BL217", "error", 1)
+    assert (part.rule, part.severity, part.uses) == ("CU124", "note", (3, 6))
     (found,) = found_in("Makefile", "ifdef HAVE_CUDA\nS += cuda_a.c\nendif\nT += b.c\n")
-    assert (found.rule, found.severity, found.uses) == ("BL205", "note", (1, 2))
+    assert (found.rule, found.severity, found.uses) == ("CU124", "note", (1, 2))
     assert found_in("Makefile", "ifdef HAVE_CUDA\nendif\nifdef HAVE_HIP\nendif\n") == ()
 
 
 def test_a_configure_script_s_lines_for_cuda_are_one_note() -> None:
     text = "dnl CUDA\nAC_ARG_WITH([cuda], [x])\nAX_MPI\nAC_SUBST(CUDA_LIBS)\n"
     (found,) = found_in("configure.ac", text)
-    assert (found.rule, found.severity, found.uses) == ("BL205", "note", (2, 4))
+    assert (found.rule, found.severity, found.uses) == ("CU124", "note", (2, 4))
     assert found_in("configure.ac", f"{text}AC_ARG_WITH([rocm], [x])\n") == ()
 
 
 def test_templates_and_arms_of_scripts_for_cuda_are_noted_too() -> None:
     (found,) = found_in("configure", "USE_CUDA=0\nUSE_MPI=0\n")
-    assert (found.rule, found.severity, found.line) == ("BL205", "note", 1)
+    assert (found.rule, found.severity, found.line) == ("CU124", "note", 1)
     (found,) = found_in("cmake/Config.cmake.in", "set(HAS_CUDA @CUDA@)\nset(B 1)\n")
-    assert (found.rule, found.severity, found.line) == ("BL205", "note", 1)
+    assert (found.rule, found.severity, found.line) == ("CU124", "note", 1)
     (found,) = found_in("src/made.h.in", "#ifdef HAVE_CUDA\nint a;\n#endif\n")
     assert (found.rule, found.severity) == ("CU124", "note")
     case = 'case $1 in\n  "cuda" ) SFX=cuda ;;\n  mpi ) ;;\nesac\n'
     script = f'if [ "$USE_CUDA" = 1 ]; then\n  echo CUDA\nfi\n{case}'
     (found,) = found_in("test/run.sh", script)
-    assert (found.rule, found.severity, found.uses) == ("BL205", "note", (1, 5))
+    assert (found.rule, found.severity, found.uses) == ("CU124", "note", (1, 2, 5))
     assert found_in("test/run.sh", f"{script}if [ $HIP = 1 ]; then\n  a\nfi\n") == ()
     assert found_in("run.sh", 'if [ -z "$CUDA_VISIBLE_DEVICES" ]; then\n  a\nfi\n') == ()
 
@@ -165,7 +166,44 @@ def test_an_argument_of_a_dockerfile_is_an_image_where_a_stage_begins_with_it() 
     assert [rule for rule, _ in build_findings("Dockerfile", f"{image}FROM ${{BASE}}\n")] == [
         "CT401"
     ]
-    assert build_findings("Dockerfile", f"{image}FROM ubuntu\nRUN echo $BASE\n") == []
+    assert build_findings("Dockerfile", f"{image}FROM ubuntu\nRUN echo $BASE\n") == [
+        ("CU124", "note")
+    ]
+
+
+@pytest.mark.parametrize(("call", "severity"), [("launch", "error"), ("triton.Config", "note")])
+def test_a_choice_of_an_autotuner_is_noted(call: str, severity: str) -> None:
+    found = found_in(
+        "m.py", f"import triton\na = [{call}({{}}, num_warps=32), {call}({{}}, num_warps=8)]\n"
+    )
+    assert [(one.rule, one.severity) for one in found] == [("PY038", severity)]
+
+
+def test_an_image_that_builds_another_language_alone_is_noted() -> None:
+    image = "FROM nvidia/cuda:12.9.1-base-ubi9 AS build\n"  # warpfront: ignore[CT401] an example
+    go = f"{image}RUN wget https://go.dev/dl/go1.tar.gz\nRUN make\nFROM debian\nRUN pip -h\n"
+    assert build_findings("Dockerfile", go)[0] == ("CT401", "note")
+    distroless = "FROM nvcr.io/nvidia/distroless/go:v4.1.1\n"
+    assert "CT401" not in [rule for rule, _ in build_findings("Dockerfile", distroless)]
+    both = go.replace("make", "cmake .")
+    assert build_findings("Dockerfile", both)[0] == ("CT401", "error")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("src/lib.rs", '// CUDA\n#[cfg(feature = "cuda")]\nmod fast;\n'),
+        ("flake.nix", "{\n  cudaSupport = true;\n}\n"),
+        ("src/run.ts", '// CUDA\nif (device === "cuda") {\n}\n'),
+        ("compose.yml", "a: 1\nb:\n  args: [USE_CUDA=1]\n"),
+        ("run.sh", "# CUDA\nCUDA_VERSION=12\n"),
+    ],
+)
+def test_a_part_for_cuda_without_a_twin_is_noted_in_every_language(path: str, text: str) -> None:
+    (found,) = found_in(path, text)
+    assert (found.rule, found.severity) == ("CU124", "note")
+    comment = "//" if "//" in text else "#"
+    assert found_in(path, f"{text}{comment} ROCM_PATH\n") == ()
 
 
 def test_an_arm_of_cmake_that_is_never_entered_is_no_finding() -> None:
@@ -206,13 +244,13 @@ def test_a_copy_to_where_python_finds_a_package_patches_it() -> None:
 
 def test_an_arm_for_cuda_is_to_check_where_the_build_names_nothing_of_amd() -> None:
     arm = "option(FAST_CUDA x OFF)\nif(FAST_CUDA)\n  target_sources(a PRIVATE a.cu)\nendif()\n"
-    assert build_findings("CMakeLists.txt", arm) == [("BL205", "note")]
+    assert build_findings("CMakeLists.txt", arm) == [("CU124", "note")]
     assert found_in("CMakeLists.txt", arm)[0].uses == (1, 2)
     beside = f"{arm}if(FAST_HIP)\n  target_sources(a PRIVATE a.hip)\nendif()\n"
     assert build_findings("CMakeLists.txt", beside) == []
     assert build_findings("CMakeLists.txt", "option(FAST x OFF)\nif(FAST)\nendif()\n") == []
     asked = "execute_process(COMMAND ${PYTHON} -c 'print(torch.version.cuda)' OUTPUT_VARIABLE V)\n"
-    assert build_findings("FindTorch.cmake", asked) == [("BL205", "note")]
+    assert build_findings("FindTorch.cmake", asked) == [("CU124", "note")]
 
 
 def test_a_search_in_another_command_hides_nothing() -> None:

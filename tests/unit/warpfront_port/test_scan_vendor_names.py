@@ -42,6 +42,7 @@ def findings_of(text: str) -> tuple[ScanFinding, ...]:
         (f'{TORCH}own = {{"rocm": 1}}\nif device.startswith("cuda"):\n    run()\n', [3]),
         (f'{TORCH}fatal = ["CUDA out of memory", "no memory"]\n', [2]),
         ("def profile_with_nsight(): ...\n", [1]),
+        ('order = ["CUDAExecutionProvider", "ROCMExecutionProvider"]\n', [1]),
         ("import triton\nflags = ['-lnvidia-ml', '-code=sm_%s']\nsource = 'gpu_burn.cu'\n", [2, 3]),
     ],
 )  # fmt: skip
@@ -58,6 +59,7 @@ def test_a_name_for_nvidia_is_one_note_with_its_lines(text: str, lines: list[int
         f"{TORCH}num_cuda_devices = torch.cuda.device_count()\n",
         f"{TORCH}kinds = [torch.profiler.ProfilerActivity.CUDA]\n",
         'parser.add_argument("--no-cuda")\n',
+        'order = ["CUDAExecutionProvider", "MIGraphXExecutionProvider"]\n',
         'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n',
         "def is_nvidia_system(): ...\ndef is_rocm_system(): ...\n",
         'if backend == "nvidia":\n    a()\nelif backend in ("amd", "hip"):\n    b()\n',

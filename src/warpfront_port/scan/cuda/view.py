@@ -13,8 +13,7 @@ from warpfront_port.scan.cuda.lexer import Directive, Span, blank
 from warpfront_port.scan.cuda.preprocessor import Reaches, Region, read_reaches
 from warpfront_port.scan.cuda.syntax import Syntax
 from warpfront_port.scan.findings import SIDES, Context, Gate, Match, Side, SourceText
-from warpfront_port.scan.structured.commands import NAMES_AMD
-from warpfront_port.scan.words import line_of
+from warpfront_port.scan.words import NAMES_AMD, line_of
 
 NAME = re.compile(r"[A-Za-z_]\w*+")
 _OF_KERNELS = frozenset({"threadIdx", "blockIdx", "blockDim", "warpSize", "__syncthreads"})

@@ -23,10 +23,9 @@ from warpfront_port.scan.python.nodes import (
     text_of,
 )
 from warpfront_port.scan.python.scopes import Scopes
-from warpfront_port.scan.words import line_starts
+from warpfront_port.scan.words import NAMES_AMD, line_starts
 
 _SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
-AMD_NAME = re.compile(r"(?i)rocm|(?<![a-z])(?:is_?)?(?:hip|hipcc|amd)(?![a-z]|64)")
 # Words for NVIDIA's devices, its programs and libraries, and for the same of AMD's.
 _NVIDIA = re.compile(
     r"(?i)cuda(?!_?graph)|(?:compute|device|cuda)_?capabilit|\.cuh?\Z|(?<=[=,])(?:sm|compute)_"
@@ -277,7 +276,7 @@ class Module:
     @property
     def knows_hip(self) -> bool:
         """Return true if the module names AMD's software anywhere."""
-        return self.has_match(AMD_NAME)
+        return self.has_match(NAMES_AMD)
 
     @cached_property
     def names_amd(self) -> bool:
@@ -298,7 +297,7 @@ class Module:
         if _NVIDIA.search(text) is None or shared.match(text):
             return False
         if arm:
-            return AMD_NAME.search(arm) is None
+            return NAMES_AMD.search(arm) is None
         twins = (_WORD.findall(_NVIDIA.sub(twin, text).lower()) for twin in _TWINS)
         return not any(map(self._words.issuperset, twins))
 

@@ -10,12 +10,18 @@ from typing import NamedTuple
 
 from warpfront_port.scan.python.mentions import ENVIRONMENT
 from warpfront_port.scan.python.module import Module, Seen
-from warpfront_port.scan.python.nodes import Text, bindings, last_name, parameters, text_of
+from warpfront_port.scan.python.nodes import (
+    Text,
+    bindings,
+    elements,
+    last_name,
+    parameters,
+    text_of,
+)
 from warpfront_port.scan.words import (
     ALLOCATOR,
     SETTING_WORDS,
     allocator_settings,
-    may_be_setting,
     read_setting,
 )
 
@@ -47,8 +53,7 @@ def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
     if not module.has_match(_GIVEN):
         return
     for assignment in _assignments(module, node):
-        if may_be_setting(assignment.name):
-            yield from _judged(module, assignment)
+        yield from _judged(module, assignment)
         if not assignment.own and assignment.name in ENVIRONMENT:
             yield Seen(ENVIRONMENT[assignment.name], assignment.node, assignment.name)
 
@@ -63,10 +68,13 @@ def _judged(module: Module, assignment: Assignment) -> Iterator[Seen]:
             words.append((module.source_of(constant), constant))
     uses = [[*read_setting(name, text, own=own)] for text, _ in words]
     # An autotuner leaves out the choices that do not fit: one of several numbers is a suspicion.
-    some = any(text.isdigit() for text, _ in words) and not all(uses)
+    some = int(any(text.isdigit() for text, _ in words) and not all(uses))
+    call = module.parents.get(place, place)
+    of_tuner = last_name(getattr(call, "func", call)) == "Config"
+    some = 2 if of_tuner and len(elements(module.parents.get(call))) > 1 else some
     for (_, node), rules in zip(words, uses, strict=True):
         via = None if node is value else place
-        yield from (Seen(rule, node, what, shift=-int(some), via=via) for rule, what in rules)
+        yield from (Seen(rule, node, what, shift=-some, via=via) for rule, what in rules)
 
 
 def texts(_module: Module, node: Text) -> Iterator[Seen]:

@@ -14,8 +14,9 @@ from warpfront.matrix.products import target_of_product
 from warpfront_port.scan.package_rules import longest_known
 from warpfront_port.scan.python.conditions import UNKNOWN
 from warpfront_port.scan.python.mentions import IMPORTS
-from warpfront_port.scan.python.module import AMD_NAME, Module, Seen
+from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text, elements, last_name, names_of, text_of
+from warpfront_port.scan.words import NAMES_AMD
 
 _WORD = re.compile(r"[^\W_]+")
 _Named = (
@@ -53,7 +54,7 @@ def own_texts(module: Module, node: Text) -> Iterator[Seen]:
 
 def _is_back_end(module: Module, node: Text, arm: str) -> bool:
     """Return true for `"cuda"` next to what is no device of torch's, or compared as a vendor."""
-    if node.value != "cuda" or not arm or AMD_NAME.search(arm):
+    if node.value != "cuda" or not arm or NAMES_AMD.search(arm):
         return False
     parent = module.parents[node]
     if not elements(parent):

@@ -13,7 +13,6 @@ from warpfront_port.scan.structured.commands import (
     Arms,
     Command,
     Word,
-    of_cuda_alone,
     sides_of,
 )
 from warpfront_port.scan.words import GFX, compiler_flag
@@ -123,13 +122,9 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
     better = -1 if HIP_ARM.search(text) is not None else 0
     commands = tuple(read_cmake(text))
     off = false_by_default(commands)
-    matches = [
-        replace(match, gate=Gate.OPTION) if command.is_under(off) else match
-        for command in commands
-        for match in _of_command(command, better)
-    ]
-    yield from matches
-    yield from of_cuda_alone(text, matches=matches)
+    for command in commands:
+        for match in _of_command(command, better):
+            yield replace(match, gate=Gate.OPTION) if command.is_under(off) else match
 
 
 def _of_command(command: Command, better: int) -> Iterator[Match]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Self
 
 from warpfront_port.scan.findings import SIDES, Gate, Match, Side
-from warpfront_port.scan.words import line_of
+from warpfront_port.scan.words import NAMES_AMD, line_of, line_starts
 
 _AMD = re.compile(
     r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)|gfx\d|/dev/kfd"
@@ -19,12 +20,8 @@ _NVIDIA = re.compile(
 )
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|nvidia)")
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
-NAMES_AMD = re.compile(r"(?i)rocm|(?<![a-z])hip")
-# A line that does something: no comment of autoconf, no name of a CMake project, no text to show.
-_LINE = re.compile(r"(?m)^(?!dnl\b|[ \t]*(?:project|message)\s*\()[^#\n]+")
-
-ARM = re.compile(r"(?m)^[ \t]*(?:(?:el)?if\b|[\w\"'*|.-]+[ \t]*\))[^#\n]*")
-"""An arm of a script: its `if`, or a pattern of its `case`."""
+# A line that does nothing: a comment, the name of a CMake project, a text to show.
+_IDLE = re.compile(r"\s*(?:dnl\b|//|--|/?\*|#(?!\[)|(?:project|message)\s*\()")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,18 +135,17 @@ def sides_of(condition: str) -> frozenset[Side] | None:
 
 CUDAS: frozenset[Side] = frozenset({"nvidia"})
 AMDS: frozenset[Side] = frozenset({"amd"})
-_FOR_CUDA = "a part of the build for CUDA, and none for HIP"
 
 
-def of_cuda_alone(
-    text: str, matches: Sequence[Match] = (), lines: re.Pattern[str] = _LINE
-) -> Iterator[Match]:
-    """Yield the lines of a build that name CUDA, where its file names nothing of AMD's: an arm for
-    HIP begins next to one of them. Lines of `matches` are skipped.
+def of_cuda_alone(text: str, matches: Iterable[Match] = ()) -> Iterator[Match]:
+    """Yield the lines of a build or program that name CUDA, where its file names nothing of AMD's:
+    an arm for HIP begins next to one of them. Lines of `matches` are skipped.
     """
     if _NVIDIA.search(text) is None or NAMES_AMD.search(text) is not None:
         return
     skipped = {line_of(text, match.start) for match in matches}
-    for word in map(Word.found, lines.finditer(text)):
-        if sides_of(word.text) == CUDAS and line_of(text, word.start) not in skipped:
-            yield replace(word.match("BL205", _FOR_CUDA, shift=-2), key=_FOR_CUDA)
+    for number, (start, end) in enumerate(pairwise((*line_starts(text), len(text))), 1):
+        line = text[start:end].partition(" #")[0]
+        if number not in skipped and not _IDLE.match(line) and sides_of(line) == CUDAS:
+            last = start + len(line.rstrip())
+            yield Match(rule="CU124", start=start, end=last, excerpt="CUDA, and none for HIP")

@@ -18,6 +18,10 @@ _INSTRUCTION = re.compile(
 )
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\\]*)")
 _FROM = re.compile(r"(?:\s+--\S+)*\s+(\S+)(?:(?i:\s+AS\s+)(\S+))?")
+_NEXT_STAGE = re.compile(r"(?im)^[^\S\n]*FROM\s")
+# A stage that only builds programs in another language takes nothing of CUDA's from its image.
+_OTHER_TOOLCHAIN = re.compile(r"(?i)\bgolang|\bgo\.dev|\bgo build|\bcargo\b|rustup|\bnpm\b")
+_NEEDS_CUDA = re.compile(r"(?i)python|\bpip|\buv\b|conda|torch|nvcc|cmake")
 _USED = re.compile(r"\$\{?(\w+)")
 _COMMENT_LINE = re.compile(r"(?m)(?<=\n)[^\S\n]*#[^\n]*(?=\n)")
 
@@ -32,11 +36,14 @@ def dockerfile_rule_matches(text: str) -> Iterator[Match]:
     for match in _INSTRUCTION.finditer(text):
         name, start = match["name"].upper(), match.start("body")
         body = _COMMENT_LINE.sub(lambda m: " " * (len(m[0]) - 1) + "\\", match["body"])
-        if name == "FROM" and (image := _FROM.match(body)):
-            bases = [arguments.pop(n) for n in _USED.findall(image[1]) if n in arguments]
-            bases += () if image[1] in stages else (Word.found(image, 1, start),)
-            yield from (base.match("CT401") for base in bases if NVIDIA_IMAGE.fullmatch(base.text))
-            stages.add(image[2] or "")
+        if name == "FROM" and (begun := _FROM.match(body)):
+            bases = [arguments.pop(n) for n in _USED.findall(begun[1]) if n in arguments]
+            bases += () if begun[1] in stages else (Word.found(begun, 1, start),)
+            stage = _NEXT_STAGE.split(text[match.end() :], 1)[0]
+            shift = -2 if _OTHER_TOOLCHAIN.search(stage) and not _NEEDS_CUDA.search(stage) else 0
+            images = (base for base in bases if NVIDIA_IMAGE.fullmatch(base.text))
+            yield from (image.match("CT401", shift=shift) for image in images)
+            stages.add(begun[2] or "")
         elif name in {"ENV", "ARG"}:
             for pair in _PAIR.finditer(body):
                 word = Word.found(pair, offset=start)

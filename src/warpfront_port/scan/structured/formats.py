@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from itertools import chain
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -16,7 +15,7 @@ from warpfront_port.scan.structured.command_rules import (
     readme_rule_matches,
     script_rule_matches,
 )
-from warpfront_port.scan.structured.commands import ARM, of_cuda_alone
+from warpfront_port.scan.structured.commands import of_cuda_alone
 from warpfront_port.scan.structured.dependencies import (
     declared_rule_matches,
     requirements_rule_matches,
@@ -25,6 +24,7 @@ from warpfront_port.scan.structured.dependencies import (
 from warpfront_port.scan.structured.dockerfile import dockerfile_rule_matches
 from warpfront_port.scan.structured.makefile import make_rule_matches
 from warpfront_port.scan.structured.yaml_documents import yaml_rule_matches
+from warpfront_port.scan.words import is_automation
 
 Kind = Literal[
     "toml", "requirements", "cfg", "yaml", "dockerfile", "cmake", "shell", "make", "configure",
@@ -44,7 +44,8 @@ _NAMES: Mapping[Kind, str] = {
     "shell": ".sh .bash .sbatch .slurm .env",
     "cmake": ".cmake CMakeLists.txt",
     "make": ".mk Makefile GNUmakefile Makefile.am makefile",
-    "configure": "configure configure.ac .m4 meson.build meson_options.txt meson.options",
+    "configure": """configure configure.ac .m4 meson.build meson_options.txt meson.options .nix .bzl
+        .bazel BUILD WORKSPACE SConstruct SConscript wscript .gn .gni .pro .pri .props .vcxproj""",
     "markdown": "README.md INSTALL.md BUILD.md BUILDING.md",
 }
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
@@ -84,13 +85,16 @@ def rule_matches(source: SourceText) -> Iterator[Match]:
         "dockerfile": dockerfile_rule_matches,
         "cmake": cmake_rule_matches,
         "make": make_rule_matches,
-        "configure": of_cuda_alone,
+        "configure": lambda _: iter(()),
         "requirements": partial(requirements_rule_matches, extra=purpose[1] if purpose else ""),
-        "shell": lambda text: chain(script_rule_matches(text), of_cuda_alone(text, lines=ARM)),
+        "shell": script_rule_matches,
         "markdown": readme_rule_matches,
     }
-    if kind is not None:
-        yield from readers[kind](source.text)
+    matches = [*readers[kind](source.text)] if kind is not None else []
+    yield from matches
+    of_packages = kind in {"requirements", "cfg", "markdown"} or source.path.name in _INSTALLED
+    if not (of_packages or is_automation(str(source.path))):
+        yield from of_cuda_alone(source.text, matches)
 
 
 _INSTALLED = frozenset({"pyproject.toml", "Pipfile"})

@@ -12,7 +12,7 @@ from warpfront_port.scan.structured.command_rules import (
     script_rule_matches,
     word_rule_matches,
 )
-from warpfront_port.scan.structured.commands import Arms, Word, of_cuda_alone, sides_of
+from warpfront_port.scan.structured.commands import Arms, Word
 
 _REFERENCE = re.compile(r"\$[({]([\w.-]+)(?::[^(){}]*)?[)}]")
 _VARIABLE = re.compile(
@@ -44,18 +44,10 @@ _FALSE = frozenset({"", "0", "no", "NO", "OFF", "off", "false", "False"})
 
 
 def make_rule_matches(text: str) -> Iterator[Match]:
-    """Yield the matches in a makefile, without its comments."""
-    matches = list(_rule_matches(text))
-    yield from matches
-    yield from of_cuda_alone(text, matches=matches) if _NVCC.search(text) is None else ()
+    """Yield the matches in a makefile, without its comments.
 
-
-def _rule_matches(text: str) -> Iterator[Match]:
-    """Yield the matches but for those of a makefile without nvcc's name.
-
-    The first line that compiles with nvcc, where no line knows hipcc, is one (BL217); the lines
-    that name CUDA are its uses. With hipcc, what nvcc runs with is NVIDIA's. A variable reaches the
-    sides that its uses reach.
+    The first line that compiles with nvcc, where no line knows hipcc, is one (BL217). With hipcc,
+    what nvcc runs with is NVIDIA's. A variable reaches the sides that its uses reach.
     """
     beside_hipcc = _HIPCC.search(text) is not None
     nvcc_alone = not beside_hipcc and _NVCC.search(text) is not None
@@ -67,11 +59,7 @@ def _rule_matches(text: str) -> Iterator[Match]:
         nvcc = _RUNS_NVCC.search(line) if nvcc_alone and not asks else None
         if nvcc is not None:
             nvcc_alone = False
-            first = Word.found(nvcc, offset=start).match("BL217", shift=-int(conditional))
-            of_cuda = (
-                place for place, other, *_ in lines if "amd" not in (sides_of(other) or "amd")
-            )
-            yield from (replace(first, use=place) for place in (start, *of_cuda))
+            yield Word.found(nvcc, offset=start).match("BL217", shift=-int(conditional))
         reached = _reached(line, sides, used)
         for word in re.finditer(r"\S+", line):
             placed = replace(Word.found(word, offset=start), sides=reached)
