@@ -194,7 +194,7 @@ def test_an_image_that_builds_another_language_alone_is_noted() -> None:
     [
         ("src/lib.rs", '// CUDA\n#[cfg(feature = "cuda")]\nmod fast;\n'),
         ("flake.nix", "{\n  cudaSupport = true;\n}\n"),
-        ("src/run.ts", '// CUDA\nif (device === "cuda") {\n}\n'),
+        ("src/run.ts", '// CUDA\nif (backend === "cuda") {\n}\n'),
         ("compose.yml", "a: 1\nb:\n  args: [USE_CUDA=1]\n"),
         ("run.sh", "# CUDA\nCUDA_VERSION=12\n"),
     ],
@@ -202,6 +202,7 @@ def test_an_image_that_builds_another_language_alone_is_noted() -> None:
 def test_a_part_for_cuda_without_a_twin_is_noted_in_every_language(path: str, text: str) -> None:
     (found,) = found_in(path, text)
     assert (found.rule, found.severity) == ("CU124", "note")
+    assert found_in("a.yml", "device: cuda:0\n") == ()
     comment = "//" if "//" in text else "#"
     assert found_in(path, f"{text}{comment} ROCM_PATH\n") == ()
 

@@ -20,6 +20,8 @@ _NVIDIA = re.compile(
 )
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|nvidia)")
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
+# `device: cuda:0` is torch's name, which means AMD's devices too.
+_DEVICE = re.compile(r"(?i:device)\w*\W{1,8}cuda(?::\d+)?\b")
 # A line that does nothing: a comment, the name of a CMake project, a text to show.
 _IDLE = re.compile(r"\s*(?:dnl\b|//|--|/?\*|#(?!\[)|(?:project|message)\s*\()")
 
@@ -146,6 +148,7 @@ def of_cuda_alone(text: str, matches: Iterable[Match] = ()) -> Iterator[Match]:
     skipped = {line_of(text, match.start) for match in matches}
     for number, (start, end) in enumerate(pairwise((*line_starts(text), len(text))), 1):
         line = text[start:end].partition(" #")[0]
-        if number not in skipped and not _IDLE.match(line) and sides_of(line) == CUDAS:
+        named = _DEVICE.sub("", line)
+        if number not in skipped and not _IDLE.match(line) and sides_of(named) == CUDAS:
             last = start + len(line.rstrip())
             yield Match(rule="CU124", start=start, end=last, excerpt="CUDA, and none for HIP")
