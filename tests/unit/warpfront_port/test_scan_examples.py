@@ -203,6 +203,7 @@ def test_a_part_for_cuda_without_a_twin_is_noted_in_every_language(path: str, te
     (found,) = found_in(path, text)
     assert (found.rule, found.severity) == ("CU124", "note")
     assert found_in("a.yml", "device: cuda:0\n") == ()
+    assert found_in("a.go", 'import (\n\t"github.com/NVIDIA/tool/internal/oci"\n)\n') == ()
     comment = "//" if "//" in text else "#"
     assert found_in(path, f"{text}{comment} ROCM_PATH\n") == ()
 

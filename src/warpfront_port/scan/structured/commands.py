@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Self
 
 from warpfront_port.scan.findings import SIDES, Gate, Match, Side
-from warpfront_port.scan.words import NAMES_AMD, line_of, line_starts
+from warpfront_port.scan.words import NAMES_AMD
 
 _AMD = re.compile(
     r"(?i)(?:^|_|\b)(?:USE_|ENABLE_|WITH_|BUILD_|GPU_)?(?:ROCM|HIP|AMD(?!64)|HIPCC)|gfx\d|/dev/kfd"
@@ -20,8 +19,8 @@ _NVIDIA = re.compile(
 )
 _HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|nvidia)")
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
-# `device: cuda:0` is torch's name, which means AMD's devices too.
-_DEVICE = re.compile(r"(?i:device)\w*\W{1,8}cuda(?::\d+)?\b")
+# `device: cuda:0` is torch's name, which means AMD's devices too; an address names an owner.
+_OTHERS = re.compile(r"(?i:device)\w*\W{1,8}cuda(?::\d+)?\b|\b(?:github|nvidia)\.\w+/\S*")
 # A line that does nothing: a comment, the name of a CMake project, a text to show.
 _IDLE = re.compile(r"\s*(?:dnl\b|//|--|/?\*|#(?!\[)|(?:project|message)\s*\()")
 
@@ -145,10 +144,12 @@ def of_cuda_alone(text: str, matches: Iterable[Match] = ()) -> Iterator[Match]:
     """
     if _NVIDIA.search(text) is None or NAMES_AMD.search(text) is not None:
         return
-    skipped = {line_of(text, match.start) for match in matches}
-    for number, (start, end) in enumerate(pairwise((*line_starts(text), len(text))), 1):
-        line = text[start:end].partition(" #")[0]
-        named = _DEVICE.sub("", line)
-        if number not in skipped and not _IDLE.match(line) and sides_of(named) == CUDAS:
+    met = {text.rfind("\n", 0, match.start) + 1 for match in matches}
+    for found in _NVIDIA.finditer(text):
+        start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
+        line = text[start : end if end >= 0 else None].partition(" #")[0]
+        means = start not in met and not _IDLE.match(line)
+        met.add(start)
+        if means and sides_of(_OTHERS.sub("", line)) == CUDAS:
             last = start + len(line.rstrip())
             yield Match(rule="CU124", start=start, end=last, excerpt="CUDA, and none for HIP")
