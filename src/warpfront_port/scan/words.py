@@ -123,6 +123,17 @@ SETTING_WORDS = ("overhead", "autotune", "cudagraph", "memory_planning", "tf32",
 """One of these is in every text that gives a setting of these rules."""
 
 
+_NAMES = re.compile(
+    r"(?i)mode|compil|dynamo|attn|attention|precision|tf32|cudagraph|memory_planning|flash|backend|warp"
+    r"|num_ctas|num_lanes"
+)
+
+
+def may_be_setting(name: str) -> bool:
+    """Return true if any rule can be about a setting of this name, as a quick first check."""
+    return _NAMES.search(name) is not None
+
+
 _ROWS: Sequence[tuple[str, re.Pattern[str], re.Pattern[str] | None, Mapping[str, Any]]] = [
     (rule.id, re.compile(row["settings"]), row.get("value") and re.compile(row["value"]), row)
     for rule in catalogue().values()

@@ -22,6 +22,7 @@ from warpfront_port.scan.words import (
     ALLOCATOR,
     SETTING_WORDS,
     allocator_settings,
+    may_be_setting,
     read_setting,
 )
 
@@ -53,7 +54,8 @@ def settings_given(module: Module, node: _Giving) -> Iterator[Seen]:
     if not module.has_match(_GIVEN):
         return
     for assignment in _assignments(module, node):
-        yield from _judged(module, assignment)
+        if may_be_setting(assignment.name):
+            yield from _judged(module, assignment)
         if not assignment.own and assignment.name in ENVIRONMENT:
             yield Seen(ENVIRONMENT[assignment.name], assignment.node, assignment.name)
 
