@@ -218,27 +218,14 @@ def _judged(name: Named, results: Sequence[CheckResult | None]) -> CheckResult:
 
 
 _BY_EXIT_CODE: dict[int, Callable[[str], errors.WarpfrontError]] = {
-    **{
-        error.exit_code: error
-        for error in (
-            errors.BuildFailedError,
-            errors.EngineError,
-            errors.InputError,
-            errors.LockError,
-            errors.NotPublishableError,
-            errors.NotVerifiedError,
-            errors.RenderError,
-            errors.SignatureError,
-            errors.SlowerError,
-            errors.StoreError,
-            errors.TagConflictError,
-            errors.WheelError,
-        )
-    },
-    errors.RegistryError.exit_code: lambda text: errors.RegistryError(
-        text, registry="registry", step="publish", fault=errors.RegistryFault.WRONG, hint=""
-    ),
+    kind.exit_code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, errors.WarpfrontError)
+    if "__init__" not in vars(kind)
 }
+_BY_EXIT_CODE[errors.RegistryError.exit_code] = lambda text: errors.RegistryError(
+    text, registry="registry", step="publish", fault=errors.RegistryFault.WRONG, hint=""
+)
 
 
 def failure_of(results: Iterable[object]) -> errors.WarpfrontError | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from builders import a_check, a_verification
 
@@ -10,8 +12,10 @@ from warpfront.errors import (
     BlockedError,
     BuildFailedError,
     EmulatedError,
+    HandoverError,
     LockError,
     NotVerifiedError,
+    TimedOutError,
     UnavailableError,
     UndeterminedError,
     WarpfrontError,
@@ -47,6 +51,8 @@ EMPTY = a_verification().__class__(
     [
         ([BUILD_FAILED, BLOCKED, WRONG], BuildFailedError),
         ([LOCK_FAILED, BLOCKED], LockError),
+        ([replace(BUILD_FAILED, exit_code=31)], HandoverError),
+        ([replace(BUILD_FAILED, exit_code=32)], TimedOutError),
         ([WRONG, BLOCKED, UNAVAILABLE], NotVerifiedError),
         ([ERROR], NotVerifiedError),
         ([SKIPPED], NotVerifiedError),
