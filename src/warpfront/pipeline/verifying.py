@@ -45,12 +45,7 @@ from warpfront.verify.containers import (
     run_told,
     written_by,
 )
-from warpfront.verify.emulation import (
-    EMULATED_SESSIONS,
-    DispatchLog,
-    as_leads,
-    find_emulator,
-)
+from warpfront.verify.emulation import EMULATED_SESSIONS, DispatchLog, as_leads, find_emulator
 from warpfront.verify.image_claims import image_claims, tried
 from warpfront.verify.results import EMULATOR, CheckResult, Outcome, Verification
 from warpfront.verify.run_options import TIME_LIMIT_SECONDS, RunOptions
@@ -401,8 +396,9 @@ class CellVerification:
                 outcome=Outcome.UNDETERMINED,
                 reason=f"{error.name} is not installed: {how_to_install(error)}",
             )
-            checks = (*verification.checks, unread)
-            verification = dataclasses.replace(verification, checks=checks)
+            # Admission, JUnit and statements read the checks of listed sessions.
+            sessions, checks = (*verification.sessions, "static"), (*verification.checks, unread)
+            verification = dataclasses.replace(verification, sessions=sessions, checks=checks)
         return verification
 
     def _attempt(self, access: DeviceAccess | None) -> tuple[Attempt | None, dict[str, object]]:

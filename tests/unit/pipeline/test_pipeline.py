@@ -9,10 +9,18 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
-from builders import a_built_image, a_wheel, key_of_parts, make_project
+from builders import (
+    a_built_image,
+    a_channel,
+    a_check,
+    a_wheel,
+    key_of_parts,
+    make_project,
+    some_evidence,
+)
 from fakes import FakeEngine
 
 from warpfront import pipeline
@@ -34,6 +42,8 @@ from warpfront.matrix.language import SourceTree
 from warpfront.pipeline import planning, verifying
 from warpfront.pipeline.verifying import CheckPlan, verify_cells
 from warpfront.pipeline.workspace import Workspace, open_workspace
+from warpfront.release.admission import admission
+from warpfront.report.junit import junit_xml
 from warpfront.step_results import Blocked, Failed
 from warpfront.verify.containers import ending_of
 from warpfront.verify.results import Outcome, Verification
@@ -632,6 +642,25 @@ def test_the_project_of_a_cell_is_judged_with_its_image(
     assert found == workspace.folders.store.load(
         found.cell_id, f"verify-{found.target}", (Verification,)
     )
+
+
+def test_a_project_that_could_not_be_scanned_is_in_junit_and_not_admitted(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_group: str) -> NoReturn:
+        raise ModuleNotFoundError(name="tree_sitter")
+
+    monkeypatch.setattr(verifying, "registered", missing)
+    tree = SourceTree(path="kernels")
+    found = verified(workspace, monkeypatch, lambda _: None, FakeEngine(), tree=tree)
+    assert isinstance(found, Verification)
+    reason = "tree_sitter is not installed: pip install 'warpfront[port]'"
+    assert reason in junit_xml((found,)).replace("&#x27;", "'")
+    evidence = some_evidence(
+        None, a_check(), found.checks[-1], sessions=("load", found.sessions[-1])
+    )
+    against = admission(evidence, a_channel(), now="2026-11-22T12:00:00+00:00").against
+    assert against == (f"x86-64: static/project: undetermined: {reason}",)
 
 
 @pytest.mark.parametrize(
