@@ -6,7 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 from builders import make_project
+from projects import project_on_torch
 
 from warpfront.ci.schedule import SCOPES
 from warpfront.commands.ci_runs import dispatch
@@ -61,6 +63,41 @@ def test_a_run_is_what_changed_since_a_commit(tmp_path: Path) -> None:
     lost = dispatch(workspace, Selection(), watch, scope=scope, since="0" * 40)
     assert lost.unchanged == ()
     assert "nothing to compare with" in watch.said[0]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("image", "source"),
+    [
+        ({"smoke": [{"name": "x", "run": ["python3", "-c", "1 / 0"]}]}, ""),
+        ({"project": {"path": "kernels"}}, ""),
+        ({}, "__global__ void add() { int warp = 32; }"),
+    ],
+)
+def test_what_verify_does_with_an_image_is_part_of_its_cell(
+    tmp_path: Path, image: dict[str, object], source: str
+) -> None:
+    """Its bytes stay the same, and no earlier run has tried this."""
+    project_on_torch(tmp_path, {})
+    kernel, matrix = tmp_path / "kernels" / "add.cu", tmp_path / "matrix.yaml"
+    kernel.parent.mkdir()
+    kernel.write_text("__global__ void add() {}")
+    document = yaml.safe_load(matrix.read_text())
+    if source:
+        document["images"]["torch"]["project"] = {"path": "kernels"}
+    matrix.write_text(yaml.safe_dump(document))
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all")
+    git(tmp_path, "commit", "--quiet", "-m", "x")
+    head, watch, scope = git(tmp_path, "rev-parse", "HEAD"), Heard(), SCOPES["pull_request"]
+    same = dispatch(open_workspace(tmp_path), Selection(), watch, scope=scope, since=head)
+    assert len(same.unchanged) == 1
+    document["images"]["torch"] |= image
+    matrix.write_text(yaml.safe_dump(document))
+    kernel.write_text(source or kernel.read_text())
+    git(tmp_path, "commit", "--quiet", "--all", "-m", "y")
+    changed = dispatch(open_workspace(tmp_path), Selection(), watch, scope=scope, since=head)
+    assert (changed.unchanged, watch.said) == ((), [])
 
 
 def test_a_night_without_a_channel_publishes_nothing_and_a_release_is_refused(

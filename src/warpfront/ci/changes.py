@@ -6,7 +6,7 @@ verified anew. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from warpfront.images.built import RenderedImage
 from warpfront.images.plan import content_hash
@@ -61,22 +61,20 @@ def fingerprints(
     blocked: Mapping[str, str],
     *,
     builder: str,
-    checks: str,
+    verified: Mapping[str, object],
 ) -> dict[str, str]:
     """Return the digests by cell, parents first. A cell that cannot be rendered has the digest
-    of the reason, so that it changes with the reason. `checks` is the digest of the program that
-    runs in images.
+    of the reason, so that it changes with the reason. `verified` has the checks of each image, and
+    all that they compare with it.
     """
     digests: dict[str, str] = {}
     for cell in cells:
         if cell.id in blocked:
             digests[cell.id] = digest_of(["blocked", blocked[cell.id], cell.tag])
             continue
-        made_by: list[object] = [cell.base.pinned]
-        if bootstrap := cell.base.bootstrap:
-            made_by += [bootstrap.suite, list(bootstrap.include), bootstrap.updates]
-            made_by += [*bootstrap.overlays, *bootstrap.headers]
+        bootstrap = cell.base.bootstrap
+        made_by = [cell.base.pinned, asdict(bootstrap) if bootstrap else None]
         base = digests[cell.parent] if cell.parent else digest_of(made_by)
         content = content_hash(rendered[cell.id], base_identity=base, builder=builder)
-        digests[cell.id] = digest_of([content, checks, sorted(cell.targets)])
+        digests[cell.id] = digest_of([content, verified[cell.id]])
     return digests

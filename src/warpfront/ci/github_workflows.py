@@ -8,16 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from warpfront.ci.flow import (
-    FOLDERS,
-    HEADER,
-    LABEL,
-    Flow,
-    Job,
-    Limits,
-    job_of,
-    yaml_text,
-)
+from warpfront.ci.flow import FOLDERS, HEADER, LABEL, Flow, Job, Limits, job_of, yaml_text
 from warpfront.ci.template_files import document_of, rendered
 from warpfront.errors import InputError
 from warpfront.matrix.runners import Runner

@@ -44,7 +44,7 @@ from warpfront.errors import (
 from warpfront.images.built import BuiltImage, RenderedImage
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
 from warpfront.images.preparing import render_cells
-from warpfront.images.render import Material
+from warpfront.images.render import Material, claimed_policy
 from warpfront.matrix.cell import Cell, Selection
 from warpfront.matrix.language import NotifyWay
 from warpfront.matrix.release_channels import Channel
@@ -64,6 +64,7 @@ from warpfront.system.progress import Watch
 from warpfront.system.provenance import Forge
 from warpfront.system.store import Store, read_tree, scratch_folder
 from warpfront.system.strict_values import read_as
+from warpfront.verify.image_claims import image_claims
 from warpfront.verify.results import Verification
 from warpfront.verify.verdict import sealed
 from warpfront.wheels.lock.reading import read_locks, usable_locks
@@ -154,8 +155,18 @@ def fingerprint(
             blocked.setdefault(cell_id, item.reason)
     ours = read_tree(Path(warpfront_checks.__file__).parent).items()
     files = {n: getattr(file, "identity", "") for n, file in ours if "__pycache__" not in n}
-    builder, checks = f"uv {uv_version()}", digest_of(files)
-    values = fingerprints(chain, rendered, blocked, builder=builder, checks=checks)
+    by_id, checks = {cell.id: cell for cell in chain}, digest_of(files)
+    verified: dict[str, list[object]] = {}
+    for cell in (by_id[cell_id] for cell_id in rendered.keys() - blocked.keys()):
+        lock, policy = locks[cell.id], claimed_policy(cell, by_id, locks, material.compat)
+        claims = (image_claims(cell, lock, policy, target=one) for one in sorted(cell.targets))
+        verified[cell.id] = [checks, *(each.document() for each in claims)]
+        if cell.tree is not None:
+            tree = ("git", "rev-parse", f"HEAD:./{cell.tree.path}")
+            source = run(Command(argv=tree, cwd=folders.root)).stdout
+            verified[cell.id] += [dataclasses.asdict(cell.tree), source]
+    builder = f"uv {uv_version()}"
+    values = fingerprints(chain, rendered, blocked, builder=builder, verified=verified)
     states_now = {}
     for cell_id, value in values.items():
         wheels = locks[cell_id].wheels if cell_id in locks else ()

@@ -24,7 +24,14 @@ def rendered(**files: str) -> dict[str, RenderedImage]:
 
 
 def made(*cells: Any, **changes: Any) -> dict[str, str]:
-    facts = {"rendered": rendered(), "blocked": {}, "builder": "uv 1", "checks": "c", **changes}
+    verified = {CELL.id: ["x86-64"], CHILD.id: ["x86-64"]}
+    facts: dict[str, Any] = {
+        "rendered": rendered(),
+        "blocked": {},
+        "builder": "uv 1",
+        "verified": verified,
+    }
+    facts |= changes
     images, blocked = facts.pop("rendered"), facts.pop("blocked")
     return fingerprints(cells or (CELL, CHILD), images, blocked, **facts)
 
@@ -34,8 +41,10 @@ def test_equal_inputs_give_equal_fingerprints() -> None:
     assert len(set(made().values())) == 2
 
 
-@pytest.mark.parametrize("changes", [{"builder": "uv 2"}, {"checks": "d"}])
-def test_another_builder_or_other_checks_change_every_cell(changes: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "changes", [{"builder": "uv 2"}, {"verified": {CELL.id: ["d"], CHILD.id: ["d"]}}]
+)
+def test_another_builder_or_other_checks_change_every_cell(changes: dict[str, Any]) -> None:
     assert not set(made(**changes).values()) & set(made().values())
 
 
@@ -47,10 +56,10 @@ def test_a_changed_parent_changes_its_children() -> None:
     assert only_child[CELL.id] == made()[CELL.id]
 
 
-def test_another_base_or_target_is_another_fingerprint() -> None:
+def test_another_base_or_other_claims_are_another_fingerprint() -> None:
     base = CELL.base
+    assert made(CELL, verified={CELL.id: ["sm_90"]})[CELL.id] != made(CELL)[CELL.id]
     for other in (
-        a_cell(targets=("sm_90",)),
         a_cell(base=type(base)(**{**_fields(base), "digest": "sha256:" + "0" * 64})),
         a_cell(base=type(base)(**{**_fields(base), "bootstrap": Bootstrap(suite="x", include=())})),
     ):
