@@ -31,12 +31,13 @@ def pause_seconds(tries: int) -> float:
 
 def with_flakiness(now: Verification, before: Verification | None) -> Verification:
     """Return the new result, together with the one `before` of the very same image: failed and
-    then passed is a flip, never a pass.
+    then anything that a channel may accept is a flip.
     """
     if (
         before is None
         or (before.content_hash, before.target) != (now.content_hash, now.target)
-        or (outcome_of(before), outcome_of(now)) != (Outcome.FAILED, Outcome.PASSED)
+        or outcome_of(before) is not Outcome.FAILED
+        or outcome_of(now) in {Outcome.FAILED, Outcome.ERROR}
     ):
         return now
     # Another machine gives the same image another id.

@@ -73,6 +73,15 @@ def test_failed_and_then_passed_on_the_same_image_is_a_finding() -> None:
     assert outcome_of(with_flakiness(PASSED, judged)) is Outcome.FAILED
 
 
+@pytest.mark.parametrize(
+    "outcome", [Outcome.SKIPPED, Outcome.UNAVAILABLE, Outcome.EMULATED, Outcome.UNDETERMINED]
+)
+def test_a_try_without_the_device_takes_no_failure_back(outcome: Outcome) -> None:
+    """Some channels accept these outcomes."""
+    later = dataclasses.replace(PASSED, checks=(*PASSED.checks, a_check(outcome, session="load")))
+    assert outcome_of(with_flakiness(later, FAILED)) is Outcome.FAILED
+
+
 def test_whatever_else_was_before_changes_nothing() -> None:
     other = dataclasses.replace(FAILED, content_hash="another")
     broken = dataclasses.replace(PASSED, checks=())
