@@ -27,7 +27,7 @@ from warpfront.ci.forge_api import ForgeApi, GitHubApi, forge_api
 from warpfront.ci.handover import demand, handed_over, leave, merge
 from warpfront.ci.judging import Judgement, RunEnd, demands_of, judge
 from warpfront.ci.retrying import RETRIES, pause_seconds, with_flakiness, worth_another_try
-from warpfront.ci.schedule import RunScope, Schedule, schedule
+from warpfront.ci.schedule import SCOPES, RunScope, Schedule, schedule
 from warpfront.ci.summaries import alert_text
 from warpfront.commands.adopting import kept_candidate
 from warpfront.commands.benching import kept_standing
@@ -446,8 +446,8 @@ def notify(
     api: ForgeApi | None,
     webhook: str,
 ) -> tuple[str, ...]:
-    """Open or update the one issue of a red run, close it after a green one, and call the webhook
-    after a red one. Return what was done, one line each.
+    """Open or update the one issue of a red run, close it after a green one of all cells, and call
+    the webhook after a red one. Return what was done, one line each.
     """
     notes: list[str] = []
     for way in dict.fromkeys(ways):
@@ -483,6 +483,8 @@ def _in_an_issue(
         hint = f"{place}, has the token; {without}"
         raise InputError("no token for the forge's issues: API_TOKEN", hint=hint)
     if judgement.error is None:
+        if SCOPES[scope].only_changed:  # it looked at no other cell
+            return ()
         closed = api.settle(f"The {scope} run is green again: {url}")
         return (f"closed {closed}",) if closed else ()
     text = alert_text(judgement, scope, url, markdown=True)

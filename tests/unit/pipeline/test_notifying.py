@@ -34,9 +34,11 @@ def forge() -> Iterator[ForgeInterface]:
         yield stood_in
 
 
-def told(forge: ForgeInterface, judgement: Judgement, *ways: Any, hook: str = "") -> object:
+def told(
+    forge: ForgeInterface, judgement: Judgement, *ways: Any, hook: str = "", scope: str = "nightly"
+) -> object:
     api = forge_api(github_job(forge))
-    return notify(judgement, "nightly", URL, ways=ways, api=api, webhook=hook)
+    return notify(judgement, scope, URL, ways=ways, api=api, webhook=hook)
 
 
 def test_a_red_night_is_one_issue_with_cell_kind_and_the_line_that_repeats_it(
@@ -50,6 +52,14 @@ def test_a_red_night_is_one_issue_with_cell_kind_and_the_line_that_repeats_it(
         assert part in issue["body"]
     assert told(forge, GREEN, "issue") == ("closed issue/1",)
     assert told(forge, GREEN, "issue") == ()
+
+
+def test_a_merge_that_changed_another_cell_does_not_close_the_issue_of_a_red_night(
+    forge: ForgeInterface,
+) -> None:
+    told(forge, RED, "issue")
+    assert told(forge, GREEN, "issue", scope="merged") == ()
+    assert forge.issues[0]["state"] == "open"
 
 
 def test_a_reason_mentions_no_one_and_links_nothing_in_an_issue(forge: ForgeInterface) -> None:
