@@ -48,8 +48,8 @@ def now() -> str:
 class Forge:
     """The current job. `scope` is the event that started its run, `since` the commit to compare
     with. `planned` and `ended` are the ends of the jobs before this one. `plan_digest` is that of
-    the plan as its job wrote it, `url` the run's page, `head` the newest commit of a pull request.
-    All are empty on a laptop.
+    the plan as its job wrote it, `url` the run's page, `head` the newest commit of a pull request
+    of the repository itself. All are empty on a laptop.
     """
 
     scope: str = ""
@@ -85,7 +85,10 @@ def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
     name = environment.get("GITHUB_EVENT_NAME", "")
     places = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     server, repository, run = (environment.get(place, "") for place in places)
-    scope, since = _of_event(name, event, repository, label)
+    ends = event.get("pull_request", {}).get("head", {})
+    is_own = (ends.get("repo") or {}).get("full_name") == repository
+    head = str(ends.get("sha", "")) if is_own else ""
+    scope, since = _of_event(name, event, head, label)
     return Forge(
         scope=scope,
         since=since,
@@ -93,7 +96,7 @@ def read_forge(environment: Mapping[str, str], *, label: str) -> Forge:
         ended=tuple(part for part in environment.get("ENDED", "").split(",") if part),
         plan_digest=digest,
         url=f"{server}/{repository}/actions/runs/{run}",
-        head=str(event.get("pull_request", {}).get("head", {}).get("sha", "")),
+        head=head,
         summary=Path(summary) if summary else None,
         outputs=Path(outputs) if outputs else None,
     )
@@ -108,13 +111,12 @@ def read_event(path: str) -> Any:
         raise InputError(f"{path}: not the JSON of an event: {error}") from None
 
 
-def _of_event(name: str, event: Any, repository: str, label: str) -> tuple[str, str]:
+def _of_event(name: str, event: Any, head: str, label: str) -> tuple[str, str]:
     """(scope, since). A pull request of a fork stays one, whatever its labels say."""
     if name == "pull_request":
         pull_request = event.get("pull_request", {})
-        is_own = (pull_request.get("head", {}).get("repo") or {}).get("full_name") == repository
         labels = {label_entry.get("name") for label_entry in pull_request.get("labels", ())}
-        scope = "labelled" if is_own and label in labels else "pull_request"
+        scope = "labelled" if head and label in labels else "pull_request"
         return scope, pull_request.get("base", {}).get("sha", "")
     if name == "merge_group":
         return "merge_queue", event.get("merge_group", {}).get("base_sha", "")

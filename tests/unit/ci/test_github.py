@@ -25,7 +25,7 @@ def forge_of(event: str, payload: Any, folder: Path, **more: str) -> Forge:
 
 
 def asked(repository: str | None, *labels: str) -> dict[str, Any]:
-    head = {"repo": {"full_name": repository} if repository else None}
+    head = {"sha": "head", "repo": {"full_name": repository} if repository else None}
     named = [{"name": label} for label in labels]
     return {"pull_request": {"base": {"sha": "abc"}, "head": head, "labels": named}}
 

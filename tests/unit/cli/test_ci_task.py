@@ -121,14 +121,16 @@ def test_a_gpu_row_that_no_machine_checks_is_red_unless_the_table_lists_it(
 
 
 @pytest.mark.parametrize(
-    ("conclusion", "commit", "ran", "code"),
+    ("conclusion", "commit", "ran", "of", "code"),
     [
-        ("success", "head", "2026-11-02T00:00:00Z", 0),
-        ("failure", "head", "2026-11-02T00:00:00Z", UnavailableError.exit_code),
-        ("skipped", "head", "2026-11-02T00:00:00Z", UnavailableError.exit_code),
-        ("success", "older", "2026-11-02T00:00:00Z", UnavailableError.exit_code),
+        ("success", "head", "2026-11-02T00:00:00Z", "me", 0),
+        ("failure", "head", "2026-11-02T00:00:00Z", "me", UnavailableError.exit_code),
+        ("skipped", "head", "2026-11-02T00:00:00Z", "me", UnavailableError.exit_code),
+        ("success", "older", "2026-11-02T00:00:00Z", "me", UnavailableError.exit_code),
         # Before the base moved on: of another merge.
-        ("success", "head", "2026-10-31T00:00:00Z", UnavailableError.exit_code),
+        ("success", "head", "2026-10-31T00:00:00Z", "me", UnavailableError.exit_code),
+        # The label sends no fork to machines of our own: its run has listed the same.
+        ("success", "head", "2026-11-02T00:00:00Z", "fork", UnavailableError.exit_code),
     ],
 )
 def test_a_green_run_of_the_label_for_this_very_commit_is_what_a_pull_request_waits_for(  # noqa: PLR0917 - a table
@@ -137,12 +139,13 @@ def test_a_green_run_of_the_label_for_this_very_commit_is_what_a_pull_request_wa
     conclusion: str,
     commit: str,
     ran: str,
+    of: str,
     code: int,
 ) -> None:
     make_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     event = tmp_path / "event.json"
-    asked = {"head": {"sha": "head", "repo": {"full_name": "me/mine"}}, "base": {"sha": "b"}}
+    asked = {"head": {"sha": "head", "repo": {"full_name": f"{of}/mine"}}, "base": {"sha": "b"}}
     event.write_text(json.dumps({"pull_request": asked}))
     later = (Omitted(cell_id="gpu", target="sm_90", reason="no runner of the table has sm_90"),)
     keep_plan(dataclasses.replace(NOTHING, scope="pull_request", later=later), tmp_path)
