@@ -375,7 +375,7 @@ class IndexWriter:
         if registry_image.digest == own_image.digest:
             return
         path = publication.path
-        if registry_image.revision != own_image.revision:
+        if registry_image.revision != own_image.revision or not own_image.revision:
             yield f"is of revision {registry_image.revision or 'unknown'}"
         if is_yanked(self.registry, path, registry_image.digest):
             yield "was yanked"

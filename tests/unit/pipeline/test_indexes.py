@@ -121,6 +121,16 @@ def test_once_more_changes_nothing(world: World) -> None:
     assert aliases_before(world.registry, REPOSITORY, world.public["latest"]) == {"latest": ""}
 
 
+def test_images_of_unknown_revisions_are_not_known_to_be_of_one(world: World) -> None:
+    for cell in BOTH:
+        built(world, cell, labels={REVISION: ""})
+    waits = [index.waits for one in published(world, *BOTH).values() for index in one.indexes]
+    assert waits == [
+        (f"{machine}, which is of revision unknown",)
+        for machine in ("aarch64", "aarch64", "x86_64", "x86_64")
+    ]
+
+
 def test_an_alias_goes_on_when_both_are_of_the_next_revision(world: World) -> None:
     channel = a_channel(
         tags=("{revision}-{machine}",), aliases=(ALIAS,), allow=("unsigned",), name="nightly"
