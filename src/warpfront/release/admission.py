@@ -74,7 +74,7 @@ class Evidence:
 class Admission:
     """The verdict on an image by the demands of a channel: `against` has the reasons, `noted`
     the findings that the channel let pass. `targets` are the verified targets, which the tags may
-    name; `facts` is the content of the image.
+    name, `counted` are the verifications of this image that are in time; `facts` is its content.
     """
 
     cell_id: str
@@ -82,6 +82,7 @@ class Admission:
     targets: tuple[str, ...]
     against: tuple[str, ...]
     noted: tuple[str, ...]
+    counted: Mapping[str, Verification] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -110,7 +111,7 @@ def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
     if relaxed := evidence.labels.get(RELAXED):
         text = f"demands on the torch stack go unmet: {relaxed}"
         objections.append(_Objection(text=text, allowed_by="relaxed"))
-    proven, left_out, waived = [], [], False
+    proven, left_out, waived, counted = [], [], False, dict[str, Verification]()
     for target in evidence.cell.targets:
         on_target = [*_on(evidence, target, channel, now=now)]
         blocking = [objection for objection in on_target if objection.allowed_by not in allow]
@@ -121,12 +122,14 @@ def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
         ):
             left_out += [objection.text for objection in blocking]
             continue
+        if verification := evidence.verifications.get(target):
+            counted[target] = verification
         objections += on_target
         if any(objection.allowed_by in _NO_HARDWARE for objection in on_target):
             waived = True  # published all the same, and not named after this target
         elif not blocking:
             proven.append(target)
-    facts, wrong = _facts(evidence)
+    facts, wrong = _facts(counted)
     nothing_else = left_out if not proven and not waived else []
     return Admission(
         cell_id=evidence.cell.id,
@@ -134,6 +137,7 @@ def admission(evidence: Evidence, channel: Channel, *, now: str) -> Admission:
         targets=tuple(proven),
         against=(*(s.text for s in objections if s.allowed_by not in allow), *nothing_else, *wrong),
         noted=(*(s.text for s in objections if s.allowed_by in allow), *left_out),
+        counted=counted,
         facts=facts,
     )
 
@@ -176,14 +180,16 @@ def _not_of_this(verification: Verification, evidence: Evidence, target: str) ->
 
 
 def _not_recent(verification: Verification, channel: Channel, *, now: str) -> str:
+    before = verification.environment.get("proven before")
+    ends = [verification.ended, *(before.values() if isinstance(before, Mapping) else ())]
     try:
-        age = datetime.fromisoformat(now) - datetime.fromisoformat(verification.ended)
+        ages = [datetime.fromisoformat(now) - datetime.fromisoformat(end) for end in ends]
     except (ValueError, TypeError):
         return f"the verification does not say when it was made ({verification.ended!r})"
-    if age < -_CLOCK_SKEW:
+    if min(ages) < -_CLOCK_SKEW:
         return f"the verification is of the future ({verification.ended}): a clock is wrong"
-    if age > timedelta(hours=channel.max_age_hours):
-        hours = int(age.total_seconds() // 3600)
+    if max(ages) > timedelta(hours=channel.max_age_hours):
+        hours = int(max(ages).total_seconds() // 3600)
         return f"verified {hours} h ago, {channel.max_age_hours} h at most are taken"
     return ""
 
@@ -228,11 +234,11 @@ def _findings(verification: Verification, channel: Channel) -> Iterator[_Objecti
                 yield _Objection(text=text, allowed_by=allowed_by, only_here=allowed_by is not None)
 
 
-def _facts(evidence: Evidence) -> tuple[Mapping[str, str], list[str]]:
+def _facts(counted: Mapping[str, Verification]) -> tuple[Mapping[str, str], list[str]]:
     """Return the facts of the image's content, and where its verifications disagree on them."""
     merged: dict[str, str] = {}
     wrong = []
-    for target, verification in evidence.verifications.items():
+    for target, verification in counted.items():
         facts = verification.environment.get("facts")
         if not isinstance(facts, Mapping) or not all(isinstance(facts.get(n), str) for n in _FACTS):
             wrong.append(f"{target}: the verification does not say what the image holds")

@@ -328,6 +328,7 @@ def _proven(
         plan.evidence, labels=registry_image.labels, identities=registry_image.identities
     )
     verdict, trusted = _verdict(evidence, context), context.verifier
+    evidence = dataclasses.replace(evidence, verifications=verdict.counted)
     digest, labels = registry_image.digest, registry_image.labels
     wrong = not_to_be_named(context.registry, publication, digest, labels)
     reference = f"{publication.repository}@{digest}"

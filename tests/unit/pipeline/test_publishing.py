@@ -36,7 +36,7 @@ from warpfront.errors import (
     TagConflictError,
 )
 from warpfront.matrix.release_channels import Alias
-from warpfront.release.admission import admission
+from warpfront.release.admission import Evidence, admission
 from warpfront.release.evidence import (
     DOCUMENT,
     VERIFICATION_TYPE,
@@ -675,6 +675,36 @@ def test_four_targets_of_which_two_were_verified_are_published_as_two(world: Wor
     channel = a_release_channel(cell, tags=("{torch}-{targets}",), targets="any", aliases=())
     done = world.published(cell, channel=channel)
     assert (done.targets, [*world.public]) == (("sm_80", "sm_90"), ["2.13.0-sm80_sm90"])
+
+
+def test_what_is_documented_of_an_image_was_verified_in_it(world: World) -> None:
+    """The verification on sm_90 is of an older content, with another torch."""
+    cell = a_cell(id="cuda", vendor="nvidia", targets=("sm_80", "sm_90"))
+    world.build(cell, facts={"torch": "2.12.0+cpu"})
+    older = world.store.load(cell.id, "verify-sm_90", (Verification,))
+    world.build(cell, content="b")
+    world.store.save(cell.id, "verify-sm_90", older)
+    channel = a_release_channel(cell, tags=("{torch}-{targets}",), targets="any", aliases=())
+    documented: list[list[str]] = []
+
+    def papers(_publication: Publication, evidence: Evidence) -> tuple[Artifact, ...]:
+        documented.append([*evidence.verifications])
+        return ()
+
+    shop = dataclasses.replace(world.shop(channel), documents=papers)
+    (done,) = publish_cells(
+        (cell,),
+        (cell,),
+        shop,
+        find=lambda one: local_evidence(one, world.store, world.engine),
+        dry_run=False,
+    ).values()
+    assert isinstance(done, Publication), done
+    assert (done.targets, documented) == (("sm_80",), [["sm_80"]])
+    held = held_image(world.registry, REPOSITORY, done.digest)
+    assert held is not None
+    attached = attached_evidence(world.registry, REPOSITORY, cell, held)
+    assert [*attached.verifications] == ["sm_80"]
 
 
 def test_an_alias_is_only_for_those_it_is_for(world: World) -> None:

@@ -7,7 +7,16 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from builders import a_cell, a_channel, a_check, a_verification, an_outcome, some_evidence
+from builders import (
+    FACTS,
+    FULL,
+    a_cell,
+    a_channel,
+    a_check,
+    a_verification,
+    an_outcome,
+    some_evidence,
+)
 from hypothesis import given
 
 from warpfront.images.labels import BASE_SOURCE, CONTENT_HASH, RELAXED
@@ -177,6 +186,15 @@ def test_an_old_verification_lets_nothing_through(ended: str, reason: str) -> No
     evidence = some_evidence(ended=ended)
     (text,) = verdict(evidence, max_age_hours=168).against
     assert reason in text or "168 h" in text
+
+
+def test_a_session_that_was_proven_before_is_as_old_as_it_is() -> None:
+    """An interrupted verification was continued, and ended an hour ago."""
+    for hours, admitted in (("20T11", True), ("12T11", False), ("", False)):
+        before = {"load": f"2026-11-{hours}:00:00+00:00"}
+        environment = {"check_options": FULL, "facts": FACTS, "proven before": before}
+        evidence = some_evidence(environment=environment)
+        assert verdict(evidence, max_age_hours=168).admitted is admitted
 
 
 def test_a_verification_of_this_minute_on_a_clock_that_is_ahead_counts() -> None:
