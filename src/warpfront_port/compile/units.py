@@ -85,14 +85,15 @@ def definitions_of(path: str, text: str) -> Iterator[str]:
             words = [f"-D{words[0]}" + (f"={words[1]}" if words[1] else "")]
         elif not isinstance(node, ast.Constant):
             continue
+        given = [word for word in words if word and _DEFINITION.fullmatch(word)]
         tests = (
             isinstance(parent, ast.If)
             and module.conditions.truths(parent.test)["amd"] is (child in parent.body)
             for parent, child in module.ancestors(node)
             if isinstance(parent, ast.If | ast.Return | ast.ExceptHandler)
         )
-        if "amd" in gates.of_value(node).sides and all(tests):
-            yield from filter(_DEFINITION.fullmatch, filter(None, words))
+        if given and all(tests) and "amd" in gates.of_value(node).sides:
+            yield from given
 
 
 def _declared(texts: Iterable[str], patterns: Iterable[str]) -> set[str]:

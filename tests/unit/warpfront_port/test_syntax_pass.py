@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ from warpfront_port.compile import syntax_job
 from warpfront_port.compile.syntax_pass import claims_of, read_results, with_syntax
 from warpfront_port.compile.units import definitions_of
 from warpfront_port.finding_forms import verdict_text
+from warpfront_port.scan.python.gates import Gates, Standing
 from warpfront_port.scan.targets import read_target
 
 KERNEL = "__global__ void k(float* o) { o[0] = 1; }\n"
@@ -997,6 +1000,22 @@ def test_macros_that_a_python_build_defines_for_amd_are_options() -> None:
         "CUDAExtension('k', ['k.cu'], define_macros=macros, extra_compile_args=flags)\n"
     )
     assert {*definitions_of("setup.py", text)} == {"-DWITH=1", "-DWITH_CUDA", "-DN=4"}
+
+
+def test_a_value_of_many_paths_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[object]()
+    standing = Gates.standing
+
+    def counted(gates: Gates, node: ast.AST, depth: int = 0) -> Standing:
+        asked.append(node)
+        return standing(gates, node, depth)
+
+    monkeypatch.setattr(Gates, "standing", counted)
+    text = "a = ['-DX=1']\n" + "".join(
+        f"{name} = use({', '.join([before] * 9)})\n" for before, name in pairwise("abcdef")
+    )
+    assert [*definitions_of("setup.py", text)] == ["-DX=1"]
+    assert len(asked) < 9 * 5
 
 
 def test_what_amd_s_build_leaves_out_is_open_only_until_a_compiler_took_the_rest(

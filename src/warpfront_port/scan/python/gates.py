@@ -60,6 +60,7 @@ class Gates:
         self._started = started
         self._conditions = Conditions(module, asks=True) if asks else module.conditions
         self._file_gate = Gate.TEST if is_test(module.path) else Gate.OPEN
+        self._values = dict[tuple[ast.AST, int], Standing]()
 
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
         """Return the sides that reach `node`, with the gate in front of it."""
@@ -94,15 +95,16 @@ class Gates:
         """Return the standing of a value: sides reach it that reach its place, and a use of a name
         that it is given.
         """
+        if (known := self._values.get((node, depth))) is not None:
+            return known
         standing = self.standing(node)
         uses = self._module.uses(node) if depth < _FLOW_DEPTH else ()
-        later = [self.of_value(use, depth + 1) for use in uses]
-        if not later:
-            return standing
-        sides = frozenset[Side]().union(*(use.sides for use in later))
-        alike = len({use.gate for use in later}) == 1
-        gate = later[0].gate if alike else Gate.OPEN
-        return standing.along(Standing(sides=sides, gate=gate, line=later[0].line))
+        if later := [self.of_value(use, depth + 1) for use in uses]:
+            sides = frozenset[Side]().union(*(use.sides for use in later))
+            gate = later[0].gate if len({use.gate for use in later}) == 1 else Gate.OPEN
+            standing = standing.along(Standing(sides=sides, gate=gate, line=later[0].line))
+        self._values[node, depth] = standing  # paths are many more than values
+        return standing
 
     def _called_sides(self, node: ast.AST, depth: int) -> tuple[frozenset[Side], int]:
         """Return the sides that reach the calls of the function around `node`.
