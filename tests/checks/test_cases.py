@@ -202,6 +202,24 @@ def test_the_oracle_calls_no_kernel_of_these_topics() -> None:
     assert called <= {"randint", "full_like", "scalar_tensor", "iota", "addbmm", "_trilinear"}
 
 
+def test_frequent_operators_have_an_oracle_without_a_decomposition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    aten, nan = torch.ops.aten, torch.full((2, 3), torch.nan).double()
+    x, y, z = (torch.randn(shape, dtype=torch.float64) for shape in ((2, 3), (2, 4), (4, 3)))
+    calls = [
+        (aten.addmm, (x, y, z), {"beta": 0.5, "alpha": 2}, 0.5 * x + 2 * (y @ z)),
+        (aten.addmm, (nan, y, z), {"beta": 0}, y @ z),
+        (aten.sigmoid_backward, (x, x.sigmoid()), {}, x * x.sigmoid() * (1 - x.sigmoid())),
+        (aten.tanh_backward, (x, x.tanh()), {}, x / x.cosh() ** 2),
+    ]
+    monkeypatch.setattr(Independent, "_decomposed", lambda *_: pytest.fail("decomposed"))
+    for function, arguments, options, right in calls:
+        with Independent():
+            found = function(*arguments, **options)
+        torch.testing.assert_close(found, right)
+
+
 def test_an_accelerator_is_not_judged_by_the_cpus_transforms() -> None:
     def wrong(right: Any, *args: Any, **kwargs: Any) -> Any:
         return right(*args, **kwargs) + 1

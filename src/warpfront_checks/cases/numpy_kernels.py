@@ -402,7 +402,7 @@ SAME = (
     " square reciprocal isnan isinf isfinite signbit logical_not bitwise_not"
 )
 SAME_OF_TWO = (
-    "maximum minimum fmax fmin hypot logaddexp logaddexp2 copysign logical_and logical_or"
+    "add maximum minimum fmax fmin hypot logaddexp logaddexp2 copysign logical_and logical_or"
     " logical_xor gcd lcm bitwise_and bitwise_or bitwise_xor fmod remainder"
 )
 TWINS = {
@@ -441,15 +441,15 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     ),
     **{name: getattr(np, name) for name in SAME.split()},
     **{name: getattr(np, f"arc{name[1:]}") for name in ARCS.split()},
-    "erf": np.vectorize(math.erf, otypes=[np.float64]),
-    "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
+    **{name: np.vectorize(getattr(math, name), otypes=[float]) for name in ("erf", "erfc")},
     "neg": np.negative,
     # NaN has no sign for torch, and lies on no side of 0.
     "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)).astype(x.dtype),
     "round": lambda x, decimals=0: np.round(x, decimals),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "add": _binary(np.add),
+    "sigmoid_backward": lambda x, y: x * np.conj(y * (1 - y)),
+    "tanh_backward": lambda x, y: x * np.conj(1 - y * y),
     "sub": _binary(np.subtract),
     "mul": _binary(np.multiply),
     "div": _div,
@@ -459,21 +459,18 @@ NUMPY: Mapping[str, Callable[..., Any]] = {
     "where": lambda c, x, y: np.where(c, *_together(x, y)),
     **{name: _reduced(getattr(np, name)) for name in REDUCED.split()},
     "var": _var,
-    "argmax": _place(np.argmax),
-    "argmin": _place(np.argmin),
+    **{name: _place(getattr(np, name)) for name in ("argmax", "argmin")},
     "max": _with_place(np.max, np.argmax),
     "min": _with_place(np.min, np.argmin),
-    "cumsum": _running(np.cumsum),
-    "cummax": _furthest(np.maximum),
-    "cummin": _furthest(np.minimum),
+    **{f"cum{name}": _furthest(getattr(np, f"{name}imum")) for name in ("max", "min")},
     "_unique2": _unique,
-    "cumprod": _running(np.cumprod),
+    **{name: _running(getattr(np, name)) for name in ("cumsum", "cumprod")},
     "_logcumsumexp": lambda x, dim: np.logaddexp.accumulate(x, dim),
     "sort": _sorted,
     "topk": lambda x, k, dim=-1, largest=True, *_: _taken(x, range(k), dim, largest),
     "kthvalue": lambda x, k, dim=-1, keep=False: _taken(x, [k - 1] if keep else k - 1, dim),
-    "mm": np.matmul,
-    "bmm": np.matmul,
+    "addmm": lambda x, y, z, beta=1, alpha=1: alpha * (y @ z) + (beta * x if beta else 0),
+    **dict.fromkeys(("mm", "bmm"), np.matmul),
     "vdot": np.vdot,
     "convolution": _convolution,
     "convolution_backward": _convolution_backward,
