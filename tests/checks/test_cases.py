@@ -697,6 +697,12 @@ def test_a_result_past_its_dtype_has_no_judged_gradient() -> None:
     assert judged[60000] == ["result", "argument a afterwards"]
 
 
+def test_a_case_without_a_fault_has_no_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "warpfront_checks.cases.session._label"
+    monkeypatch.setattr(name, lambda _: pytest.fail("a label of no fault"))
+    assert not judge_operation(CATALOGUE["abs"], "cpu", QUICK).faults
+
+
 @pytest.mark.parametrize("words", ["misaligned address", "operation not supported on an address"])
 def test_a_context_that_ends_is_one_finding_with_its_case(
     words: str, monkeypatch: pytest.MonkeyPatch

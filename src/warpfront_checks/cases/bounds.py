@@ -124,7 +124,7 @@ def numbers_of(x: Tensor) -> Tensor:
     )
 
 
-def _real(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
+def real_parts(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
     """Return both on the CPU; complex numbers as pairs."""
     actual = actual.detach().cpu().resolve_conj().resolve_neg()
     expected = expected.detach().resolve_conj().resolve_neg()
@@ -137,8 +137,7 @@ def _real(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def agrees(actual: Tensor, expected: Tensor) -> bool:
-    """Return whether a result is the expected one, rounded to its dtype."""
-    actual, expected = _real(actual, expected)
+    """Return whether a result's real parts are the expected ones, rounded to their dtype."""
     if actual.shape != expected.shape:
         return False
     if not actual.numel() or (actual.dtype == expected.dtype and torch.equal(actual, expected)):
@@ -153,9 +152,9 @@ def judge(actual: Tensor, expected: Tensor, bound: Bound) -> Verdict:
     if actual.shape != expected.shape:
         fault = f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
         return Verdict(fault=fault, share=OVER)
+    actual, expected = real_parts(actual, expected)
     if agrees(actual, expected):
         return Verdict()
-    actual, expected = _real(actual, expected)
     if not actual.is_floating_point():
         wrong = actual != expected
         return _worst(actual, expected, wrong) if bool(wrong.any()) else Verdict()

@@ -24,6 +24,7 @@ from warpfront_checks.cases.bounds import (
     floor_of,
     judge,
     numbers_of,
+    real_parts,
     rounding_unit,
 )
 from warpfront_checks.cases.case import COMPLEX
@@ -92,7 +93,7 @@ class Measured(Bounds):
         verdict = Verdict()
         if actual.shape != expected.shape:
             verdict = judge(actual, expected, Bound())
-        elif not agrees(actual, expected):
+        elif not agrees(*real_parts(actual, expected)):
             verdict = self._explained(place, actual, expected)
         if actual.dtype == self.kind:
             values, reference = numbers_of(actual), numbers_of(expected)

@@ -116,10 +116,11 @@ def judge_operation(operation: Operation, device: str, effort: CheckOptions) -> 
                 continue
             verdicts = verdicts_of(case, tally, last)
             tally.cases += bool(verdicts)
+            label = _label(case) if any(each.fault for each in verdicts) else ""
             for each in verdicts:
-                fault = f"{each.name}: {each.fault} {_label(case)}"
+                fault = f"{each.name}: {each.fault} {label}"
                 thread = each.fault and thread_of(operation.defects, fault, device, case.axes)
-                if tally.enter(each, f"{_label(case)}: {each.name}: {each.fault}", thread):
+                if tally.enter(each, f"{label}: {each.name}: {each.fault}", thread):
                     tally.first = tally.first or (assignment, each)
     return tally
 

@@ -266,6 +266,7 @@ def exclusions() -> tuple[Exclusion, ...]:
     )
 
 
+@cache
 def excluded(name: str, dtype: str, device: str, *, backward: bool, options: bool = False) -> str:
     """Return the reason for an exclusion in this dtype and direction on a device, or an empty
     string. It applies to an entry, or to its samples with options.
