@@ -51,9 +51,10 @@ def _formatted(torch: Any) -> None:
         ) -> Any:
             del types
             found = function(*args, **(kwargs or {}))
-            if function is torch.Tensor.to and found.dim() in formats and found.is_floating_point():
-                return found.contiguous(memory_format=formats[found.dim()])
-            return found
+            # What comes back without a wait is not there yet, and cannot be copied.
+            sent = function is torch.Tensor.to and not found.is_cpu and found.is_floating_point()
+            format_ = formats.get(found.dim()) if sent else None
+            return found if format_ is None else found.contiguous(memory_format=format_)
 
     Formatted().__enter__()
 
