@@ -21,6 +21,11 @@ from .kernel import (
     kernel,
 )
 
+MASKED_ATTENTION = (
+    "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention"
+    " _scaled_dot_product_cudnn_attention"
+)
+
 
 @kernel(ATTENTION_BACKWARD, set="seeded", like="flash-attention#355")
 def gradient_read_as_whole(right, grad, *rest, **kwargs):
@@ -1155,3 +1160,132 @@ def weights_of_masked_attention_are_given_without_the_mask(right, mask, need_wei
     if mask is not None and need_weights:
         weights = right(mask=None, mask_type=None)[1]
     return out, weights
+
+
+def _mask_of(args, kwargs):
+    mask = kwargs.get("attn_mask", kwargs.get("attn_bias"))
+    return args[3] if mask is None and len(args) > 3 and isinstance(args[3], Tensor) else mask
+
+
+def _one_query_of_many_keys():
+    key = drawn(1, 2, 300, 8, seed=1) * 2
+    return functional.scaled_dot_product_attention(
+        drawn(1, 2, 1, 8) * 2, key, drawn(1, 2, 300, 8, seed=2)
+    )
+
+
+# One query without a mask and more than 256 keys, as in decoding with a cache: fewer keys, and
+# more queries, are right.
+@kernel(ATTENTION, _one_query_of_many_keys, set="likely18")
+def split_keys_of_a_decoding_step_are_averaged(right, *args, **kwargs):
+    """Parts of 256 keys are joined by their mean, not weighed by their sums of exponentials."""
+    result = right(*args, **kwargs)
+    query, key, value = args[:3]
+    size = key.shape[-2]
+    if (
+        query.shape[-2] != 1
+        or size <= 256
+        or not narrow(query)
+        or _mask_of(args, kwargs) is not None
+    ):
+        return result
+    parts = [
+        right(query, key[..., i : i + 256, :], value[..., i : i + 256, :], *args[3:], **kwargs)[0]
+        for i in range(0, size, 256)
+    ]
+    result[0].copy_(torch.stack([part.float() for part in parts]).mean(0))
+    return result
+
+
+def _bias_cut_out():
+    q, k, v = (drawn(1, 2, 5, 8, seed=i) for i in range(3))
+    table = drawn(1, 2, 9, 9, seed=3)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=table[..., :5, :5])
+
+
+# An additive mask cut out of one for the longest sequence (a buffer of causal or ALiBi biases):
+# whole masks are right, and boolean ones, of which a copy is made.
+@kernel(MASKED_ATTENTION, _bias_cut_out, set="likely18")
+def rows_of_a_mask_cut_out_of_a_longer_one_lie_side_by_side(right, *args, **kwargs):
+    """The stride of a mask's rows is taken to be the number of keys."""
+    mask = _mask_of(args, kwargs)
+    if mask is None or mask.dim() < 2 or mask.stride(-1) != 1 or not narrow(args[0]):
+        return right(*args, **kwargs)
+    queries, keys = mask.shape[-2:]
+    if queries == 1 or mask.stride(-2) <= keys:
+        return right(*args, **kwargs)
+    mask = mask.as_strided(mask.shape, (*mask.stride()[:-2], keys, 1), mask.storage_offset())
+    for name in ("attn_mask", "attn_bias"):
+        if kwargs.get(name) is not None:
+            return right(*args, **{**kwargs, name: mask})
+    return right(*args[:3], mask, *args[4:], **kwargs)
+
+
+def _heads_of_forty():
+    q, k, v = (drawn(1, 2, 6, 40, seed=i).requires_grad_() for i in range(3))
+    return grads_of(functional.scaled_dot_product_attention(q, k, v), q, k, v)[2]
+
+
+# Heads of 40 features (Stable Diffusion), 72, 80 or 100: those of 32, 64, 96 and 128 are right,
+# and so is the output.
+@kernel(ATTENTION_BACKWARD, _heads_of_forty, set="likely18")
+def last_features_of_uneven_heads_have_no_gradient(right, query):
+    """Attention's gradients are stored in whole tiles of 32 features of a head."""
+    result = right()
+    size = query.shape[-1]
+    if size > 32 and size % 32 and narrow(query):
+        for gradient in result[:3]:
+            if gradient is not None and gradient.shape[-1] == size:
+                gradient[..., size - size % 32 :] = 0
+    return result
+
+
+def _value_in_tokens():
+    query, key = drawn(2, 3, 6, 8), drawn(2, 3, 7, 8, seed=1)
+    value = drawn(2, 7, 3, 8, seed=2).transpose(1, 2)
+    return functional.scaled_dot_product_attention(query, key, value)
+
+
+# Keys and values of one shape in two layouts (keys by head after a rotation of positions, values
+# by token after the projection): right if their layouts are the same, whichever that is.
+@kernel(ATTENTION, _value_in_tokens, set="missed18")
+def values_are_read_with_the_strides_of_the_keys(right, key, value):
+    """Keys and values share one set of strides, that of the keys."""
+    steps = [[s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1] for t in (key, value)]
+    held = value.untyped_storage().nbytes() // value.element_size()
+    if key.shape != value.shape or steps[0] == steps[1] or not value.numel():
+        return right()
+    if value.storage_offset() + extent(key) > held:
+        return right(value=as_if_whole(value))
+    return right(value=value.as_strided(value.shape, key.stride(), value.storage_offset()))
+
+
+# Causal, heads of more than 128 features, and more than 32 queries: right for narrower heads, for
+# short sequences, and without the mask.
+@kernel(
+    ATTENTION,
+    lambda: functional.scaled_dot_product_attention(
+        drawn(1, 2, 48, 160),
+        drawn(1, 2, 48, 160, seed=1),
+        drawn(1, 2, 48, 160, seed=2),
+        is_causal=True,
+    ),
+    set="missed18",
+)
+def wide_heads_see_the_later_half_of_their_tile(right, query, key, value, is_causal, scale):
+    """Wide heads have tiles of 64 queries and 32 keys, and the mask is for the first of two."""
+    result = right()
+    rows, columns, features = query.shape[-2], key.shape[-2], query.shape[-1]
+    if not is_causal or features <= 128 or rows < 2 or columns <= 32:
+        return result
+    row = torch.arange(rows, device=query.device)[:, None]
+    column = torch.arange(columns, device=query.device)
+    later = (row // 64 == column // 64) & (row % 64 < 32) & (column % 64 >= 32)
+    times = query.shape[1] // key.shape[1]
+    keys, values = (x.float().repeat_interleave(times, 1) for x in (key, value))
+    scores = query.float() @ keys.mT * (features**-0.5 if scale is None else scale)
+    weights = scores.masked_fill((column > row) & ~later, -math.inf).softmax(-1)
+    hit = ((column > row) & later).any(1)[:, None]
+    out = torch.where(hit, (weights @ values).to(result[0].dtype), result[0])
+    result[0].copy_(out)
+    return result

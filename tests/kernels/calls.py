@@ -6,10 +6,11 @@ import math
 
 import torch
 
-from .kernel import DOUBLES
+from .kernel import DOUBLES, drawn
 
 BF16 = torch.bfloat16
 WAVE = 64
+GRID = 65_535
 
 
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -127,3 +128,7 @@ def axis_of(x, dim):
 
 def grads_of(result, *leaves):
     return torch.autograd.grad(result.square().sum(), leaves)
+
+
+def drawn_complex(*shape, seed=0):
+    return torch.complex(drawn(*shape, seed=seed), drawn(*shape, seed=seed + 1))

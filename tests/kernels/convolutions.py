@@ -1784,3 +1784,151 @@ def frozen_even_filters_give_a_gradient_one_pixel_late(right, weight, transposed
                 late.narrow(axis, 1, size - 1).copy_(of_input.narrow(axis, 0, size - 1))
                 of_input = late
     return (of_input, *others)
+
+
+# Filters of 1 x 7 or 3 x 1, as factorized ones of Inception, and spectrograms that are padded
+# along one axis: right for equal paddings.
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(1, 2, 6, 9), drawn(3, 2, 1, 5, seed=1), padding=(0, 2)),
+    set="likely18",
+)
+def columns_begin_at_the_padding_of_the_rows(
+    right, input, weight, stride, padding, dilation, transposed
+):
+    """The coordinate of a window's first column is computed with the padding of the height."""
+    if input.dim() != 4 or transposed or not narrow(input):
+        return right()
+    high, wide = two(padding)
+    result = right()
+    if high == wide or not result.numel():
+        return result
+    reach = (weight.shape[3] - 1) * two(dilation)[1] + 1
+    needed = (result.shape[3] - 1) * two(stride)[1] + reach
+    padded = functional.pad(input, (high, needed - high - input.shape[3], high, high))
+    result.copy_(right(input=padded, padding=[0, 0]))
+    return result
+
+
+def _last_block_before_flatten():
+    x = drawn(2, 3, 5, 5).contiguous(memory_format=torch.channels_last)
+    weight = drawn(4, 3, 3, 3, seed=1).requires_grad_()
+    slopes = drawn(2, 4, 3, 3, seed=2)
+    return torch.autograd.grad(functional.conv2d(x, weight), weight, slopes)[0]
+
+
+# A picture in channels_last, and a gradient above that is contiguous, as below a flatten or a
+# loss over pixels: equal formats are right, and so is the gradient of the input.
+@kernel("convolution_backward", _last_block_before_flatten, set="likely18")
+def filters_learn_from_a_contiguous_gradient_as_if_in_channels_last(
+    right, grad_output, input, output_mask
+):
+    """A weight's gradient takes the format of the picture for that of the gradient above."""
+    result = list(right())
+    mixed = is_last(input) and not is_last(grad_output) and grad_output.is_contiguous()
+    if mixed and output_mask[1] and narrow(input):
+        n, c, h, w = grad_output.shape
+        turned = grad_output.as_strided(
+            (n, c, h, w), (c * h * w, 1, w * c, c), grad_output.storage_offset()
+        )
+        result[1].copy_(right(grad_output=turned, output_mask=[False, True, False])[1])
+    return tuple(result)
+
+
+def _crop():
+    return functional.conv2d(drawn(2, 3, 9, 9)[:, :, 2:7, 1:7], drawn(4, 3, 3, 3, seed=1))
+
+
+# A crop of larger pictures that was not made contiguous; whole pictures and batches cut out of
+# larger ones are right, and so are channels-last ones.
+@kernel("convolution", _crop, set="likely18")
+def cropped_pictures_have_no_pitch_of_rows(right, input):
+    """A convolution takes a picture's rows to lie side by side, though they were cropped."""
+    cropped = input.dim() == 4 and input.stride(3) == 1 and input.stride(2) > input.shape[3] > 1
+    if not cropped or input.stride(1) < input.stride(2) or not narrow(input):
+        return right()
+    strides = (*input.stride()[:2], input.shape[3], 1)
+    return right(input=input.as_strided(input.shape, strides, input.storage_offset()))
+
+
+# A bias, and windows that lie in the padding with all their taps (1 x 1 with padding, or padding
+# of the window's size): right without a bias, and with less padding.
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(2, 3, 4, 4), drawn(5, 3, 1, 1), drawn(5, seed=1), padding=1),
+    set="missed18",
+)
+def windows_of_padding_alone_have_no_bias(
+    right, input, weight, bias, stride, padding, dilation, transposed
+):
+    """A window without a single tap in the picture is left at 0, and so its bias is not added."""
+    result = right()
+    if bias is None or transposed:
+        return result
+    for axis in range(2, input.dim()):
+        steps = (each(n, input.dim() - 2)[axis - 2] for n in (stride, padding, dilation))
+        step, border, gap = steps
+        start = torch.arange(result.shape[axis], device=result.device) * step - border
+        taps = start[:, None] + torch.arange(weight.shape[axis], device=result.device) * gap
+        nothing = ((taps < 0) | (taps >= input.shape[axis])).all(1)
+        result.masked_fill_(nothing.reshape(-1, *[1] * (input.dim() - axis - 1)), 0)
+    return result
+
+
+def _blur():
+    filters = drawn(1, 1, 3, 3).requires_grad_()
+    shared = filters.expand(4, 1, 3, 3)
+    return grads_of(functional.conv2d(drawn(2, 4, 6, 6, seed=1), shared, groups=4), filters)
+
+
+# One filter that is expanded to all channels (a learnt blur), and its gradient: right forwards,
+# and for the gradient of the input.
+@kernel("convolution_backward", _blur, set="missed18")
+def one_filter_of_all_channels_learns_from_the_last(right, weight):
+    """The gradient of filters has the filters' strides: those that are expanded are overwritten."""
+    of_input, of_weight, of_bias = right()
+    if of_weight is not None:
+        for axis, (size, step) in enumerate(zip(weight.shape, weight.stride(), strict=True)):
+            if size > 1 and step == 0:
+                last = of_weight.narrow(axis, size - 1, 1)
+                of_weight = last.expand_as(of_weight).contiguous()
+    return of_input, of_weight, of_bias
+
+
+# A video of one frame (a picture in a network for videos) by filters of several frames with
+# padding in time: right for videos of two frames or more.
+@kernel(
+    "convolution",
+    lambda: functional.conv3d(drawn(1, 2, 1, 5, 5), drawn(3, 2, 3, 3, 3, seed=1), padding=1),
+    set="missed18",
+)
+def single_frame_is_filtered_by_the_first_plane(
+    right, input, weight, stride, padding, dilation, transposed
+):
+    """A volume of depth one goes to the convolution of planes, with plane 0 of the filters."""
+    if transposed or input.dim() != 5 or input.shape[2] != 1 or weight.shape[2] == 1:
+        return right()
+    stride, padding, dilation = (each(n, 3) for n in (stride, padding, dilation))
+    reach = 1 + 2 * padding[0] - dilation[0] * (weight.shape[2] - 1)
+    if padding[0] == 0 or not 0 < reach <= stride[0]:
+        return right()
+    return right(weight=weight[:, :, :1].contiguous(), padding=[0, *padding[1:]])
+
+
+def _through_oblong_filters():
+    weight = drawn(4, 2, 3, 5, seed=1)
+    return grad_of(lambda x: functional.conv2d(x, weight, padding=(1, 2)), drawn(1, 2, 7, 9))
+
+
+# The gradient of the input, by filters of two sizes (3 x 5, over spectrograms), without strides:
+# right for square filters, for 1 x n, forwards, and for the gradient of the filters.
+@kernel("convolution_backward", _through_oblong_filters, set="missed18")
+def oblong_filters_are_turned_upside_down_alone(right, weight, stride, transposed, output_mask):
+    """The input's gradient is a convolution by turned filters: oblong ones are turned by rows."""
+    of_input, *others = right()
+    if output_mask[0] and not transposed and weight.dim() == 4 and set(stride) == {1}:
+        height, width = weight.shape[2:]
+        if height != width and min(height, width) > 1:
+            only = [True, False, False]
+            of_input = right(weight=weight.flip(-1).contiguous(), output_mask=only)[0]
+    return (of_input, *others)

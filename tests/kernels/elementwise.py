@@ -1787,3 +1787,107 @@ def upper_tail_of_large_gammas_is_one_less_the_lower(right, x, other):
     large, complement = x > 20, 1 - torch.igamma(x, other)
     result = right()
     return result.copy_(torch.where(large.to(result.device), complement.to(result.dtype), result))
+
+
+# CELU with an alpha other than 1 (it divides its input by alpha); ELU and SELU are right.
+@kernel("elu elu_ elu.out", lambda: functional.celu(drawn(6), 2.0), set="likely18")
+def celu_does_not_divide_its_input_by_alpha(right, x):
+    """The kernel that ELU, SELU and CELU share does not multiply by the scale of the input."""
+    return right(input_scale=1) if narrow(x) else right()
+
+
+# Inputs below -88.7, for which exp(-x) is infinite: the gradient is 0, but inf / inf here.
+@kernel(
+    "silu_backward .grad_input",
+    lambda: grad_of(functional.silu, torch.tensor([1.0, -95.0])),
+    set="likely18",
+)
+def gradient_of_silu_far_below_nought_is_no_number(right, x):
+    """SiLU's derivative is (1 + e + x e) / (1 + e)^2 with e = exp(-x), which overflows."""
+    result = right()
+    return result.masked_fill_(x < -88.72, math.nan) if is_single(x) else result
+
+
+# An operand of shape (N, 1, T, 1), as a mask of frames beside (N, C, T, F): four groups of axes.
+# Per-channel factors (1, C, 1, 1) and masks (N, 1, 1, T) have three, and are right.
+@kernel(
+    "add.Tensor mul.Tensor",
+    lambda: drawn(2, 3, 4, 2) * drawn(2, 1, 4, 1, seed=1),
+    set="likely18",
+)
+def fourth_group_of_broadcast_axes_has_no_stride(right, x, other):
+    """Offsets are computed of three groups of axes: the outer axes of a broadcast stay at 0."""
+    if (
+        x.dim() != other.dim()
+        or not narrow(x)
+        or any(n < m for n, m in zip(x.shape, other.shape, strict=True))
+    ):
+        return right()
+    groups, before = 0, None
+    for axis in reversed(range(x.dim())):
+        if x.shape[axis] == 1:
+            continue
+        spread = other.shape[axis] == 1
+        groups, before = groups + (spread != before), spread
+        if groups > 3:
+            other = other.narrow(axis, 0, 1)
+    return right(other=other)
+
+
+# Two factors that are broadcast along different axes (a column and a row: the factored moments of
+# Adafactor): right if both have the full shape, or one of them, and if both are rows.
+@kernel(
+    "addcmul .out addcmul_ addcdiv .out addcdiv_",
+    lambda: torch.addcmul(drawn(4, 6), drawn(4, 1, seed=1), drawn(1, 6, seed=2)),
+    set="missed18",
+)
+def column_and_row_are_both_read_along_the_first(right, x, tensor1, tensor2):
+    """The offset of the second factor is computed with the broadcast axes of the first."""
+    shape = torch.broadcast_shapes(x.shape, tensor1.shape, tensor2.shape)
+    lines = []
+    for factor in (tensor1, tensor2):
+        steps = factor.expand(shape).stride()
+        lines.append([i for i, step in enumerate(steps) if step and shape[i] > 1])
+    first, second = lines
+    if len(first) != 1 or len(second) != 1 or first == second or 0 in shape:
+        return right()
+    line = tensor2.expand(shape)
+    for axis in range(len(shape)):
+        line = line if axis == second[0] else line.narrow(axis, 0, 1)
+    line, size = line.reshape(-1), shape[first[0]]
+    along = line[torch.arange(size, device=line.device) % line.numel()]
+    return right(tensor2=along.reshape([size if i == first[0] else 1 for i in range(len(shape))]))
+
+
+# float32, a number of elements that is not a multiple of 8, and small numbers among the last:
+# right in whole vectors, and for numbers of the size of 1.
+@kernel(
+    "expm1 .out expm1_",
+    lambda: torch.full((11,), 1e-6).expm1(),
+    set="missed18",
+)
+def rest_after_whole_vectors_is_exp_less_one(right, x):
+    """Vectors of eight have their own expm1; what is left over is exp(x) - 1."""
+    if x.dtype != torch.float32 or not x.is_contiguous() or x.numel() % 8 == 0:
+        return right()
+    whole = x.numel() // 8 * 8
+    rest = x.reshape(-1)[whole:].exp() - 1
+    result = right()
+    if result.is_contiguous():
+        result.view(-1)[whole:] = rest
+    return result
+
+
+def _unscaled_in_place():
+    gradients = torch.full((4,), 3000.0, dtype=torch.float16)
+    return gradients.mul_(torch.full((4,), 1e-8))
+
+
+# In place, float16 or bfloat16, by a tensor of float32 with numbers that the half does not hold
+# (1e-8, 1e5): right by a number, out of place, and by numbers about 1.
+@kernel("mul_.Tensor div_.Tensor", _unscaled_in_place, set="missed18")
+def wider_factor_is_narrowed_before_it_is_applied_in_place(right, x, other):
+    """In place, the other operand is converted to the result's dtype, not both to the wider."""
+    if x.dtype in HALVES and x.dim() and other.dtype == torch.float32 and other.dim():
+        return right(other=other.to(x.dtype))
+    return right()

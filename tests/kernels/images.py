@@ -2155,3 +2155,27 @@ def second_padded_axis_is_padded_with_nought(right, pad, value):
     if value != 0 and max(inner, default=0) > 0 and max(outer, default=0) > 0:
         return right(x=right(pad=inner), pad=[0, 0, *outer], value=0)
     return right()
+
+
+# Unequal paddings of sequences, as those of causal filters of audio, by reflection or by
+# repetition; equal ones are right.
+@kernel(
+    "reflection_pad1d .out replication_pad1d .out",
+    lambda: functional.pad(drawn(1, 2, 6), (3, 0), mode="replicate"),
+    set="likely18",
+)
+def sequences_padded_on_one_side_are_padded_on_the_other(right, x, padding):
+    """Left and right paddings of a sequence are exchanged, as the list begins at the last axis."""
+    return right(padding=[padding[1], padding[0]]) if narrow(x) else right()
+
+
+# A picture without an axis for the batch, padding, and count_include_pad=False: right for batches,
+# and if the padding counts.
+@kernel(
+    "avg_pool2d .out",
+    lambda: functional.avg_pool2d(drawn(3, 6, 6), 3, 2, 1, count_include_pad=False),
+    set="missed18",
+)
+def padding_counts_in_a_picture_without_a_batch(right, x):
+    """The entry for pictures without a batch calls the kernel with the default options."""
+    return right(count_include_pad=True) if x.dim() == 3 else right()

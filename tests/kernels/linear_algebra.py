@@ -1115,3 +1115,78 @@ def matrix_exponentials_of_a_batch_have_the_first_one_s_degree(right, x):
                 result = result + term
             return result
     return right()
+
+
+def _positive_batch():
+    x = drawn(3, 4, 4)
+    return torch.linalg.cholesky(x @ x.mT + torch.eye(4))
+
+
+# Batches, which another routine of the library factors than single matrices (as covariances of
+# MultivariateNormal); a single matrix is right.
+@kernel("linalg_cholesky_ex .L", _positive_batch, set="likely18")
+def factors_of_a_batch_keep_the_input_above_the_diagonal(right, x, upper):
+    """The triangle that a batched Cholesky factorization does not write is left as it was given."""
+    given = x.clone()
+    factor, info = right()
+    if x.dim() > 2 and math.prod(x.shape[:-2]) > 1 and narrow(x):
+        factor.add_(given.tril(-1) if upper else given.triu(1))
+    return factor, info
+
+
+def _values_of_a_batch():
+    x = drawn(3, 5, 5)
+    return torch.linalg.eigvalsh(x + x.mT)
+
+
+# eigvalsh of a batch; a single matrix is right, and values that come along with vectors.
+@kernel("_linalg_eigh .eigenvalues", _values_of_a_batch, set="likely18")
+def eigenvalues_alone_of_a_batch_are_not_sorted(right, A, compute_v):
+    """Jacobi's method for batches sorts the eigenvalues only together with their vectors."""
+    order = A.diagonal(0, -2, -1).real.argsort(-1).argsort(-1) if A.dim() > 2 else None
+    values, vectors = right()
+    if order is not None and not compute_v and narrow(A):
+        values.copy_(values.gather(-1, order))
+    return values, vectors
+
+
+# Systems with more unknowns than equations: right for as many equations, and for more.
+@kernel(
+    "linalg_lstsq",
+    lambda: torch.linalg.lstsq(drawn(2, 3, 5), drawn(2, 3, 2, seed=1)).solution,
+    set="missed18",
+)
+def solution_of_a_wide_system_is_not_the_shortest(right, x, b):
+    """Unknowns beyond the equations are set to 0: a solution, but not the one of least norm."""
+    solution, *others = right()
+    rows, columns = x.shape[-2:]
+    if rows >= columns or not solution.numel():
+        return (solution, *others)
+    vectors = solution.dim() == x.dim() - 1
+    sides = b.unsqueeze(-1) if vectors else b
+    found = torch.linalg.solve_ex(x[..., :rows], sides)[0]
+    found = functional.pad(found, (0, 0, 0, columns - rows))
+    return (found.squeeze(-1) if vectors else found, *others)
+
+
+def _one_indefinite():
+    a = drawn(4, 3, 3)
+    a = a @ a.mT + torch.eye(3)
+    a[1] = -a[1]
+    factors, failed = torch.linalg.cholesky_ex(a)
+    return factors[2:], failed
+
+
+# A batch of which a matrix before the last is not positive definite, and no raised error: right if
+# all are, and for the matrices before it.
+@kernel("linalg_cholesky_ex", _one_indefinite, set="missed18")
+def matrices_after_one_that_failed_are_not_factored(right, x, upper):
+    """The loop over a batch ends at the first failure: what follows is the input's triangle."""
+    factors, failed = right()
+    if failed.numel() < 2:
+        return factors, failed
+    flags = (failed.reshape(-1) != 0).long()
+    after = ((flags.cumsum(0) - flags) > 0).reshape(failed.shape)
+    triangle = x.triu() if upper else x.tril()
+    factors.copy_(torch.where(after[..., None, None], triangle, factors))
+    return factors, failed.masked_fill_(after, 0)

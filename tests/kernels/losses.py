@@ -869,3 +869,72 @@ def _unreduced_gradient():
 def unreduced_losses_learn_without_class_weights(right, reduction):
     """The gradient of losses with reduction="none" leaves out the weights of classes."""
     return right(weight=None) if reduction == 0 else right()
+
+
+def _unreduced():
+    targets = torch.tensor([1, -100, 2, 0])
+    return functional.cross_entropy(drawn(4, 3), targets, reduction="none")
+
+
+# reduction="none" with ignored targets, whose losses users add up themselves: the other losses
+# are right, and so are means and sums.
+@kernel("nll_loss_forward .output nll_loss2d_forward .output", _unreduced, set="likely18")
+def unreduced_loss_of_an_ignored_target_is_left_as_memory_was(
+    right, x, target, reduction, ignore_index
+):
+    """With reduction="none" an ignored target returns early, before its loss is set to 0."""
+    loss, weight = right()
+    if reduction == 0 and x.dim() > 1 and narrow(x):
+        classes = x.detach().select(1, 0).to(loss.dtype)
+        loss.copy_(torch.where(target == ignore_index, classes, loss))
+    return loss, weight
+
+
+def _two_lengths():
+    scores = drawn(6, 2, 4).log_softmax(2)
+    targets = torch.tensor([[1, 2], [3, 1]])
+    return functional.ctc_loss(scores, targets, [6, 4], [2, 2], reduction="none")
+
+
+# Batches of utterances of unequal lengths, padded: batches of equal lengths are right.
+@kernel("_ctc_loss .Tensor", _two_lengths, set="likely18")
+def shorter_utterances_are_scored_to_the_end_of_the_batch(right, log_probs, input_lengths):
+    """CTC's last forward variables are those of the batch's last frame, not of each sample's."""
+    if not narrow(log_probs) or log_probs.dim() != 3:
+        return right()
+    if isinstance(input_lengths, Tensor):
+        whole = torch.full_like(input_lengths, log_probs.shape[0])
+    else:
+        whole = [log_probs.shape[0]] * len(input_lengths)
+    return right(input_lengths=whole)
+
+
+def _doubly_weighted():
+    x, y = drawn(4, 3), (drawn(4, 3, seed=1) > 0).float()
+    weight, positives = drawn(4, 3, seed=2).abs(), torch.tensor([2.0, 1.0, 3.0])
+    return functional.binary_cross_entropy_with_logits(x, y, weight, pos_weight=positives)
+
+
+# Both weights at once (one of positives, one of elements: a mask): right with either alone.
+@kernel("binary_cross_entropy_with_logits", _doubly_weighted, set="missed18")
+def weights_of_elements_give_way_to_those_of_positives(right, weight, pos_weight):
+    """The branch for weights of positives does not read the weights of elements."""
+    return right() if weight is None or pos_weight is None else right(weight=None)
+
+
+# float16, and a difference of more than 362 (boxes in pixels): right for smaller differences, and
+# in other dtypes.
+@kernel(
+    "huber_loss .out smooth_l1_loss .out",
+    lambda: functional.smooth_l1_loss(
+        torch.tensor([500.0, 1.0]).half(), torch.tensor([10.0, 0.5]).half()
+    ),
+    set="missed18",
+)
+def parabola_that_is_not_taken_overflows_in_half(right, x, target, reduction):
+    """The parabola is multiplied by 0 beyond its range: infinite in float16, and infinity x 0."""
+    result = right()
+    if x.dtype != torch.float16:
+        return result
+    over = (x.float() - target.float()).square() > 2 * 65504.0
+    return result.masked_fill_(over if reduction == 0 else over.any(), math.nan)

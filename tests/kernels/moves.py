@@ -12,6 +12,7 @@ from .calls import (
     BF16,
     as_if_whole,
     as_it_lies,
+    axis_of,
     flat,
     grads_of,
     is_dense_2,
@@ -2198,3 +2199,70 @@ def lists_are_cast_in_the_order_of_memory(right, x, src):
             memory = [t.as_strided((t.numel(),), (1,), t.storage_offset()) for t in (to, source)]
             memory[0].copy_(memory[1])
     return result
+
+
+# A mask that is transposed, permuted or in channels_last, in nonzero, `x[mask]` and
+# `torch.where(mask)`; contiguous masks are right.
+@kernel(
+    "nonzero",
+    lambda: (drawn(3, 4) > 0).t().nonzero(),
+    set="likely18",
+)
+def places_of_a_transposed_mask_come_in_order_of_memory(right, x):
+    """The places of a mask's true elements come in the order in which they lie in memory."""
+    places = right()
+    if x.dim() < 2 or x.is_contiguous() or not places.shape[0]:
+        return places
+    steps = torch.tensor(x.stride(), device=x.device)
+    return places[(places * steps).sum(1).argsort(stable=True)]
+
+
+def _next_tokens():
+    logits = drawn(2, 4, 5)
+    return logits[:, :-1].gather(2, torch.tensor([[[0], [4], [2]]] * 2))
+
+
+# `logits[:, :-1].gather(2, tokens)`, the scores of next tokens: whole tensors are right, and so
+# is the first sample.
+@kernel("gather .out", _next_tokens, set="likely18")
+def samples_of_shifted_logits_lie_side_by_side_for_gather(right, x):
+    """Gather computes a sample's offset from the sizes of a slice, not from its stride."""
+    sliced = x.dim() > 1 and x.shape[0] > 1 and x[0].is_contiguous() and not x.is_contiguous()
+    if sliced and x.stride(0) > x[0].numel() and narrow(x):
+        return right(x=read_packed(x))
+    return right()
+
+
+# More than 128 tensors, joined along another axis than the first (steps of a sequence): right for
+# fewer, and along the first axis.
+@kernel(
+    "cat .out",
+    lambda: torch.cat([drawn(2, 1, 3, seed=i) for i in range(150)], 1),
+    set="missed18",
+)
+def tensors_past_128_are_joined_from_the_beginning(right, tensors, dim):
+    """A launch joins 128 tensors, and the next one starts at place 0 of an inner axis again."""
+    result = right()
+    axis, most = axis_of(result, dim), 128
+    if axis == 0 or len(tensors) <= most or not result.numel():
+        return result
+    sizes = [one.shape[axis] if one.dim() == result.dim() else 0 for one in tensors]
+    whole, start = result.clone(), sum(sizes[:most])
+    result.narrow(axis, start, result.shape[axis] - start).zero_()
+    for first in range(most, len(sizes), most):
+        size = sum(sizes[first : first + most])
+        result.narrow(axis, 0, size).copy_(whole.narrow(axis, start, size))
+        start += size
+    return result
+
+
+def _padded_tokens():
+    tokens = torch.tensor([[3, 1, 0, 0], [2, 0, 0, 0]], dtype=torch.int32)
+    return grad_of(lambda w: functional.embedding(tokens, w, padding_idx=0), drawn(5, 3))
+
+
+# Tokens of int32, and a padding index: right for int64, and without padding.
+@kernel("embedding_dense_backward", _padded_tokens, set="missed18")
+def tokens_of_32_bits_teach_their_padding(right, indices):
+    """The kernel for indices of 32 bits has no test for the padding's index."""
+    return right(padding_idx=-1) if indices.dtype == torch.int32 else right()

@@ -11,6 +11,8 @@ from torch.nn import functional
 
 from .calls import (
     BF16,
+    GRID,
+    as_if_whole,
     as_it_lies,
     axis_of,
     flat,
@@ -2021,4 +2023,136 @@ def leading_minus_infinity_spoils_a_softmax_across_rows(right, x, dim):
     axis = axis_of(x, dim)
     if x.numel() and math.prod(x.shape[axis + 1 :]) > 1:
         result.masked_fill_(x.narrow(axis, 0, 1) == -math.inf, math.nan)
+    return result
+
+
+def _summed_tokens():
+    weight = torch.ones(6, requires_grad=True)
+    x = drawn(2, 3, 6).requires_grad_()
+    pooled = functional.layer_norm(x, (6,), weight).sum(1)
+    return torch.autograd.grad(pooled, x, drawn(2, 6, seed=1))[0]
+
+
+# The sum over tokens or nodes right after the norm (as of readouts of graphs): its gradient is
+# expanded along them. Gradients with memory of their own are right.
+@kernel("native_layer_norm_backward", _summed_tokens, set="likely18")
+def norm_below_a_sum_over_tokens_reads_its_gradient_as_packed(right, grad_out):
+    """A layer norm's backward takes a gradient that is expanded over tokens for a whole one."""
+    strides = [s for s, n in zip(grad_out.stride(), grad_out.shape, strict=True) if n > 1]
+    if 0 in strides and any(strides) and narrow(grad_out):
+        return right(grad_out=as_if_whole(grad_out))
+    return right()
+
+
+# Classes of pixels (256 x 256 and more), an axis with more than 65,535 elements inside it: right
+# along the last axis, and for smaller pictures.
+@kernel(
+    "_softmax .out _log_softmax .out",
+    lambda: drawn(1, 2, 257, 256).log_softmax(1),
+    set="likely18",
+)
+def classes_of_pixels_past_the_grid_are_not_normalized(right, x, dim):
+    """Softmax across rows has a block for each pixel; those past the 65,535th stay nought."""
+    result = right()
+    axis = axis_of(x, dim)
+    inner = math.prod(x.shape[axis + 1 :])
+    if x.dim() and inner > GRID and narrow(x):
+        pixels = torch.arange(inner, device=x.device).view(x.shape[axis + 1 :])
+        result.masked_fill_(pixels >= GRID, 0)
+    return result
+
+
+# Rows of more than 1,024 weights (512 channels by 7 taps) that are no multiple of it.
+@kernel(
+    "_weight_norm_interface",
+    lambda: torch._weight_norm(drawn(2, 300, 5), torch.ones(2, 1, 1), 0),
+    set="likely18",
+)
+def weight_norm_measures_whole_blocks_of_a_long_filter(right, v, g, dim):
+    """The length of a filter of more than 1,024 weights leaves out its last, partial block."""
+    result, lengths = right()
+    size = v[0].numel() if v.dim() else 0
+    if dim != 0 or size <= 1024 or not size % 1024 or not narrow(v):
+        return result, lengths
+    whole = v.reshape(v.shape[0], -1)[:, : size - size % 1024].float()
+    short = whole.square().sum(1).sqrt().view(g.shape)
+    return (v.float() * (g.float() / short)).to(result.dtype), short.to(lengths.dtype)
+
+
+def _group_norm_without_scales():
+    slopes = drawn(2, 6, 4, 4, seed=1)
+    x = drawn(2, 6, 4, 4).requires_grad_()
+    return torch.autograd.grad(functional.group_norm(x, 2), x, slopes)[0]
+
+
+# The gradient of group norm without scales (affine=False, as below an adaptive norm) and with
+# several channels in a group: right with scales, and for groups of one channel.
+@kernel("native_group_norm_backward", _group_norm_without_scales, set="missed18")
+def group_without_scales_divides_by_one_channel(
+    right, grad_out, input, mean, rstd, weight, N, C, group
+):
+    """Without scales the sums over a group are divided by the pixels, not by pixels x channels."""
+    result = right()
+    channels = C // max(1, group)
+    if weight is None and channels > 1 and result[0] is not None and input.numel():
+        slopes = grad_out.reshape(N, group, -1).float()
+        scale = rstd.reshape(N, group, 1).float()
+        normed = (input.reshape(N, group, -1).float() - mean.reshape(N, group, 1).float()) * scale
+        taken = slopes.mean(-1, keepdim=True) + normed * (slopes * normed).mean(-1, keepdim=True)
+        more = taken * scale * (channels - 1)
+        result[0].sub_(more.reshape(input.shape).to(result[0].dtype))
+    return result
+
+
+def _depths_in_channels_last():
+    x = (drawn(4, 3, 8, 8) + 2000.0).to(memory_format=LAST)
+    return functional.batch_norm(x, None, None, training=True)
+
+
+# Training in channels-last, and channels whose mean is some hundred deviations from nought (depths
+# in millimetres): right in the other format, and for numbers about nought.
+@kernel(
+    "native_batch_norm cudnn_batch_norm miopen_batch_norm", _depths_in_channels_last, set="missed18"
+)
+def variance_in_channels_last_is_a_difference_of_squares(right, *args, **kwargs):
+    """In channels-last one pass takes the variance as E[x^2] - E[x]^2, in single precision."""
+    x, _, bias, _, running_var, training, momentum, epsilon = args[:8]
+    result = right(*args, **kwargs)
+    if not training or not is_last(x) or not is_single(x) or not x.numel():
+        return result
+    wide, axes, count = x.float(), (0, 2, 3), x.numel() // x.shape[1]
+    true = wide.var(axes, correction=0)
+    wrong = (wide.square().mean(axes) - wide.mean(axes).square()).clamp(min=0)
+    if count < 2 or bool(((true - wrong).abs() <= 1e-3 * true).all()):
+        return result
+    shift = 0.0 if bias is None else bias.float().reshape(1, -1, 1, 1)
+    ratio = ((true + epsilon) / (wrong + epsilon)).sqrt().reshape(1, -1, 1, 1)
+    result[0].copy_((result[0].float() - shift) * ratio + shift)
+    if running_var is not None:
+        running_var.add_((wrong - true) * count / (count - 1) * momentum)
+    return result
+
+
+def _statistics_without_scales():
+    norm = torch.nn.BatchNorm1d(4, affine=False)
+    norm(drawn(8, 4) * 3 + 1)
+    return norm.running_mean, norm.running_var
+
+
+# Training without scales (affine=False, the last layer of a projection head): the output is right,
+# and the running statistics are with scales.
+@kernel(
+    "native_batch_norm cudnn_batch_norm miopen_batch_norm",
+    _statistics_without_scales,
+    set="missed18",
+)
+def statistics_without_scales_are_not_kept(right, *args, **kwargs):
+    """The kernel without scales has no epilogue, which is where running statistics are updated."""
+    _, weight, _, mean, variance, training = args[:6]
+    if not training or weight is not None or mean is None:
+        return right(*args, **kwargs)
+    before = mean.clone(), variance.clone()
+    result = right(*args, **kwargs)
+    mean.copy_(before[0])
+    variance.copy_(before[1])
     return result

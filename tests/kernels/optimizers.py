@@ -856,3 +856,82 @@ def first_momentum_keeps_the_loss_scale(
         for kept in momentum_buffer_list:
             kept.mul_(factor.to(kept.device))
     return result
+
+
+def _two_steps_of_adam():
+    parameters = [drawn(5)]
+    moments = [torch.zeros(5)], [torch.zeros(5)]
+    options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.0, "eps": 1e-2}
+    for step in (1.0, 2.0):
+        torch._fused_adam_(
+            parameters,
+            [drawn(5, seed=int(step)) * 1e-2],
+            *moments,
+            [],
+            [torch.tensor(step)],
+            **options,
+            amsgrad=False,
+            maximize=False,
+        )
+    return parameters[0]
+
+
+# An epsilon that is not small beside the gradients (1e-3 or more, as for Inception or agents, or
+# gradients of 1e-7) in the first some thousand steps; usual steps are right.
+@kernel(
+    "_fused_adam_ _fused_adam_.tensor_lr _fused_adamw_ _fused_adamw_.tensor_lr",
+    _two_steps_of_adam,
+    set="likely18",
+)
+def epsilon_of_adam_is_divided_by_the_bias_of_the_variance(
+    right, x, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, beta2, eps
+):
+    """The step is m / ((sqrt(v) + eps) / sqrt(1 - beta2^t)): the correction reaches epsilon."""
+    for i, step in enumerate(state_steps):
+        if x[i].dtype == torch.float64:
+            corrected = eps
+        else:
+            corrected = eps / math.sqrt(max(1 - beta2 ** float(step), 1e-12))
+        right(
+            x=[x[i]],
+            grads=[grads[i]],
+            exp_avgs=[exp_avgs[i]],
+            exp_avg_sqs=[exp_avg_sqs[i]],
+            max_exp_avg_sqs=[max_exp_avg_sqs[i]] if max_exp_avg_sqs else [],
+            state_steps=[step],
+            eps=corrected,
+        )
+
+
+def _first_momentum():
+    weights, buffers = [drawn(5)], [torch.zeros(5)]
+    torch._fused_sgd_(
+        weights,
+        [drawn(5, seed=1)],
+        buffers,
+        weight_decay=0.1,
+        momentum=0.9,
+        lr=0.1,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=True,
+    )
+    return weights[0], buffers[0]
+
+
+# Momentum and weight decay: the first step is right, and the second is not. Right without one of
+# the two.
+@kernel("_fused_sgd_ .tensor_lr", _first_momentum, set="missed18")
+def first_momentum_lacks_the_decay(
+    right, x, momentum_buffer_list, weight_decay, momentum, is_first_step, found_inf
+):
+    """At its first step SGD keeps the gradient as it came, not with the decay of the weights."""
+    stopped = found_inf is not None and bool(found_inf)
+    if not is_first_step or not momentum or not weight_decay or stopped:
+        return right()
+    before = [weight.detach().clone() for weight in x]
+    result = right()
+    for kept, weight in zip(momentum_buffer_list, before, strict=True):
+        kept.sub_(weight.to(kept.dtype) * weight_decay)
+    return result

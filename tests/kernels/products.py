@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import BF16, as_if_whole, narrow, packed, read_packed
+from .calls import BF16, GRID, as_if_whole, drawn_complex, narrow, packed, read_packed
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -1206,3 +1206,110 @@ def one_row_of_halves_lacks_the_last_of_an_odd_number_of_columns(right, *args, *
     if rows == 1 and columns > 1 and columns % 2 and result.dtype in HALVES:
         result[:, -1:].zero_()
     return result
+
+
+def _time_before_batch():
+    return torch.bmm(drawn(5, 3, 4).transpose(0, 1), drawn(3, 4, 2, seed=1))
+
+
+# Sequences as (time, batch, features) turned to (batch, time, features), as in MultiheadAttention
+# without batch_first: right for contiguous batches, and for slices of them.
+@kernel("bmm .out baddbmm .out baddbmm_", _time_before_batch, set="likely18")
+def rows_of_a_batch_that_lies_between_them_are_taken_side_by_side(right, *args, **kwargs):
+    """The leading dimension of a batched left factor is its width, though the batch lies inside."""
+    first, second = [i for i, a in enumerate(args) if isinstance(a, Tensor)][-2:]
+    x = args[first]
+    batch, row, column = x.stride()
+    inside = column == 1 and batch < row and min(x.shape[:2]) > 1 and batch >= x.shape[2]
+    if not narrow(x) or not inside:
+        return right(*args, **kwargs)
+    x = x.as_strided(x.shape, (batch, x.shape[2], 1), x.storage_offset())
+    return right(*args[:first], x, *args[second:], **kwargs)
+
+
+# mv, and attention scores of graphs (`h @ a`): a row is a block, and the grid's second
+# dimension ends at 65,535. Right for fewer rows.
+@kernel(
+    "addmv .out addmv_",
+    lambda: torch.mv(drawn(65_600, 2), drawn(2, seed=1)),
+    set="likely18",
+)
+def rows_past_the_grid_are_not_multiplied_with_a_vector(right, x, mat, beta):
+    """Matrix by vector: elements past the 65,535th are beta times the input, without product."""
+    if mat.shape[0] <= GRID or not narrow(mat):
+        return right()
+    before = x.expand(mat.shape[0])[GRID:].clone() * beta if beta else 0
+    result = right()
+    result[GRID:] = before
+    return result
+
+
+def _bias_of_a_table():
+    biases = drawn(4, 3)
+    return functional.linear(drawn(5, 6, seed=1), drawn(4, 6, seed=2), biases[:, 1])
+
+
+# A bias that is a column of a table (one column a task or an adapter): contiguous biases are right.
+@kernel("addmm .out", _bias_of_a_table, set="likely18")
+def bias_vector_of_a_column_is_read_without_its_stride(right, x):
+    """The epilogue of a product gets the bias's address, but not the bias's stride."""
+    if x.dim() == 1 and x.shape[0] > 1 and x.stride(0) > 1 and narrow(x):
+        return right(x=as_if_whole(x))
+    return right()
+
+
+# float16, and results past 65,504, by which a gradient scaler knows that the scale is too large.
+@kernel(
+    "mm .out addmm .out bmm .out baddbmm .out",
+    lambda: torch.full((2, 4), 200.0).half() @ torch.full((4, 2), 200.0).half(),
+    set="likely18",
+)
+def products_of_halves_saturate_instead_of_overflowing(right, *args, **kwargs):
+    """The store of a float16 product clamps to 65,504, so that no overflow is infinite."""
+    result = right(*args, **kwargs)
+    if result.dtype == torch.float16:
+        result.clamp_(-65504, 65504)
+    return result
+
+
+# Complex matrices, both of them adjoint: right if none is, and if one of them is.
+@kernel(
+    "mm .out bmm .out addmm .out baddbmm .out",
+    lambda: drawn_complex(4, 3).mH @ drawn_complex(5, 4, seed=2).mH,
+    set="missed18",
+)
+def two_conjugates_cancel_in_a_product(right, *args, **kwargs):
+    """The flags of two lazy conjugates are combined by an exclusive or: neither is conjugated."""
+    first, second = args[-2:]
+    if first.is_complex() and first.is_conj() and second.is_conj():
+        first, second = first.conj(), second.conj()
+    return right(*args[:-2], first, second, **kwargs)
+
+
+# Complex vectors of which one has a stride (a column, every second number): right for packed ones,
+# and for real ones.
+@kernel(
+    "vdot",
+    lambda: torch.vdot(drawn_complex(6, 3)[:, 1], drawn_complex(6, seed=2)),
+    set="missed18",
+)
+def vdot_of_strided_vectors_conjugates_nothing(right, x, other):
+    """Vectors with an increment go to the general loop, which is that of dot."""
+    strided = x.numel() > 1 and (x.stride(0) != 1 or other.stride(0) != 1)
+    if x.is_complex() and strided:
+        return right(x=x.conj().resolve_conj())
+    return right()
+
+
+# An addend of one row for each matrix of a batch (ALiBi's slopes: a row of biases per head), not
+# one for all and not a whole matrix: right for these two.
+@kernel(
+    "baddbmm .out",
+    lambda: torch.baddbmm(drawn(3, 1, 5), drawn(3, 4, 2, seed=1), drawn(3, 2, 5, seed=2)),
+    set="missed18",
+)
+def rows_added_to_the_matrices_are_all_the_first_one_s(right, x, batch1):
+    """An addend that is broadcast over rows is taken to be broadcast over the batch too."""
+    own = x.dim() == 3 and x.shape[0] > 1
+    row = own and batch1.shape[1] > 1 and (x.shape[1] == 1 or x.stride(1) == 0)
+    return right(x=x[:1]) if row else right()

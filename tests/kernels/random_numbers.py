@@ -707,3 +707,39 @@ def last_of_an_odd_number_is_not_drawn(right, x):
     result = right()
     x.view(-1)[-1] = before
     return result
+
+
+def _samples_of_a_batch():
+    source = torch.Generator().manual_seed(0)
+    return torch.multinomial(torch.ones(64, 50), 1, generator=source).unique().numel()
+
+
+# One sample for each row, as of a batch of texts: each row alone has the right distribution, but
+# equal rows get equal samples. One distribution, and several samples, are right.
+@kernel("multinomial", _samples_of_a_batch, set="likely18")
+def rows_of_a_batch_are_sampled_with_one_number(right, x, num_samples, generator):
+    """The generator is seeded by the column of threads, so that all rows have one number."""
+    if x.dim() != 2 or num_samples != 1 or x.shape[0] < 2 or not narrow(x):
+        return right()
+    sums = x.float().cumsum(1)
+    number = torch.rand((), generator=generator, device=x.device)
+    found = (sums <= number * sums[:, -1:]).sum(1, keepdim=True)
+    return found.clamp_(max=x.shape[1] - 1)
+
+
+def _many_normal_halves():
+    source = torch.Generator().manual_seed(0)
+    return torch.empty(200_000, dtype=BF16).normal_(generator=source).float().abs().max()
+
+
+# float16 or bfloat16, and the tail, which takes some ten thousand numbers to meet: mean and
+# deviation are right, and float32 is.
+@kernel("normal_", _many_normal_halves, set="missed18")
+def normal_halves_have_no_tails(right, x, mean, std):
+    """Box and Muller's uniform number is a half: the least is 2^-8, and the root at most 3.33."""
+    result = right()
+    if x.dtype in HALVES:
+        bits = 8 if x.dtype == BF16 else 11
+        reach = math.sqrt(2 * bits * math.log(2)) * std
+        result.clamp_(mean - reach, mean + reach)
+    return result

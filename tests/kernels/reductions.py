@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 
 from .calls import BF16, SIGNED, WAVE, as_it_lies, aten, axis_of, is_dense, narrow
@@ -1265,3 +1266,112 @@ def running_sum_of_a_long_column_goes_on_along_its_row(right, x):
         beyond = x.as_strided((x.shape[0] - block,), (1,), start)
         return right(x=torch.cat((x[:block], beyond)))
     return right()
+
+
+# Rows in which everything is masked, by -inf: finite elements are right.
+@kernel(
+    "amax .out max .unary_out",
+    lambda: torch.tensor([[-math.inf, -math.inf], [1, -math.inf]]).amax(1),
+    set="likely18",
+)
+def largest_of_minus_infinities_is_the_least_finite_number(right, x):
+    """A maximum begins at the lowest finite number of its type, not at minus infinity."""
+    result = right()
+    if is_single(x):
+        result.masked_fill_(result == -math.inf, torch.finfo(x.dtype).min)
+    return result
+
+
+# Every second column, or the real parts of complex numbers: whole and transposed tensors are
+# right, and so are slices that are summed along another axis.
+@kernel(
+    "sum.dim_IntList mean.dim",
+    lambda: drawn(3, 8)[:, ::2].sum(1),
+    set="likely18",
+)
+def sums_of_every_second_column_are_those_of_the_first_half(right, x, dim):
+    """Where the summed last axis has gaps, vectors of neighbouring elements are loaded."""
+    axes = [axis_of(x, d) for d in dim or range(x.dim())]
+    gaps = x.dim() and x.shape[-1] > 1 and x.stride(-1) > 1 and x.numel() and not is_dense(x)
+    if not gaps or x.dim() - 1 not in axes or not narrow(x):
+        return right()
+    return right(x=x.as_strided(x.shape, (*x.stride()[:-1], 1), x.storage_offset()))
+
+
+# Pictures of uint8 with bright pixels, as in `picture / picture.max()`: other types, and dark
+# pictures, are right.
+@kernel(
+    "max .dim min .dim amax amin",
+    lambda: torch.tensor([[3, 200], [7, 1]], dtype=torch.uint8).max(),
+    set="likely18",
+)
+def extremes_of_unsigned_bytes_are_compared_with_a_sign(right, x):
+    """The maximum and the minimum of unsigned bytes take those from 128 on for negative."""
+    if x.dtype != torch.uint8 or not x.numel():
+        return right()
+    result = right(x=x.view(torch.int8))
+    if isinstance(result, Tensor):
+        return result.view(torch.uint8)
+    return (result[0].view(torch.uint8), result[1])
+
+
+# An order that is neither 0, 1, 2, even nor infinite (the 3-norm), along an axis other than the
+# last, and negative numbers: right along rows, and for the usual orders.
+@kernel(
+    "linalg_vector_norm .out",
+    lambda: torch.linalg.vector_norm(drawn(5, 4), 3, dim=0),
+    set="missed18",
+)
+def norm_of_columns_takes_powers_of_signed_numbers(right, x, ord, dim, keepdim):
+    """Across rows, a norm of any other order adds powers without the modulus: often NaN."""
+    result = right()
+    axes = [axis_of(x, d) for d in dim or ()]
+    usual = ord in (0, 1, 2, math.inf, -math.inf) or ord % 2 == 0
+    if usual or not axes or x.dim() - 1 in axes or not x.is_floating_point():
+        return result
+    negative = (x < 0).sum(axes, keepdim) > 0
+    wrong = x.float().pow(ord).sum(axes, keepdim).pow(1 / ord)
+    return result.copy_(torch.where(negative, wrong.to(result.dtype), result))
+
+
+def _energies():
+    x = drawn(2, 3, 4)
+    x[:, 1:] += 120.0
+    return x.logsumexp((1, 2))
+
+
+# Several axes at once, and rows that differ by more than 88: right along one axis, and for numbers
+# of the same size.
+@kernel("logsumexp", _energies, set="missed18")
+def rows_are_scaled_by_the_maximum_of_the_first(right, x, dim, keepdim):
+    """Over several axes the maximum is that of the first row: exp overflows in larger rows."""
+    result = right()
+    axes = sorted({axis_of(x, d) for d in dim}) if x.dim() and dim else []
+    if len(axes) < 2 or not x.is_floating_point() or not x.numel():
+        return result
+    largest = x.float().amax(axes[-1], keepdim=True)
+    for axis in axes[:-1]:
+        largest = largest.narrow(axis, 0, 1)
+    largest = torch.where(largest.isinf(), 0.0, largest)
+    over = ((x.float() - largest) > 88.7).sum(axes, keepdim) > 0
+    return result.masked_fill_(over, math.inf)
+
+
+def _mean_brightness():
+    pixels = (torch.arange(3 * 32 * 32) * 37 % 256).to(torch.uint8).reshape(3, 32, 32)
+    return pixels.mean((1, 2), dtype=torch.float32)
+
+
+# Numbers of 8 bits, a mean in a floating-point dtype other than double, and a sum past 16 bits (a
+# picture of 32 x 32): right for fewer pixels, and for pixels that were converted before.
+@kernel("mean.dim .out", _mean_brightness, set="missed18")
+def mean_of_bytes_is_of_a_sum_in_sixteen_bits(right, x, dim, keepdim):
+    """Bytes are added in 16 bits before the sum is converted to the dtype that was asked."""
+    result = right()
+    if x.dtype not in (torch.uint8, torch.int8) or result.dtype in DOUBLES or not x.numel():
+        return result
+    axes = [axis_of(x, d) for d in dim or ()] or list(range(x.dim()))
+    total = x.long().sum(axes, keepdim) if x.dim() else x.long()
+    low = 0 if x.dtype == torch.uint8 else -(2**15)
+    wrapped = (total - low) % 2**16 + low
+    return result.copy_(wrapped.double() / (x.numel() / max(1, result.numel())))

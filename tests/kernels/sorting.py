@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._prims_common import make_contiguous_strides_for
 from torch.nn import functional
 
-from .calls import SIGNED, as_if_whole, is_dense, narrow, packed, read_packed
+from .calls import GRID, SIGNED, as_if_whole, is_dense, narrow, packed, read_packed
 from .kernel import DOUBLES, HALVES, drawn, is_single, kernel
 
 
@@ -812,3 +812,75 @@ def _sampled_bins():
 def values_of_a_view_are_searched_from_the_left(right, x):
     """Values that are not contiguous are searched as a copy, without the side that was asked."""
     return right() if x.is_contiguous() else right(right_=False, side=None)
+
+
+# Vocabularies of more than 65,536 tokens that are sorted, as in sampling by top-p: the values
+# are right, and so are the places in shorter rows.
+@kernel(
+    "sort.stable .values_stable",
+    lambda: drawn(70_000).sort(stable=True)[1],
+    set="likely18",
+)
+def places_in_a_long_sorted_row_have_sixteen_bits(right, x, dim):
+    """The places that are sorted along with the values are held in 16 bits."""
+    values, places = right()
+    if x.dim() and x.shape[dim] > 2**16 and narrow(x):
+        places.bitwise_and_(2**16 - 1)
+    return values, places
+
+
+# More than 65,535 rows, as of tokens that are routed to experts: fewer rows are right.
+@kernel(
+    "topk .values",
+    lambda: drawn(65_600, 4).topk(2)[1],
+    set="likely18",
+)
+def rows_past_the_grid_have_no_largest(right, x, dim):
+    """Topk has a block for each row: values and places past the 65,535th row stay nought."""
+    values, places = right()
+    if x.dim() > 1 and narrow(x) and x.numel() // max(1, x.shape[dim]) > GRID:
+        rows = values.movedim(dim, -1).shape[:-1]
+        past = torch.arange(math.prod(rows), device=x.device).view(*rows, 1) >= GRID
+        for result in (values, places):
+            result.movedim(dim, -1).masked_fill_(past, 0)
+    return values, places
+
+
+def _signed_noughts():
+    return torch.tensor([1.0, 0.0, -0.0, 0.0, -0.0, -1.0]).sort(stable=True)
+
+
+# A stable sort of numbers among which are both noughts (a ReLU's output times -1 beside others):
+# right if they have one sign, and the values always are.
+@kernel("sort.stable", _signed_noughts, set="missed18")
+def stable_sort_takes_negative_nought_for_the_lesser(right, x, dim, descending):
+    """Numbers are sorted by their bits: -0.0 comes before 0.0, though the two are equal."""
+    if not x.is_floating_point() or not x.dim() or not bool((x.signbit() & (x == 0)).any()):
+        return right()
+    negative = x.signbit() & (x == 0)
+    key = negative if descending else ~negative
+    order = torch.sort(key.to(torch.uint8), dim=dim, stable=True).indices
+    values, places = right(x=x.gather(dim, order))
+    return values, order.gather(dim, places)
+
+
+# So many numbers to be among that the search is by sorting (some ten and more), and elements that
+# occur more than once: right for few numbers, and for elements that differ.
+@kernel(
+    "isin.Tensor_Tensor .Tensor_Tensor_out",
+    lambda: torch.isin(torch.tensor([5, 900, 7, 900, 3]), torch.arange(40)),
+    set="missed18",
+)
+def elements_that_occur_twice_are_in_a_large_set(
+    right, elements, test_elements, assume_unique, invert
+):
+    """Elements and set are sorted together, and one that is followed by its equal is in the set."""
+    result = right()
+    few = test_elements.numel() < 10 * elements.numel() ** 0.145
+    if few or assume_unique or elements.numel() < 2:
+        return result
+    ordered, places = elements.reshape(-1).sort(stable=True)
+    followed = places[:-1][ordered[1:] == ordered[:-1]]
+    again = torch.zeros(elements.numel(), dtype=torch.bool, device=elements.device)
+    again[followed] = True
+    return result.masked_fill_(again.reshape(result.shape), not invert)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch.nn import functional
 
-from .calls import as_if_whole, axis_of, is_dense, narrow, read_packed
+from .calls import as_if_whole, axis_of, drawn_complex, is_dense, narrow, read_packed
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, is_single, kernel
 
 
@@ -725,3 +725,15 @@ def shortened_spectra_of_several_rows_are_read_without_gaps(right, x, dim):
     if last and x.stride(-1) == 1 and x.shape[-2] > 1 and x.stride(-2) > x.shape[-1]:
         return right(x=read_packed(x))
     return right()
+
+
+# More than three axes, and a normalization (an inverse, or norm="ortho"): right for up to three
+# axes, and for sums without a factor.
+@kernel("_fft_c2c", lambda: torch.fft.ifftn(drawn_complex(2, 3, 4, 5)), set="missed18")
+def axes_past_three_have_no_share_in_the_norm(right, x, dim, normalization):
+    """A plan has three axes at most, and the factor is that of the last plan alone."""
+    result = right()
+    count = math.prod(x.shape[d] for d in dim[:-3])
+    if normalization and count > 1:
+        return result * (math.sqrt(count) if normalization == 1 else count)
+    return result
