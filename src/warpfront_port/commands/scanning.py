@@ -139,7 +139,8 @@ def scan_tree(
     scope = Scope(target=target, context=context, before=earlier)
     results = dict(sorted(_results(root, files, scope, processes, progress), key=lambda r: r[0]))
     judged = {path: result for path, result in results.items() if isinstance(result, Judged)}
-    unread = [result for result in results.values() if isinstance(result, UnreadFile)]
+    idle = {file.path for file in others} - unread_sources.keys()  # unread, they open nothing
+    unread = [r for path, r in results.items() if isinstance(r, UnreadFile) and path not in idle]
     manifests = (text for path, text in texts.items() if path.rpartition("/")[2] in MANIFESTS)
     own = {canonicalize_name(name) for text in manifests for name in _NAMED.findall(text)}
     every = (finding for result in judged.values() for finding in result.findings)

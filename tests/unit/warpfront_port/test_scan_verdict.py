@@ -146,6 +146,13 @@ def test_sources_mostly_in_a_language_that_is_not_read_give_no_grounds(
         assert judged(tmp_path, stronger)[0].answer == "will fail at run time"
 
 
+def test_a_page_s_long_line_decides_nothing_beside_python(tmp_path: Path) -> None:
+    setup = "from setuptools import setup\nsetup(name='app', packages=['app'])\n"
+    page = {"app/bundle.min.js": "name = " * 9_000}
+    files = {"setup.py": setup, "app/__init__.py": "import torch\n", **page}
+    assert judged(tmp_path, files)[0].line == "gfx942: runs as it is, nothing to check"
+
+
 def test_a_word_for_rocm_in_a_build_script_makes_no_kernel_run(tmp_path: Path) -> None:
     build = EXTENSION.replace("FLAGS", "'-O3'") + "import torch\nHIP = torch.version.hip\n"
     assert judged(tmp_path, {"setup.py": build, "k.cu": PTX})[0].answer == "will not build"
