@@ -207,7 +207,7 @@ def test_frequent_operators_have_an_oracle_without_a_decomposition(
 ) -> None:
     aten, nan = torch.ops.aten, torch.full((2, 3), torch.nan).double()
     x, y, z = (torch.randn(shape, dtype=torch.float64) for shape in ((2, 3), (2, 4), (4, 3)))
-    calls = [
+    calls: list[tuple[Any, ...]] = [
         (aten.addmm, (x, y, z), {"beta": 0.5, "alpha": 2}, 0.5 * x + 2 * (y @ z)),
         (aten.addmm, (nan, y, z), {"beta": 0}, y @ z),
         (aten.sigmoid_backward, (x, x.sigmoid()), {}, x * x.sigmoid() * (1 - x.sigmoid())),
