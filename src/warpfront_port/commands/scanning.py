@@ -34,12 +34,6 @@ from warpfront_port.scan.cuda.warp_size_rules import OF_THE_WAVE
 from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import evidence_of
 from warpfront_port.scan.findings import SIDES, Context, ScanFinding, Side, SourceText
-from warpfront_port.scan.languages import (
-    MANIFEST,
-    named_for_nvidia,
-    reason_of_languages,
-    unread_languages,
-)
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.reach import MANIFESTS, read_commands
 from warpfront_port.scan.severities import Judged
@@ -123,15 +117,15 @@ def scan_tree(
     texts = _texts(root, files)
     builds = _texts(root, [file for file in tree.files if _OTHER_BUILDS.search(file.path)])
     project = read_project(texts, _commands(root), builds.values())
-    unread_sources = unread_languages({file.path for file in tree.files}, project.product)
+    unread_sources = languages.unread_languages({file.path for file in tree.files}, project.product)
     others = [file for file in tree.files if languages.reads(PurePosixPath(file.path))]
     files, texts = files + others, texts | _texts(root, others)
     deciding = {path: texts[path] for path in unread_sources.keys() & texts.keys()}
     lines = {path: text.count("\n") for path, text in deciding.items()}
     lines |= project.product.lines
-    listed = _texts(root, [file for file in tree.files if MANIFEST.fullmatch(file.path)])
+    listed = _texts(root, [file for file in tree.files if languages.MANIFEST.fullmatch(file.path)])
     listed = {path: text for path, text in listed.items() if not is_aside(PurePosixPath(path))}
-    named, amd = named_for_nvidia(deciding, listed)
+    named, amd = languages.named_for_nvidia(deciding, listed)
     of_nvidia = frozenset() if amd else named
     project = replace(project, product=replace(project.product, lines=lines, of_nvidia=of_nvidia))
     context = _context(tree, texts, project)
@@ -162,7 +156,9 @@ def scan_tree(
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
-        unread_sources=reason_of_languages(unread_sources, listed, of_nvidia=needed, amd=amd),
+        unread_sources=languages.reason_of_languages(
+            unread_sources, listed, of_nvidia=needed, amd=amd
+        ),
     )
 
 

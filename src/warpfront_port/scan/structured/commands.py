@@ -145,11 +145,10 @@ def of_cuda_alone(text: str, matches: Iterable[Match] = ()) -> Iterator[Match]:
     if _NVIDIA.search(text) is None or NAMES_AMD.search(text) is not None:
         return
     met = {text.rfind("\n", 0, match.start) + 1 for match in matches}
-    for found in _NVIDIA.finditer(text):
-        start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
-        line = text[start : end if end >= 0 else None].partition(" #")[0]
-        means = start not in met and not _IDLE.match(line)
-        met.add(start)
-        if means and sides_of(_OTHERS.sub("", line)) == CUDAS:
-            last = start + len(line.rstrip())
+    for whole in re.finditer(r"[^\n]+", text):
+        start, line = whole.start(), whole[0].partition(" #")[0].rstrip()
+        if start in met or _NVIDIA.search(line) is None or _IDLE.match(line):
+            continue
+        if sides_of(_OTHERS.sub("", line)) == CUDAS:
+            last = start + len(line)
             yield Match(rule="CU124", start=start, end=last, excerpt="CUDA, and none for HIP")

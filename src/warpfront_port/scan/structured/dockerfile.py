@@ -39,7 +39,8 @@ def dockerfile_rule_matches(text: str) -> Iterator[Match]:
         if name == "FROM" and (begun := _FROM.match(body)):
             bases = [arguments.pop(n) for n in _USED.findall(begun[1]) if n in arguments]
             bases += () if begun[1] in stages else (Word.found(begun, 1, start),)
-            stage = _NEXT_STAGE.split(text[match.end() :], 1)[0]
+            following = _NEXT_STAGE.search(text, match.end())
+            stage = text[match.end() : following.start() if following else None]
             shift = -2 if _OTHER_TOOLCHAIN.search(stage) and not _NEEDS_CUDA.search(stage) else 0
             images = (base for base in bases if NVIDIA_IMAGE.fullmatch(base.text))
             yield from (image.match("CT401", shift=shift) for image in images)

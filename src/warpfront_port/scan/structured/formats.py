@@ -11,10 +11,7 @@ from typing import Literal
 from warpfront_port.preflight.requirement_files import read_setup_cfg
 from warpfront_port.scan.findings import Match, SourceText
 from warpfront_port.scan.structured.cmake import cmake_rule_matches
-from warpfront_port.scan.structured.command_rules import (
-    readme_rule_matches,
-    script_rule_matches,
-)
+from warpfront_port.scan.structured.command_rules import readme_rule_matches, script_rule_matches
 from warpfront_port.scan.structured.commands import of_cuda_alone
 from warpfront_port.scan.structured.dependencies import (
     declared_rule_matches,
