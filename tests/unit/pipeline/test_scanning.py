@@ -138,7 +138,7 @@ HOSTILE: dict[str, str] = {
     "Dockerfile": "RUN " + "\\\n" * DEEP + "<<EOF\n" * 100,
     "requirements.txt": "torch" + "=" * 15_000 + "\n" + "-e " * 5_000 + "\n",
     "setup.cfg": "[options]\ninstall_requires =\n" + "    [\n" * 10_000,
-    "words.rs": ("cuda_x " * 2_800 + "\n") * 100,
+    "words.rs": ("cuda;" * 3_900 + "\n") * 100,
     "stages.Dockerfile": "FROM nvidia/cuda:12.6.0\n" * 60_000,
     "spaces.py": "import torch\nx = 'expandable_segments:True" + " " * 15_000 + "!'\n",
 }
