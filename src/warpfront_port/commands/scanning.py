@@ -117,7 +117,7 @@ def scan_tree(
     texts = _texts(root, files)
     builds = _texts(root, [file for file in tree.files if _OTHER_BUILDS.search(file.path)])
     project = read_project(texts, _commands(root), builds.values())
-    unread_sources = languages.unread_languages({file.path for file in tree.files}, project.product)
+    unread_sources = languages.unread_sources({file.path for file in tree.files}, project.product)
     others = [file for file in tree.files if languages.reads(PurePosixPath(file.path))]
     files, texts = files + others, texts | _texts(root, others)
     deciding = {path: texts[path] for path in unread_sources.keys() & texts.keys()}
@@ -156,9 +156,7 @@ def scan_tree(
         project=project,
         evidence=context.evidence if target.is_rocm else {},
         uncompiled=dict.fromkeys(project.units, NO_TOOLCHAIN),
-        unread_sources=languages.reason_of_languages(
-            unread_sources, listed, of_nvidia=needed, amd=amd
-        ),
+        unread_sources=languages.unread_reason(unread_sources, listed, of_nvidia=needed, amd=amd),
     )
 
 

@@ -36,7 +36,7 @@ _TAGS = re.compile(r"(?m)^//go:build[ \t]+([^\n]*)")
 _SYSTEMS = re.compile(r"![\w.]+|\b(?:linux|darwin|windows|unix|cgo|amd64|arm64)\b|\W")
 
 
-def unread_languages(paths: Collection[str], product: Product) -> Mapping[str, str]:
+def unread_sources(paths: Collection[str], product: Product) -> Mapping[str, str]:
     """Return the language of each source that no engine reads; none where more are read.
 
     Such a tree gives no grounds. Files count, without examples and tests. JavaScript counts where
@@ -60,7 +60,7 @@ def named_for_nvidia(
     return frozenset(named), amd
 
 
-def reason_of_languages(
+def unread_reason(
     unread: Mapping[str, str], manifests: Mapping[str, str], *, of_nvidia: bool, amd: bool
 ) -> str:
     """Return why sources in other languages give no grounds; "" where there are none.
