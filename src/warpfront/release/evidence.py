@@ -23,6 +23,7 @@ from warpfront.system.store import Store, as_json
 from warpfront.system.strict_values import object_in, read_as
 from warpfront.verify.containers import built_image
 from warpfront.verify.results import Verification
+from warpfront.verify.verdict import is_sealed
 
 VERIFICATION_TYPE = "application/vnd.warpfront.verification.v1+json"
 DOCUMENT = "dev.warpfront.document"
@@ -69,7 +70,7 @@ def kept_evidence(
 
 
 def kept_verifications(cell: Cell, store: Store) -> tuple[dict[str, Verification], dict[str, str]]:
-    """Return the stored verifications of a cell, by target, and why one of them cannot be read."""
+    """Return the stored verifications of a cell, by target, and why one does not count."""
     by_target: dict[str, Verification] = {}
     unread: dict[str, str] = {}
     for target in cell.targets:
@@ -77,8 +78,11 @@ def kept_verifications(cell: Cell, store: Store) -> tuple[dict[str, Verification
             verification = store.load(cell.id, f"verify-{target}", (Verification,))
         except StoreError as error:
             unread[target] = error.message
-        else:
-            by_target |= {target: verification} if verification else {}
+            continue
+        if verification and not is_sealed(verification):
+            unread[target] = "the verification was changed after it was made"
+        elif verification:
+            by_target[target] = verification
     return by_target, unread
 
 

@@ -321,6 +321,18 @@ def test_an_unreadable_verification_is_an_error_of_the_report(
     assert "a FIFO, not a regular file" in row.reason
 
 
+def test_an_edited_verification_is_an_error_of_the_report(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attacked, _ = cells_of(workspace)
+    verified(workspace, leave_good, monkeypatch)
+    path = workspace.folders.store.cell_folder(attacked.id) / "verify-x86_64.json"
+    path.write_text(path.read_text().replace('"seconds": ', '"seconds": 9'))
+    (row,) = pipeline.report(workspace, Selection())
+    assert (row.build, row.verify) == ("built", "error")
+    assert "changed after it was made" in row.reason
+
+
 def test_an_unreadable_publication_is_an_outcome_of_the_report(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
