@@ -75,17 +75,20 @@ def each_in_a_child(
     seconds: float,
     environment: Mapping[str, str] | None = None,
     places: Iterator[int] | None = None,
+    yields: int = 0,
 ) -> Iterator[Returned]:
     """Yield the result of every item in order; `seconds` is the limit for one. `places` are the
     indices of the items to run in this call, all by default. The next index is taken when the item
-    before has ended.
+    before has ended. The child `yields` the processor by so many steps of niceness.
     """
     raised = nursery()
     begin = partial(raised.begin if raised else _python, environment or {})
     at_work: _ChildAtWork | None = None
     try:
         for place in range(len(items)) if places is None else places:
-            at_work = at_work or _ChildAtWork(begin, work, items)
+            at_work = at_work or _ChildAtWork(
+                begin, {"work": work, "items": items, "yields": yields}
+            )
             yield at_work.answer(place, seconds)
             if at_work.is_through:
                 at_work.end()
@@ -129,9 +132,11 @@ def begin_beside(
                     indices.append(waiting.popleft())
                     yield indices[-1]
 
+        # A chain of few lanes ends last, and goes first: the items of many go on side by side.
         limits: Mapping[str, Any] = {"seconds": seconds, "environment": environment}
         try:
-            for returned in each_in_a_child(work, items, places=places(), **limits):
+            lane = each_in_a_child(work, items, places=places(), yields=count - 1, **limits)
+            for returned in lane:
                 answers[returned.place].set_result(returned)
         except Exception as error:  # noqa: BLE001 - the futures that wait for an answer receive it
             for place in [*indices, *places()]:
@@ -159,6 +164,7 @@ def run_job(job: Path) -> None:
     """
     faulthandler.enable()
     job_document = pickle.loads(job.read_bytes())  # noqa: S301 - of the process that began this one
+    os.nice(job_document["yields"])
     module, _, name = job_document["work"].partition(":")
     work: Callable[[Any], Mapping[str, Any]] = getattr(importlib.import_module(module), name)
     if find_spec("habana_frameworks") is not None:
@@ -206,9 +212,9 @@ def _python(environment: Mapping[str, str], job: Path, log: Any) -> Child:
 class _ChildAtWork:
     """A child with its pipes. It `is_through` after an item over which it ended, or was ended."""
 
-    def __init__(self, begin: Callable[..., Child], work: str, items: Sequence[Any]) -> None:
+    def __init__(self, begin: Callable[..., Child], job: Mapping[str, Any]) -> None:
         self.is_through = False
-        self._items, self._kept, self._start = items, b"", START_SECONDS
+        self._items, self._kept, self._start = job["items"], b"", START_SECONDS
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             paths = {pipe: folder / pipe for pipe in _PIPES}
@@ -218,7 +224,7 @@ class _ChildAtWork:
             self._writing, self._reading = (
                 stack.enter_context(path.open("r+b", buffering=0)) for path in paths.values()
             )
-            (folder / "job").write_bytes(pickle.dumps({"work": work, "items": items, **paths}))
+            (folder / "job").write_bytes(pickle.dumps({**job, **paths}))
             self._log = stack.enter_context((folder / "said").open("w+b"))
             self._child = begin(folder / "job", self._log)
             self._stack = stack.pop_all()
@@ -279,7 +285,7 @@ SECONDS = 300.0
 # A function, its arguments, and the effort.
 Item = tuple[str, Mapping[str, Any], CheckOptions]
 # Other sessions run too, and each lane has a context and its tensors on the device.
-CORES_A_LANE, BYTES_A_LANE, MOST_LANES = 2, 4 << 30, 8
+CORES_A_LANE, BYTES_A_LANE, MOST_LANES = 2, 4 << 30, 5
 
 
 def lanes_for(device: str, *, times: float = 1.0) -> int:

@@ -311,6 +311,18 @@ def test_a_device_that_torch_says_is_full_is_out_of_memory(tmp_path: Path) -> No
 
 
 @pytest.mark.process
+def test_many_lanes_yield_the_processor_to_a_chain_of_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "niceness.py").write_text("import os\ndef find(item): return {item: os.nice(0)}\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    answers = {n: begin_beside("niceness:find", "abc"[:n], lanes=n, seconds=60) for n in (1, 3)}
+    own = os.nice(0)
+    documents = {n: [a.result().document for a in begun.answers] for n, begun in answers.items()}
+    assert documents == {1: [{"a": own}], 3: [{name: own + 2} for name in "abc"]}
+
+
+@pytest.mark.process
 def test_a_nursery_begins_children_that_know_what_it_knew_and_one_that_dies_costs_its_item(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

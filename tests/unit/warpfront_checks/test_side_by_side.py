@@ -227,7 +227,8 @@ def test_what_a_library_writes_among_the_answers_costs_the_item_only(
         nobody = 1 << 22  # the largest process id and one
         return SimpleNamespace(pid=nobody, poll=lambda: None, wait=lambda: 0)
 
-    child = children._ChildAtWork(begin, "module:work", ["one", "two", "three"])
+    job = {"work": "module:work", "items": ["one", "two", "three"], "yields": 0}
+    child = children._ChildAtWork(begin, job)
     first, second = (child.answer(place, 5.0) for place in range(2))
     child.end()
     assert child.is_through
@@ -301,7 +302,7 @@ def test_a_child_finds_out_with_the_effort_that_was_asked_for(
 
 
 def test_only_a_device_for_several_processes_has_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, gib, lanes in ((32, 80, 8), (16, 80, 8), (9, 80, 4), (16, 15, 3), (3, 80, 0)):
+    for cores, gib, lanes in ((32, 80, 5), (16, 80, 5), (9, 80, 4), (16, 15, 3), (3, 80, 0)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=cores: range(n))
         monkeypatch.setattr(children, "memory_of_gpu", lambda n=gib: n << 30)
         assert [children.lanes_for(d) for d in ("cuda", "cpu", "hpu")] == [lanes, 0, 0]

@@ -35,6 +35,8 @@ from warpfront_checks.torch_devices import build_of
 
 # cuBLAS has deterministic algorithms only with one of two workspace sizes, set before its start.
 WORKSPACE = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+# Cases end last of all sessions where every kernel was compiled before: more lanes than others.
+CASE_LANES = 2
 # reduce-overhead captures graphs, and on ROCm it is refused outright (seed of the porting rules).
 GRAPH_MODE, PLAIN_MODE = "reduce-overhead", "default"
 NO_GRAPHS = {"triton.cudagraphs": False, "triton.cudagraph_trees": False, "memory_planning": False}
@@ -51,10 +53,9 @@ def record_operators(claims: Claims, recorder: Recorder, effort: CheckOptions = 
     tables = {name: name for name, reason in obstacles.items() if not reason}
     planned = [name for name, find in special.items() if not isinstance(find, str)]
     recorder.plan([*planned, *tables, *cases])
-    lanes = lanes_for(device)
-    for find, names in ((FIND_TABLE, tables), (FIND_CASES, cases)):
+    for find, names, times in ((FIND_TABLE, tables, 1), (FIND_CASES, cases, CASE_LANES)):
         calls = {check: {"name": name, "device": device} for check, name in names.items()}
-        special |= begin_checks(find, calls, effort, lanes=lanes)
+        special |= begin_checks(find, calls, effort, lanes=lanes_for(device, times=times))
     recorder.run(special)
 
 
