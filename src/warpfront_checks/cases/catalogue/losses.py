@@ -34,8 +34,6 @@ LOSSES: tuple[Operation, ...] = (
     _loss("F.l1_loss(a, b + 9)", least=12.0),
     _kinked("F.smooth_l1_loss(a, b, beta={beta})", beta=(0.3, 2.1), least=4.0),
     _kinked("F.huber_loss(a, b, delta={delta})", delta=(0.3, 2.1), least=4.0),
-    _loss("F.poisson_nll_loss(a, b, log_input=True, full={full})", full=(False,), least=8.0),
-    _loss("F.gaussian_nll_loss(a, b, c.abs() + 0.5)", "m n, m n, m n | n, n, n", least=8.0),
     _loss(
         "F.kl_div(a, b.log_softmax(-1), log_target=True)",
         "m n, m n | a k b, a k b",
@@ -66,34 +64,6 @@ LOSSES: tuple[Operation, ...] = (
         least=4.0,
     ),
     _loss("F.soft_margin_loss(a, b.to(a.dtype) * 2 - 1)", "m n, ?m n | n, ?n"),
-    _kinked(
-        "F.hinge_embedding_loss(a, b.to(a.dtype) * 2 - 1, margin={margin})",
-        "m n, ?m n",
-        margin=(0.3, 1.6),
-    ),
-    _kinked(
-        "F.margin_ranking_loss(a, b, c.to(a.dtype) * 2 - 1, margin={margin})",
-        "m n, m n, ?m n",
-        margin=(0.3, 1.6),
-    ),
-    _kinked(
-        "F.cosine_embedding_loss(a, b, c.to(a.dtype) * 2 - 1, margin={margin})",
-        "m n, m n, ?m",
-        margin=(-0.5, 0.25),
-        fit="{x}.clamp(-2, 2) + 3.0",
-        values=("normal",),
-        halves=False,
-    ),
-    _kinked(
-        "F.triplet_margin_loss(a, b, c, margin={margin}, p={p}, swap={swap})",
-        "m n, m n, m n",
-        margin=(0.53, 9.0),
-        p=(1.0, 2.0),
-        least=200.0,
-        values=("normal",),
-        n=(7, 127),
-        m=(5, 127),
-    ),
     _classes(
         "F.multi_margin_loss(a, b, p={p}, margin={margin})",
         "n c, @c n",
@@ -102,12 +72,6 @@ LOSSES: tuple[Operation, ...] = (
         half_backward=False,
         # The true class adds up equal numbers.
         walk=0.5,
-    ),
-    _classes(
-        "F.multi_margin_loss(a, b, 1, 0.3, c.abs())",
-        "n c, @c n, !c",
-        name="weighted multi_margin_loss",
-        half_backward=False,
     ),
     _classes(
         "F.multilabel_margin_loss(a, torch.where("
@@ -141,13 +105,6 @@ LOSSES: tuple[Operation, ...] = (
     ),
     _classes(
         "F.cross_entropy(a, b)", "n c, @c n", halves=True, values=("quarters", "normal", "large")
-    ),
-    _classes(
-        "F.cross_entropy(a, b)",
-        "n c, @c n",
-        name="cross_entropy of differences",
-        values=("afar",),
-        halves=False,
     ),
     _classes(
         "F.cross_entropy(a, b.softmax(1), label_smoothing={smoothing})",

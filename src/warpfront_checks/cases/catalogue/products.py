@@ -256,15 +256,20 @@ _heads = partial(
     half_roundings=16.0,
     h=2,
     b=2,
-    q=5,
-    k=7,
+    # Past half a tile of 64 queries or keys, also where a head is wide.
+    q=33,
+    k=37,
     d=(8, 259),
     e=(8, 259),
+    work=1_000_000,
     values=("normal", "quarters"),
     # Kernels of some devices refuse memory that is not aligned, or break on it.
     strided=False,
 )
 _QKV = "b h q d, b h k d, b h k d"
+# Each operand as it is drawn, by tokens, or of one sample for all.
+_FORMS = "x, x.transpose(1, 2).contiguous().transpose(1, 2), x[:1].expand_as(x)"
+_LAID = f"*([{_FORMS}][i] for x, i in zip((a, b, c), {{placed}}))"
 # Every query has a key, unless a record is about those without.
 _SEEN = "d | (torch.arange({k}, device=d.device) == 0)"
 _MASKS = " | ".join(f"{_QKV}, {mask}" for mask in ("{}q k", "{}b h q k", "{}b 1 q k", "{}1 h 1 k"))
@@ -277,37 +282,34 @@ def _attention(name: str, call: str, shapes: str = _QKV, **options: Any) -> Oper
 
 
 ATTENTION: tuple[Operation, ...] = (
-    _attention("attention", "a, b, c"),
+    _attention("attention", _LAID),
     _attention(
         "attention of transposed heads",
         "a.transpose(1, 2), b.transpose(1, 2), c.transpose(1, 2), is_causal={causal}",
         "b q h d, b k h d, b k h d",
     ),
-    _attention("attention of other values", "a, b, c", "b h q d, b h k d, b h k e"),
+    _attention("attention of other values", _LAID, "b h q d, b h k d, b h k e"),
     _attention(
-        "causal attention", "a, b, c, is_causal=True", "b h q d, b h q d, b h q d", q=(5, 1031)
+        "causal attention", f"{_LAID}, is_causal=True", "b h q d, b h q d, b h q d", q=(33, 1031)
     ),
-    _attention("causal attention of other lengths", "a, b, c, is_causal=True"),
-    _attention("attention with an added mask", "a, b, c, attn_mask=d", _MASKS.replace("{}", "!")),
+    _attention("causal attention of other lengths", f"{_LAID}, is_causal=True"),
+    _attention("attention with an added mask", f"{_LAID}, attn_mask=d", _MASKS.replace("{}", "!")),
     _attention(
-        "attention with hidden keys", f"a, b, c, attn_mask={_SEEN}", _MASKS.replace("{}", "?")
-    ),
-    _attention(
-        "attention with infinite masks",
-        "a, b, c, attn_mask=torch.zeros((), dtype=a.dtype, device=a.device).where("
-        f"{_SEEN}, torch.tensor(-math.inf, dtype=a.dtype, device=a.device))",
+        "attention with hidden keys",
+        f"{_LAID}, attn_mask=torch.where({_SEEN}, 0.0, -math.inf).to(a.dtype) if {{added}} else"
+        f" {_SEEN}",
         _MASKS.replace("{}", "?"),
     ),
     _attention(
         "attention of queries without keys",
-        "a, b, c, attn_mask=d & (torch.arange({q}, device=d.device) % 3 > 0)[:, None]",
+        f"{_LAID}, attn_mask=d & (torch.arange({{q}}, device=d.device) % 3 > 0)[:, None]",
         f"{_QKV}, ?q k | {_QKV}, ?b h q k",
         # CUDA's kernels for 16 bits return means for such a query (2.11, H200).
         halves="cpu",
     ),
     _attention(
         "grouped attention",
-        "a.flatten(1, 2), b, c, enable_gqa=True, is_causal={causal}",
+        f"{_LAID.replace('(a,', '(a.flatten(1, 2),')}, enable_gqa=True, is_causal={{causal}}",
         "b h g q d, b h k d, b h k d",
         g=2,
     ),

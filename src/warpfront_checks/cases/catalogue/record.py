@@ -26,6 +26,8 @@ PLACES = (None, 0, 1, -1)
 # of a flag.
 USUAL: dict[str, Sequence[Any]] = {"dim": DIM, "reduction": ("none", "mean", "sum")}
 USUAL |= {"divisor": (None, 5)}
+# The memory of queries, keys and values.
+USUAL |= {"placed": ((0, 0, 0), (1, 1, 1), (0, 0, 1), (0, 1, 0), (1, 0, 0), (2, 0, 0))}
 FLAG = (False, True)
 # Settings of windows, which have a number for each axis too.
 WINDOWS: dict[str, Sequence[int]] = {"kernel": (2, 3), "size": (1, 3, 5)}

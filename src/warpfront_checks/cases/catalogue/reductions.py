@@ -154,12 +154,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         "torch.logsumexp(a, {dim}, keepdim={keepdim})",
         values=("quarters", "normal", "equal", "masked", "peak"),
     ),
-    _nearly(
-        "torch.logsumexp(a, {dim})",
-        name="logsumexp far from 0",
-        backward=False,
-        values=("shifted",),
-    ),
     _nearly("torch.logcumsumexp(a, {dim})", values=("quarters", "normal", "equal", "masked")),
     *each("softmax softmin", _nearly, "F.$(a, {dim})", values=LOGITS),
     # The sum of a logarithm and a number far from 0 rounds as that number does.
@@ -326,13 +320,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         values=("quarters",),
     ),
     rounded("F.cosine_similarity(a, b, {dim})", "m n, m n | a k b, a k b", fit=_square),
-    rounded(
-        "F.pairwise_distance(a, b + 9, p={p}, keepdim={keepdim})",
-        "m n, m n | n, n",
-        p=(1.0, 2.0, 3.0),
-        # Terms that are alike round alike, one after the other: half an eps each.
-        walk=0.5,
-    ),
     rounded(
         "torch.linalg.matrix_norm(a, {ord})",
         "m n | b m n",
