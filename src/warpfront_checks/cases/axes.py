@@ -311,7 +311,8 @@ class Drawing:
 
     def _sized(self, share: float) -> list[Assignment]:
         """Return sizes to try: some of them long by themselves, then each class of some size before
-        a second size of any, and one for all. Axes of two operands come first: a sum is along one.
+        a second size of any, and one for all. Axes of two operands come first, along which products
+        are added up, before half of the others, along which norms and losses are.
         """
         axes = self.axes
         operation = self.operation
@@ -323,7 +324,8 @@ class Drawing:
         shared = {
             f"size {word}" for rank in range(operation.ranks) for word in _shared(operation, rank)
         }
-        some.sort(key=lambda each: shared.isdisjoint(each[0]))
+        later = [each for each in some if shared and shared.isdisjoint(each[0])][::2]
+        some.sort(key=later.__contains__)
         before: Counter[str] = Counter()
         turns = []
         for chosen, size in some:
