@@ -52,6 +52,8 @@ NAMED = "dtype"
 WIDE = ("float32", "float64")
 FLOATS = (*HALVES, *WIDE)
 HALF_NUMBERS = 4000
+# Numbers whose sums leave what 16 bits count, or their range.
+BEYOND = ("ones", "large")
 # Numbers of more bits than 16-bit types have.
 LONG_VALUES = ("wide", "sparse", "distinct", "rising", "falling")
 # Where numbers differ, so that one is decisive, it also lies at either end of its line.
@@ -492,7 +494,7 @@ class Drawing:
     def _narrowed(self, assignment: Assignment) -> Assignment:
         """Return choices that 16 bits change: values that they have, sums that stay exact."""
         narrowed: Assignment = {}
-        if "few" in self.operation.values and assignment["values"] not in (*ENDLESS, "ones"):
+        if "few" in self.operation.values and assignment["values"] not in (*ENDLESS, *BEYOND):
             # Of one sign a sum leaves the range in which 16 bits count.
             long = assignment["values"] in LONG_VALUES and "ones" in self.operation.values
             narrowed["values"] = "ones" if long else "few"

@@ -8,6 +8,8 @@ from typing import Any
 from warpfront_checks.cases.catalogue.record import USUAL, Fields, each, rounded
 from warpfront_checks.cases.operation import Operation
 
+# Some squares of differences leave the range of float16.
+LARGE = ("quarters", "normal", "large")
 PAIR = "m n, m n | n, n | a k b, a k b"
 
 
@@ -19,7 +21,7 @@ def _loss(code: str, *shapes: str, **fields: Any) -> Operation:
 
 
 # Which of two numbers a kink lies between is a rounding's to decide in 16 bits.
-_kinked = partial(_loss, halves="cpu", half_backward=False)
+_smooth = partial(_loss, values=LARGE, half_backward=False, least=4.0)
 _classes = partial(_loss, c=(7, 8191), halves="cpu")
 WEIGHT = "c.abs() + 0.5 if {weighted} else None"
 # A third of the targets.
@@ -31,9 +33,9 @@ _TARGETS: Fields = {
 }
 LOSSES: tuple[Operation, ...] = (
     _loss("F.mse_loss(a, b)", least=4.0),
-    _loss("F.l1_loss(a, b + 9)", least=12.0),
-    _kinked("F.smooth_l1_loss(a, b, beta={beta})", beta=(0.3, 2.1), least=4.0),
-    _kinked("F.huber_loss(a, b, delta={delta})", delta=(0.3, 2.1), least=4.0),
+    _loss("F.l1_loss(a, b + 9)", values=LARGE, least=12.0),
+    _smooth("F.smooth_l1_loss(a, b, beta={beta})", beta=(0.3, 2.1)),
+    _smooth("F.huber_loss(a, b, delta={delta})", delta=(0.3, 2.1)),
     _loss(
         "F.kl_div(a, b.log_softmax(-1), log_target=True)",
         "m n, m n | a k b, a k b",
@@ -59,7 +61,7 @@ LOSSES: tuple[Operation, ...] = (
         "F.binary_cross_entropy_with_logits(a, b.to(a.dtype) * {hard} + 0.5 - {hard} / 2,"
         " c.abs().clamp(max=4), pos_weight=d.abs().clamp(max=4) + 1)",
         "m n, ?m n, !n, !n | n, ?n, !n, !n",
-        values=("quarters", "normal", "large"),
+        values=LARGE,
         hard=(1, 0.5),
         least=4.0,
     ),
@@ -114,12 +116,14 @@ LOSSES: tuple[Operation, ...] = (
         halves=True,
     ),
     _classes(
-        "F.ctc_loss(a.log_softmax(2), b + (not {blank}), torch.full(({n},), a.shape[0]),"
+        # Utterances of other lengths than the batch.
+        "F.ctc_loss(a.log_softmax(2), b + (not {blank}), a.shape[0] - torch.arange({n}) % {uneven},"
         " torch.arange({n}) % 3, blank={blank}, reduction={reduction},"
         " zero_infinity={infinite})",
         "t n 9, @8 n 3",
         t=(9, 259),
         n=(5, 67),
+        uneven=(1, 4),
         blank=(0, 8),
         roundings=16.0,
         walk=0.0,

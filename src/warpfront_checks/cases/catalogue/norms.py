@@ -30,6 +30,7 @@ NORMS: tuple[Operation, ...] = (
         "F.layer_norm(a, ({k},), b, c, {eps})", "n k, k, k | m n k, k, k", absent=("b", "c", "b c")
     ),
     _far("F.layer_norm(a, ({k},), eps={eps})", "n k", name="layer_norm far from 0"),
+    _far("F.batch_norm(a, *[None] * 4, True, eps={eps})", "b 6 y x", name="batch_norm far from 0"),
     _far("F.group_norm(a, 2, eps={eps})", "n 6 x", name="group_norm far from 0"),
     _norm(
         "F.layer_norm(a, ({k},), eps={eps})",

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 
 from warpfront_checks.cases.case import COMPLEX
-from warpfront_checks.cases.catalogue.record import each, exact, rounded, steps
+from warpfront_checks.cases.catalogue.record import FLAG, each, exact, rounded, steps
 from warpfront_checks.cases.operation import CASES, MANY_CASES, SUMS, Operation
 
 BETA = {"beta": (1, 0, 2), "alpha": (1, -1)}
-_product = partial(exact, values=(*SUMS, "ones"), cases=MANY_CASES)
+_product = partial(exact, values=(*SUMS, "ones", "large"), cases=MANY_CASES)
 MATRICES: tuple[Operation, ...] = (
     _product("torch.mm(a, b)", "m k, k n"),
     _product("F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n", absent=("c",)),
@@ -47,6 +47,18 @@ MATRICES: tuple[Operation, ...] = (
         "torch.vdot(a, b)",
         "k, k",
         name="complex vdot",
+        values=("few", "small"),
+        floats=False,
+        kinds=tuple(COMPLEX),
+        cases=CASES,
+    ),
+    # Conjugated by a bit alone.
+    _product(
+        "(a.conj() if {left} else a) @ (b.conj() if {right} else b)",
+        "m k, k n | b m k, b k n | m k, k",
+        name="product of conjugates",
+        left=FLAG,
+        right=FLAG,
         values=("few", "small"),
         floats=False,
         kinds=tuple(COMPLEX),

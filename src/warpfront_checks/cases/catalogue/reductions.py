@@ -85,6 +85,17 @@ REDUCTIONS: tuple[Operation, ...] = (
     # Partial sums of n numbers about 1 reach the root of n: the mean is off by an eps of 1.
     _nearly("torch.mean(a, {dim}, keepdim={keepdim})", values=HIGH, least=1 / 64),
     _nearly("torch.mean(a)", name="mean of all", values=HIGH, least=1 / 64),
+    *each(
+        "sum mean",
+        _sum,
+        "torch.$(a, {dim}, dtype=torch.float32)",
+        name="$ of bytes",
+        definition="torch.$(a.double(), {dim}).float()",
+        ulps=2.0,
+        floats=False,
+        kinds=("int8", "uint8"),
+        backward=False,
+    ),
     _multiplied("torch.prod(a, {dim}, keepdim={keepdim})"),
     _multiplied("torch.prod(a)", name="prod of all"),
     _multiplied("torch.cumprod(a, {dim})"),
