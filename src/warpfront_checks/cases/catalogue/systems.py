@@ -45,6 +45,8 @@ _SAME = f"{_ONE} + {_BROAD}"
 # Factors of a matrix, put together again, and what that is.
 _QR = "(lambda q, r: torch.cat([q @ r, q.mH @ q], -1))(*torch.linalg.qr(h))"
 _QR_RIGHT = f"torch.cat([h, {_SAME}], -1)"
+_FAILED = "(torch.arange({b}, device=h.device) % 3 == 0)[:, None, None]"
+_WIDE = "torch.cat([h, h.roll(1, -1) / 2], -1)"
 _SQUARED = "(lambda l: l.mH @ l if {upper} else l @ l.mH)"
 _EIGH = (
     "(lambda w, v: torch.cat([h @ v - v * w[..., None, :], v.mH @ v, v * (w.diff(append=w[..., -1:"
@@ -86,6 +88,23 @@ EQUATIONS: tuple[Operation, ...] = (
         f"y.mT + {_BROAD}",
     ),
     *_put_back("inverse", DOMINANT, "h @ torch.linalg.inv(h)", _SAME),
+    # One matrix of three fails: the others, and which ones did, are right.
+    *_put_back(
+        "cholesky_ex of some",
+        f"(lambda h: {POSITIVE}(h) * (1 - 2.0 * {_FAILED}))",
+        "(lambda x, f: torch.where((f != 0)[:, None, None], 0 * h, x.tril() @ x.mH))"
+        "(*torch.linalg.cholesky_ex(h))",
+        f"torch.where({_FAILED}, 0 * h, h)",
+        "b n n, n",
+    ),
+    # The shortest solution of more unknowns than equations.
+    *_put_back(
+        "lstsq of wide",
+        DOMINANT,
+        f"torch.linalg.lstsq({_WIDE}, y, driver='gels').solution",
+        f"{_WIDE}.mH @ torch.linalg.solve({_WIDE} @ {_WIDE}.mH, y)",
+        "b n n, b n m",
+    ),
     *_put_back("lu", DOMINANT, "(lambda p, l, u: p @ l @ u)(*torch.linalg.lu(h))", "h"),
     # CUDA's kernels for batches stop at a factor that is zero (2.11 on an H200).
     *_put_back(
