@@ -45,6 +45,8 @@ FITTED: Fields = {
     "acos asin atanh erfinv": {"fit": "{x}.clamp(-2, 2) / 3"},
     "logit": {"fit": "{x}.clamp(-2, 2) / 8 + 0.5"},
     "acosh": {"fit": "{x}.abs() + 1.5"},
+    "special.entr special.erfcx special.i0e special.i1 special.i1e": {"fit": POSITIVE},
+    "special.ndtri special.log_ndtr": {"fit": "{x}.clamp(-2, 2) / 8 + 0.5"},
 }
 UNARY = (
     # No eighth is near a pole; a normal number may be.

@@ -85,7 +85,6 @@ LOSSES: tuple[Operation, ...] = (
         # CUDA's differs from the CPU's in a few places of a thousand (2.11).
         backward=False,
     ),
-    _classes("F.multilabel_soft_margin_loss(a, b.to(a.dtype), c.abs())", "n c, ?n c, !c"),
     *each(
         _TARGETS,
         _classes,

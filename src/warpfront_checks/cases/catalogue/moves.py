@@ -180,7 +180,6 @@ JOINED: tuple[Operation, ...] = (
     ),
     _short("torch.cat([x * 2 for x in a.split(2, {dim})][::-1], {dim})", name="split"),
     _along("torch.cat(a.chunk(3, {dim})[::-1], {dim})", name="chunks"),
-    _short("torch.stack(a.unbind({dim})[::-1], {dim})", name="unbound"),
     _along("a.narrow({dim}, a.shape[{dim}] // 2, 1) * 2"),
     _along("torch.flip(a, [{dim}])"),
     moved("torch.flip(a, [0, -1])", "m n | a k b | a b c d e", name="flip of two axes"),
@@ -207,7 +206,6 @@ JOINED: tuple[Operation, ...] = (
         dim=DIM[:2],
     ),
     moved("a.permute(*range(a.dim())[::-1]).contiguous() * 2", "a k b | m n | a b c d e"),
-    moved("a.movedim({dim}, 0).contiguous() * 2", LINES),
     moved("a.mT.contiguous() * 2", "m n | a k b | a b c d e", name="transposed copy"),
     moved("a.mT.reshape(-1) * 2", "m n | a k b"),
     moved(

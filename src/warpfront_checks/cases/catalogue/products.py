@@ -43,10 +43,12 @@ MATRICES: tuple[Operation, ...] = (
     _product("torch.addmv(a, b, c, beta={beta}, alpha={alpha})", "m, m k, k", **BETA),
     _product("torch.addr(a, b, c, beta={beta}, alpha={alpha})", "m n, m, n", **BETA),
     *each("dot vdot", _product, "torch.$(a, b)", "k, k"),
-    _product(
-        "torch.vdot(a, b)",
+    *each(
+        "dot vdot",
+        _product,
+        "torch.$(a, b)",
         "k, k",
-        name="complex vdot",
+        name="complex $",
         values=("few", "small"),
         floats=False,
         kinds=tuple(COMPLEX),

@@ -76,7 +76,6 @@ REDUCTIONS: tuple[Operation, ...] = (
     _sum("torch.sum(a, {dim}, keepdim={keepdim})"),
     _sum("torch.sum(a)", name="sum of all"),
     _sum("torch.sum(a, (0, -1))", "a k b | m n | a b c d e", name="sum of two axes"),
-    _sum("torch.sum(a, {dim}, dtype=torch.float64)", name="sum in float32", halves="cpu", kinds=()),
     _sum("torch.nansum(a, {dim})", kinds=INTEGERS),
     # CUDA keeps running sums of 16 bits in them.
     _sum("torch.cumsum(a, {dim})", halves="cpu"),
@@ -118,6 +117,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         dim=(*DIM, None),
         correction=(0, 1, 2),
         domain=SPREAD,
+        kinds=("complex64",),
     ),
     _nearly(
         "torch.var_mean(a, {dim}, correction={correction})[0]",
@@ -148,6 +148,7 @@ REDUCTIONS: tuple[Operation, ...] = (
         # A sum of equal roots, squared.
         walk=1.0,
         ord=(1, 2, 3, 0.5, math.inf, -math.inf),
+        kinds=("complex64",),
         values=(*ROUNDED, "spike"),
         backward=False,
     ),
@@ -200,7 +201,6 @@ REDUCTIONS: tuple[Operation, ...] = (
             ("cummax(a, {dim})", {}),
         )
     ),
-    _nearly("F.normalize(a, p={p}, dim={dim})", p=(1.0, 2.0, 3.0), fit=_square),
     *each("amax amin", _order, "torch.$(a, {dim}, keepdim={keepdim})", values=WITH_NAN),
     *each("argmax argmin", _first, "torch.$(a, {dim}, keepdim={keepdim})"),
     *each({"max min": {}, "median": {"backward": False}}, _order, "torch.$(a)", name="$ of all"),
@@ -258,7 +258,7 @@ REDUCTIONS: tuple[Operation, ...] = (
     *each("all any", _boolean, "torch.$(a > -4, {dim})", name="$ of few"),
     _boolean("torch.nonzero(a)", values=("few", "small", "zeros")),
     _boolean("torch.argwhere(a > 0)", values=("few", "small")),
-    _boolean("torch.isin(a, b, invert={invert})", "m n, k", values=("small", "wide")),
+    _boolean("torch.isin(a, b, invert={invert})", "m n, k", values=("small", "wide", "quarters")),
     _boolean(
         "torch.unique(a, return_inverse=True, return_counts=True)[{part}]",
         part=(0, 1, 2),
@@ -330,7 +330,6 @@ REDUCTIONS: tuple[Operation, ...] = (
         least_size=2,
         values=("quarters",),
     ),
-    rounded("F.cosine_similarity(a, b, {dim})", "m n, m n | a k b, a k b", fit=_square),
     rounded(
         "torch.linalg.matrix_norm(a, {ord})",
         "m n | b m n",

@@ -46,6 +46,7 @@ _SAME = f"{_ONE} + {_BROAD}"
 _QR = "(lambda q, r: torch.cat([q @ r, q.mH @ q], -1))(*torch.linalg.qr(h))"
 _QR_RIGHT = f"torch.cat([h, {_SAME}], -1)"
 _FAILED = "(torch.arange({b}, device=h.device) % 3 == 0)[:, None, None]"
+_UNEVEN = "(torch.arange({b}, device=h.device) % 5)[:, None, None]"
 _WIDE = "torch.cat([h, h.roll(1, -1) / 2], -1)"
 _SQUARED = "(lambda l: l.mH @ l if {upper} else l @ l.mH)"
 _EIGH = (
@@ -186,6 +187,6 @@ GRADIENTS = (
     _sloped(
         "solve_triangular", POSITIVE, "torch.linalg.solve_triangular(h.tril(), b, upper=False)"
     ),
-    _sloped("matrix_exp", "", "torch.matrix_exp(h / 16)", "b n n", n=(3, 33)),
+    _sloped("matrix_exp", "", f"torch.matrix_exp(h * {_UNEVEN} / 16)", "b n n", n=(3, 33)),
 )
 SYSTEMS: tuple[Operation, ...] = (*EQUATIONS, *GRADIENTS)
