@@ -13,8 +13,9 @@ from typing import ClassVar
 from urllib.parse import quote
 
 _USER = re.compile(r"://[^/\s@]+@")
-# A password with an unencoded slash: no program can use the address, all can print it.
-_ODD_USER = re.compile(r"://[^\s/@:]+:(?!\d{1,5}(?:[/\s]|$))[^\s'\"]*@")
+# A password with an unencoded slash, searched in a word up to its last `@`: each character once.
+_TO_LAST_AT = re.compile(r"(?<![^\s'\"])[^\s'\"]+@")
+_ODD_USER = re.compile(r"://[^\s/@:]+:(?!\d{1,5}/).*@")
 _SHORTEST_SECRET = 4
 _SECRETS: set[str] = set()
 
@@ -32,7 +33,8 @@ def without_secrets(text: str) -> str:
     """`text` with every known secret masked, and the user and password of every URL."""
     for secret in sorted(_SECRETS, key=len, reverse=True):
         text = text.replace(secret, "***")
-    return _USER.sub("://***@", _ODD_USER.sub("://***@", text))
+    text = _TO_LAST_AT.sub(lambda word: _ODD_USER.sub("://***@", word[0]), text)
+    return _USER.sub("://***@", text)
 
 
 class FailureKind(StrEnum):
@@ -85,10 +87,9 @@ class MatrixError(WarpfrontError, exit_code=2):
     """matrix.yaml (or the compat table) is not usable; carries all problems of the file at once."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        lines = [
-            f"{problem}" + (f"\n    hint: {problem.hint}" if problem.hint else "")
-            for problem in problems
-        ]
+        lines = (
+            f"{fault}" + (f"\n    hint: {fault.hint}" if fault.hint else "") for fault in problems
+        )
         super().__init__("\n".join(lines))
         self.problems = problems
 

@@ -113,7 +113,7 @@ def pinned_actions() -> Mapping[str, tuple[str, str]]:
 
 
 _PIN = re.compile(
-    r"^\s*(?:- )?uses: ([\w./-]+)@([0-9a-f]{40}) # v(\d+(?:\.\d+)*)\s*$", re.MULTILINE
+    r"^[ \t]*(?:- )?uses: ([\w./-]+)@([0-9a-f]{40}) # v(\d+(?:\.\d+)*)\s*?$", re.MULTILINE
 )
 
 

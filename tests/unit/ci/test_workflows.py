@@ -830,6 +830,11 @@ def test_what_is_no_pin_is_not_kept(pin: str) -> None:
     assert kept_pins(pinned_actions(), [text]) == pinned_actions()
 
 
+@pytest.mark.timeout(20)
+def test_pins_are_read_from_a_long_workflow_in_time() -> None:
+    assert kept_pins(pinned_actions(), [" \n" * 100_000]) == pinned_actions()
+
+
 def test_robots_move_the_pins_of_actions_of_hashes_and_of_bases() -> None:
     """Renovate's expression, on this repository's matrix.yaml: a digest that it moves is read."""
     files = robot_files("ci/requirements.txt")

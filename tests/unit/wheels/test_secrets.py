@@ -84,6 +84,14 @@ def test_a_repository_and_its_commit_are_no_secret() -> None:
     assert without_secrets(text) == text
 
 
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("word", ["://a", "://a:", "://a:b", "a://a:1", "a", "'://a:b"])
+def test_a_long_line_is_masked_in_time(word: str) -> None:
+    """Each character is read a few times: the square of this length would take an hour."""
+    text = word * 200_000
+    assert without_secrets(text) == text
+
+
 @pytest.mark.process
 def test_no_canary_of_pips_configuration_is_said_or_written(
     rocm: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

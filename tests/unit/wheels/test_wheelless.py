@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from warpfront.wheels.resolve.candidates import refusal, way_out, wheelless
+from warpfront.wheels.resolve.candidates import (
+    refusal,
+    requirers_without_wheels,
+    way_out,
+    wheelless,
+)
 
 FLASH = """
     Because all versions of flash-attn have no usable wheels and cpu-x86_64-py311-torch2130-flash
@@ -29,6 +34,15 @@ OTHERWISE = """
 )
 def test_a_package_without_a_wheel_is_named_where_that_alone_is_why(said: str, name: str) -> None:
     assert wheelless(said) == name
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("word", ["a", "a-", "a.", "a[", "a{", "a=", "1<", "a<=1,"])
+def test_a_name_of_any_length_is_read_in_time(word: str) -> None:
+    """A wheel's METADATA names what it requires, and uv repeats that."""
+    explanation = f"Because here depends on {word * 100_000} and {FLASH}"
+    assert wheelless(explanation) == ""
+    assert requirers_without_wheels(explanation, ()) == ("flash-attn",)
 
 
 def test_the_way_out_is_to_build_it_or_to_know_that_it_is_in_vain() -> None:

@@ -128,7 +128,8 @@ def release_with_module(
 
 
 _ROW = "name another `torch:` or `index:` for the row in matrix.yaml"
-_NAME = f"({NAME})"
+# A name begins its word: a search from each of its characters would take their square.
+_NAME = rf"(?<!\S)({NAME})"
 _RANGE = r"((?:(?:===?|~=|!=|<=?|>=?)[A-Za-z0-9.*+!_-]*[A-Za-z0-9*],?)+)"
 # uv's words for a name without a candidate.
 _ABSENT = re.compile(
@@ -235,7 +236,7 @@ def _unhidden(name: str, offers: Offered, theirs: str, version: Version) -> str:
 
 # uv's words: "X==1.2 has no usable wheels", "all of: X<2 have no wheels with a matching ... tag".
 _NO_WHEELS = re.compile(
-    rf"{_NAME}(?:\[[^\]]*\])?(?:\{{[^}}]*\}})?(?:[=<>!~][^\s]*)? "
+    rf"{_NAME}(?:\[[^][]*\])?(?:\{{[^}}]*\}})?(?:[=<>!~]\S*)? "
     r"(?:has|have) no (?:usable )?(?:wheels|source distribution)"
 )
 # The only problem: the requirement itself has no wheel, in no version that fits.
