@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from types import ModuleType
 
 import warpfront
 import warpfront_checks
@@ -61,13 +60,14 @@ from warpfront.wheels.store.sdists import install_toolbox
 from warpfront_checks.architectures.roster import Library
 from warpfront_checks.check_options import OPTIONS_KEY, SESSIONS, CheckOptions, stored_options
 from warpfront_checks.claims import Claims
-from warpfront_checks.hardware import Machine
+from warpfront_checks.hardware import Machine, read_devices
 from warpfront_checks.hardware.device_errors import mishaps, read_health
+from warpfront_checks.hardware.values import read_features
 from warpfront_checks.selftest import VARIABLE, FaultsMissingError, faults_folder
 
 Verified = Verification | Blocked | Failed
 _INSIDE = "/warpfront"
-_MOUNTED = (warpfront, warpfront_checks)
+_MOUNTED = (Path(warpfront.__path__[0]), Path(warpfront_checks.__path__[0]))
 _RESULTS = "/results"
 # A whole verification with one of these proved nothing on the hardware.
 PROJECT_CHECKS = "warpfront.project_checks"
@@ -409,16 +409,19 @@ class CellVerification:
         effort, options = self.plan.effort, self.plan.options
         if options.fresh or options.repeat > 1:
             discard(self.folder)
-        if not isinstance(effort, CheckOptions) or options.repeat > 1:
+        is_known = self.tools.engine.features().local  # a remote engine's drivers are not
+        if not isinstance(effort, CheckOptions) or options.repeat > 1 or not is_known:
             return None, {}
         parts = {
             "image": [self.image.built.content_hash, self.image.built.image_id],
             "claims": self.image.claims.document(),
             "options": [effort.quick, effort.profile, len(effort.seeds)],
             "where": [self.tools.engine.name, *os.uname(), repr(access), *options.user_and_group],
+            "devices": [read_features(Machine()), repr(read_devices(Machine(), self.cell.vendor))],
             "toolbox": self.image.toolbox.name,
         }
-        key = attempt_key(map(_folder, _MOUNTED), parts)
+        faults = [faults_folder()] if "selftest" in self.plan.sessions else []
+        key = attempt_key((*_MOUNTED, *faults), parts)
         attempt = continue_attempt(self.folder, key, effort, self.target)
         earlier = attempt.proven
         proven = {name: earlier[name][1] for name in self.plan.sessions if name in earlier}
@@ -508,10 +511,7 @@ def request_inside(
         image=image.built.image_id,
         command=("python3", f"{_INSIDE}/src/warpfront_checks/enter.py", *words),
         binds=(
-            *(
-                Bind(source=_folder(package), target=f"{_INSIDE}/src/{package.__name__}")
-                for package in _MOUNTED
-            ),
+            *(Bind(source=path, target=f"{_INSIDE}/src/{path.name}") for path in _MOUNTED),
             Bind(source=image.toolbox, target=f"{_INSIDE}/toolbox"),
             Bind(source=folder / "claims.json", target=f"{_INSIDE}/claims.json"),
             Bind(source=folder / "results", target=_RESULTS, writable=True),
@@ -522,7 +522,3 @@ def request_inside(
         memory_bytes=MEMORY_BYTES,
         time_limit_seconds=TIME_LIMIT_SECONDS,
     )
-
-
-def _folder(package: ModuleType) -> Path:
-    return Path(package.__path__[0])

@@ -19,7 +19,7 @@ from warpfront.images.labels import CONTENT_HASH
 from warpfront.matrix.cell import Cell
 from warpfront.step_results import Blocked, Failed, failed_by
 from warpfront.system.digests import digest_of
-from warpfront.system.foreign import read_json
+from warpfront.system.foreign import read_json, remove_tree
 from warpfront.system.progress import Watch
 from warpfront.system.store import Store, read_tree
 from warpfront.system.tree_files import ImageFile
@@ -145,6 +145,7 @@ def continue_attempt(folder: Path, key: str, effort: CheckOptions, target: str) 
     before: Attempt | None = store.readable(folder.name, _RECORD, (Attempt,))
     chosen = effort.chosen and (before is None or effort.run != before.effort.run)
     if before is None or before.key != key or chosen:
+        remove_tree(folder / "results")  # first: none is of the new key, whenever this ends
         attempt = Attempt(key=key, effort=effort)
     else:
         # Sessions that ended, and passed every check that they had planned.

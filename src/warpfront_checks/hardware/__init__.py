@@ -11,11 +11,16 @@ from warpfront_checks.hardware.kernel_view import read_kernel
 from warpfront_checks.hardware.machine_reader import Machine
 from warpfront_checks.hardware.nvidia_devices import read_nvidia
 from warpfront_checks.hardware.recording import Recording
-from warpfront_checks.hardware.values import Hardware, read_processor, resolve_visibility
+from warpfront_checks.hardware.values import Detected, Hardware, read_processor, resolve_visibility
 
 __all__ = ["Hardware", "Machine", "read_hardware"]
 
 _VENDORS = {"nvidia": read_nvidia, "amd": read_amd, "gaudi": read_gaudi, "intel": read_intel}
+
+
+def read_devices(reader: Machine, vendor: str) -> Detected:
+    """Return the devices and drivers of one vendor; none of a CPU's."""
+    return _VENDORS[vendor](reader) if vendor in _VENDORS else Detected()
 
 
 def read_hardware(reader: Machine) -> Hardware:

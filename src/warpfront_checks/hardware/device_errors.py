@@ -12,11 +12,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from warpfront_checks.hardware.amd_devices import read_amd
-from warpfront_checks.hardware.machine_reader import Machine
-from warpfront_checks.hardware.nvidia_devices import read_nvidia
+from warpfront_checks.hardware import Machine, read_devices
 
-_READERS = {"nvidia": read_nvidia, "amd": read_amd}
 # Memory (48, 64, 94, 95), links (74), the bus (79), the device's own processor (119, 120, 140).
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?[^)]*\): (?:48|64|74|79|94|95|119|120|140)\b.*")
 _CARDS = "/sys/class/drm"
@@ -34,10 +31,9 @@ class DeviceHealth:
 
 def read_health(reader: Machine, vendor: str) -> DeviceHealth | None:
     """Return the health of a vendor's devices; None if their driver does not report it."""
-    read = _READERS.get(vendor)
-    if read is None:
+    if vendor not in {"nvidia", "amd"}:
         return None
-    devices, log, uncorrected = read(reader).accelerators, [], {}
+    devices, log, uncorrected = read_devices(reader, vendor).accelerators, [], {}
     if vendor == "nvidia":
         log = reader.run(("dmesg",)).text.splitlines()
     else:

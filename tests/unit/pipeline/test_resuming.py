@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from builders import a_built_image, a_lock, key_of_parts, make_project
@@ -27,6 +28,7 @@ from warpfront.verify.run_options import RunOptions
 from warpfront.verify.verdict import outcome_of
 from warpfront.wheels.sources import Site
 from warpfront_checks.check_options import CheckOptions, read_effort
+from warpfront_checks.hardware.values import Detected
 
 SESSIONS = ("load", "numerics", "golden", "devices")
 FACTS = {"torch": "2.13.0+cpu", "toolkit": "", "python": "3.11", "archs": [], "relaxed": []}
@@ -251,6 +253,48 @@ def _other_options(**changes: Any) -> Change:
         world.options = RunOptions(**changes)
 
     return change
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The drivers of this machine, which a test may change."""
+    drivers = {"nvidia": "580.65.06"}
+
+    detected = Detected(drivers=drivers)
+    monkeypatch.setattr("warpfront.pipeline.verifying.read_devices", lambda *_: detected)
+    return drivers
+
+
+def test_sessions_of_another_driver_do_not_count(world: World, machine: dict[str, str]) -> None:
+    world.interrupted()
+    machine["nvidia"] = "590.44.01"
+
+    assert "proven before" not in world.verify().environment
+    assert world.sessions_run()[1] == SESSIONS
+
+
+def test_sessions_of_an_older_key_do_not_count_after_a_stop_at_once(
+    world: World, machine: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run that began with another key was killed before it had a container."""
+    world.interrupted()
+    machine["nvidia"] = "590.44.01"
+    with monkeypatch.context() as patched:
+        killed = Mock(side_effect=KeyboardInterrupt)
+        patched.setattr("warpfront.pipeline.verifying.prepare_folder", killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.verify()
+
+    assert "proven before" not in world.verify().environment
+    assert world.sessions_run()[1] == SESSIONS
+
+
+def test_a_remote_engine_continues_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    features = dataclasses.replace(world.engine.features(), local=False)
+    monkeypatch.setattr(world.engine, "features", lambda: features)
+    world.interrupted()
+
+    assert "proven before" not in world.verify().environment
 
 
 @pytest.mark.parametrize(
