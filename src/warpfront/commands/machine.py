@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from warpfront.ci.device_processes import device_holders, end_left_behind
 from warpfront.ci.readiness import ROOM_BYTES, SPARE_FOLDERS, is_short_of_room, unready
@@ -141,7 +141,7 @@ def examine_drivers(
         subject, needs = f"driver for {toolkit}", f"{floor.minimum} or later ({floor.source})"
         try:
             is_new = Version(version) >= Version(floor.minimum)
-        except InvalidVersion:
+        except ValueError:
             text = f"not determined: {version!r} is no version; {needs}"
             yield _observed(subject, Outcome.UNAVAILABLE, text)
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from warpfront.images.built import CREATED, REVISION, ResolvedBase
 from warpfront.matrix.cell import BaseSource, Cell
@@ -131,5 +131,5 @@ def _release(version: str) -> str:
     """`2.9.0a0+git123` -> `2.9.0`: a fork counts its builds in what follows."""
     try:
         return ".".join(str(part) for part in Version(version).release)
-    except InvalidVersion:
+    except ValueError:
         return version

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from warpfront.images.built import CREATED, REVISION
 from warpfront.images.labels import CONTENT_HASH
@@ -216,6 +216,6 @@ def _filled(template: str, words: Mapping[str, str], wrong: list[str]) -> str:
 def _minor(torch: str) -> str:
     try:
         version = Version(torch)
-    except InvalidVersion:
+    except ValueError:
         return ""
     return f"{version.major}.{version.minor}"

@@ -17,31 +17,31 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urldefrag, urlsplit
 
 from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.tags import Tag, parse_tag
+from packaging.specifiers import SpecifierSet
+from packaging.tags import Tag
 from packaging.utils import (
     BuildTag,
-    InvalidSdistFilename,
-    InvalidWheelFilename,
     NormalizedName,
     canonicalize_name,
     canonicalize_version,
     parse_sdist_filename,
     parse_wheel_filename,
 )
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from warpfront.errors import LockError
 from warpfront.matrix.cell import RequirementList, Source
 
 _INFO = ".dist-info"
 _EGG = ".egg-info"
+_TOO_LONG = re.compile(r"[0-9]{1000}")
 _LABELLED = re.compile(r"([A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5})-([0-9a-z_.]+)\.whl")
+_LONGEST_NAME = 255
 _AT_HOME = ("", "purelib", "platlib")
 
 
@@ -103,9 +103,9 @@ def accepts_python(metadata: Distribution, python: str) -> bool:
     """Return whether Requires-Python accepts some release of Python `python` (X.Y)."""
     try:
         accepted = SpecifierSet(metadata.requires_python)
-    except InvalidSpecifier:
+        return any(accepted.contains(f"{python}.{micro}") for micro in range(100))
+    except ValueError:
         return True  # as pip and uv take it
-    return any(accepted.contains(f"{python}.{micro}") for micro in range(100))
 
 
 def info_folder(filename: str, members: Collection[str]) -> str:
@@ -136,15 +136,14 @@ def info_folder(filename: str, members: Collection[str]) -> str:
 
 def check_identity(filename: str, metadata: Distribution, wheel_text: str) -> None:
     """Raise `ValueError` if METADATA or WHEEL contradicts the file name."""
-    name, version, _, tags = parse_wheel_filename(filename)
+    name, version, _, _ = parse_wheel_filename(filename)
     if canonicalize_name(metadata.name) != name:
         raise ValueError(f"its METADATA says Name: {metadata.name}")
     if canonicalize_version(metadata.version) != canonicalize_version(version):
         raise ValueError(f"its METADATA says Version: {metadata.version}")
     written = [line.partition(":") for line in wheel_text.splitlines()]
     named = [value.strip() for key, _, value in written if key.strip().casefold() == "tag"]
-    built = {tag for text in named for tag in parse_tag(text)}
-    if not any(_same_build(tag, other) for tag in tags for other in built):
+    if not any(_same_build(filename.removesuffix(".whl"), text) for text in named):
         raise ValueError(f"its WHEEL says Tag: {', '.join(named) or 'nothing'}")
 
 
@@ -161,19 +160,23 @@ def installed_path(member: str) -> str:
     return below if scheme in _AT_HOME else ""
 
 
-def _same_build(named: Tag, built: Tag) -> bool:
+def _same_build(named: str, built: str) -> bool:
     """Return true if WHEEL's tag is that of the file name. Projects give a file built as
     `linux` or `any` the name of a manylinux level without changing WHEEL (ray, playwright).
+    Compressed sets stay so: their product has no limit.
     """
-    same = (named.interpreter, named.abi) == (built.interpreter, built.abi)
-    return same and (built.platform == "any" or _machine(named) == _machine(built))
+    names = [part.split(".") for part in named.lower().split("-")[-3:]]
+    builds = [part.split(".") for part in built.lower().split("-")]
+    names[-1], builds[-1] = ["any", *map(_machine, names[-1])], [*map(_machine, builds[-1])]
+    pairs = zip(names, builds, strict=False)
+    return len(builds) == 3 and not any(set(name).isdisjoint(build) for name, build in pairs)
 
 
-def _machine(tag: Tag) -> str:
+def _machine(platform: str) -> str:
     """Return the platform without the level of its C library."""
-    system, _, rest = tag.platform.partition("_")
+    system, _, rest = platform.partition("_")
     if not system.startswith(("linux", "manylinux", "musllinux")):
-        return tag.platform
+        return platform
     parts = rest.split("_")
     return "_".join(parts[2:] if parts[0].isdigit() and len(parts) > 2 else parts)
 
@@ -187,13 +190,9 @@ class FileName(NamedTuple):
     tags: frozenset[Tag] = frozenset()
 
 
-@functools.cache  # the same wheels are in many locks and on many pages
 def read_wheel_name(filename: str) -> FileName | None:
     """Return the parts of a wheel's name; None for what is no wheel's name."""
-    try:
-        return FileName(*parse_wheel_filename(filename))
-    except InvalidWheelFilename:
-        return None
+    return read_file_name(filename) if filename.endswith(".whl") else None
 
 
 def split_label(filename: str) -> tuple[str, str]:
@@ -207,13 +206,15 @@ def split_label(filename: str) -> tuple[str, str]:
     return (plain, match[2]) if read_wheel_name(plain) else (filename, "")
 
 
+@functools.cache  # the same wheels are in many locks and on many pages
 def read_file_name(filename: str) -> FileName | None:
-    """Return the parts of the name of a wheel or source archive; None for any other name."""
-    if filename.endswith(".whl"):
-        return read_wheel_name(filename)
+    """Return the parts of the name of a wheel or source archive; None for any other name, and for
+    one that no file system takes: its tags may be a million.
+    """
+    parse: Any = parse_wheel_filename if filename.endswith(".whl") else parse_sdist_filename
     try:
-        return FileName(*parse_sdist_filename(filename))
-    except (InvalidSdistFilename, InvalidVersion):
+        return FileName(*parse(filename)) if len(filename) <= _LONGEST_NAME else None
+    except ValueError:
         return None
 
 
@@ -275,7 +276,9 @@ def read_lines(text: str) -> Iterator[RequirementLine]:
 
 
 def foreign_requirement(text: str) -> Requirement:
-    """Raise `InvalidRequirement`, also for a marker that is nested deeper than it can be read."""
+    """Raise `InvalidRequirement`, also for what is nested deeper, or longer, than can be read."""
+    if _TOO_LONG.search(text):  # Python reads 4,300 digits at most, and packaging does so later
+        raise InvalidRequirement("a number is too long to be read")
     try:
         return Requirement(text)
     except RecursionError:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from html import unescape
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -66,7 +66,7 @@ class _File:
         abis = {tag.abi for tag in self.tags}
         if "abi3" in abis:
             later = [f"3.{minor}" for minor in range(min(self.minors), newest + 1)]
-            with contextlib.suppress(InvalidSpecifier):  # as pip takes it: no restriction
+            with contextlib.suppress(ValueError):  # as pip takes it: no restriction
                 return frozenset(SpecifierSet(unescape(required)).filter(later))
             return frozenset(later)
         is_threaded = all(abi.endswith("t") for abi in abis)

@@ -143,7 +143,7 @@ class Transport:
                 for piece in received(answer, self._piece_seconds):
                     take(piece)
                     count += len(piece)
-                    if count > limit_bytes or self.is_over(until):
+                    if count > limit_bytes or monotonic() > until:
                         reason = "its bytes come too slowly, or without end"
                         return NoAnswer(url=url, reason=reason, lasting=True)
         except RequestException as error:
@@ -151,11 +151,8 @@ class Transport:
         return None
 
     def deadline(self, size_bytes: int) -> float:
-        """Return when a file of this size is late, on the clock of `is_over`."""
+        """Return when a file of this size is late."""
         return monotonic() + _FILE_SECONDS + size_bytes / _SLOWEST_BYTES_PER_SECOND
-
-    def is_over(self, deadline: float) -> bool:
-        return monotonic() > deadline
 
     def size_bytes(self, url: str) -> int | NoAnswer:
         """Return the length of what `url` would send, or why it is not known."""

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -230,7 +230,7 @@ def line_to_write(
 def _accepts(name: str, clause: str, stack: CellStack) -> bool:
     try:
         specifier = SpecifierSet(clause)
-    except InvalidSpecifier:
+    except ValueError:
         return False
     key = canonicalize_name(name)
     if need := stack.stack.needs.get(key):

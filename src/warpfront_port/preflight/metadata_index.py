@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from warpfront.errors import without_secrets
 from warpfront.wheels.core_metadata import requires_of
@@ -270,7 +270,7 @@ def _parsed(filename: str, name: str) -> tuple[Version | None, tuple[str, ...]]:
         return None, ()
     try:
         return _version(parts[1].replace("_", "-")), tuple(parts[2:])[-3:]
-    except InvalidVersion:
+    except ValueError:
         return None, ()
 
 

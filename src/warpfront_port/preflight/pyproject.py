@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from warpfront.errors import InputError
 from warpfront_port.preflight.declared import (
@@ -199,7 +199,7 @@ class _PyprojectReader:
         try:
             suffix = f" @ {url}" if url else ""
             suffix = suffix or ",".join(p for c in clauses if c for p in _from_clause(c))
-        except InvalidVersion as error:
+        except ValueError as error:
             raise InputError(f"{self._where(place)}: not a version of poetry's") from error
         extras = f"[{','.join(form['extras'])}]" if form.get("extras") else ""
         self._add(f"{name}{extras}{suffix}{_marker(form.get('markers'))}", place, **of)

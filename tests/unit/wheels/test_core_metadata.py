@@ -8,13 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from packaging.requirements import InvalidRequirement
 from standins import stand_in_wheel
 
 from warpfront.errors import WheelError
 from warpfront.wheels.core_metadata import (
     Distribution,
     accepts_python,
+    foreign_requirement,
     parse_metadata,
+    read_file_name,
+    readable_requirement,
 )
 from warpfront.wheels.store.wheelhouse import read_wheel_metadata
 
@@ -110,6 +114,31 @@ def test_another_machine_is_another_build(tmp_path: Path) -> None:
     path = with_members(tmp_path, lambda members: members.update({f"{INFO}/WHEEL": text}))
     with pytest.raises(WheelError, match="aarch64"):
         read_wheel_metadata(path.rename(tmp_path / "app-1.0-cp311-cp311-linux_x86_64.whl"))
+
+
+@pytest.mark.timeout(20)
+def test_tags_of_a_wheel_have_no_product(tmp_path: Path) -> None:
+    """A name or a Tag may list sets, whose product is as long as its writer likes."""
+    sets = "-".join(".".join(f"{part}{number}" for number in range(900)) for part in "pqr")
+    path = with_members(tmp_path, lambda members: members.update({f"{INFO}/WHEEL": f"Tag: {sets}"}))
+    with pytest.raises(WheelError, match="its WHEEL says Tag"):
+        read_wheel_metadata(path)
+    assert read_file_name(f"app-1.0-{sets}.whl") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["app-{}-py3-none-any.whl", "app-1-{}-py3-none-any.whl", "app-{}.tar.gz"]
+)
+def test_a_number_of_any_length_is_no_file_name(name: str) -> None:
+    assert read_file_name(name.format("9" * 5000)) is None
+
+
+def test_a_requirement_of_any_length_is_read_or_refused() -> None:
+    long = f">={'9' * 5000}"
+    assert accepts_python(Distribution(name="app", version="1", requires_python=long), "3.11")
+    assert readable_requirement(f"app{long}") is None
+    with pytest.raises(InvalidRequirement, match="too long"):
+        foreign_requirement(f"app{long}")
 
 
 def test_requires_python_is_held_against_every_release_of_a_python() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -169,7 +169,7 @@ def _demands(text: str, name: str) -> tuple[SpecifierSet, ...]:
         if canonicalize_name(match[1]) == name:
             try:
                 ranges.append(SpecifierSet((match[2] or "").rstrip(",")))
-            except InvalidSpecifier:
+            except ValueError:
                 continue
     return tuple(dict.fromkeys(ranges)) or (SpecifierSet(),)
 
