@@ -110,13 +110,13 @@ def read_session(
         CheckResult(**{**vars(check), "session": session, "outcome": Outcome(check.outcome)})
         for check in session_result.checks
     ]
-    counts, planned = Counter(check.name for check in checks), session_result.planned
+    names = (check.name for check in checks)
+    counts, planned = Counter(names), dict.fromkeys(session_result.planned)
     no_result = f"planned, but there is no result: the session did not get to it{suffix}"
     wrong = [(name, no_result) for name in planned if name not in counts]
     twice = ((name, count) for name, count in counts.items() if count > 1)
     wrong += [(name, f"reported {counted(count, 'time')}") for name, count in twice]
-    unplanned = (check.name for check in checks if check.name not in planned)
-    wrong += [(name, "reported without being planned") for name in unplanned]
+    wrong += [(name, "reported without being planned") for name in counts if name not in planned]
     if not session_result.finished:
         wrong.append(("end", f"the session did not come to its end{suffix}"))
     if not (checks or wrong):

@@ -69,6 +69,14 @@ def test_everything_passed_is_passed() -> None:
     assert verification.environment["torch"] == "2.13.0+cpu"
 
 
+@pytest.mark.timeout(20)
+def test_a_file_of_many_checks_is_read_in_time() -> None:
+    """A container may write 16 MiB of them."""
+    every = [check(f"check {number}") for number in range(60_000)]
+    others = [f"other {number}" for number in range(60_000)]
+    assert len(verify(load=results(*every, planned=others)).checks) == 180_000
+
+
 @pytest.mark.parametrize(
     ("outcomes", "worst"),
     [
