@@ -7,7 +7,7 @@ errors but values (`Failed`, `Blocked`), so that the other cells go on.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 from urllib.parse import quote
@@ -17,13 +17,13 @@ _USER = re.compile(r"://[^/\s@]+@")
 _TO_LAST_AT = re.compile(r"(?<![^\s'\"])[^\s'\"]+@")
 _ODD_USER = re.compile(r"://[^\s/@:]+:(?!\d{1,5}/).*@")
 _SHORTEST_SECRET = 4
+_LONG_LINE = re.compile(r"^(.{1200}).{500,}(.{800})$", re.MULTILINE)
+_MOST_CHARACTERS = 100_000
 _SECRETS: set[str] = set()
 
 
 def keep_secret(*secrets: str) -> None:
-    """Mask these texts, also as URLs encode them, in all later output. Every reader of a secret
-    calls it once.
-    """
+    """Mask these texts, also as URLs encode them, in all later output. Each reader calls it."""
     for secret in secrets:
         if len(secret) >= _SHORTEST_SECRET:
             _SECRETS.update((secret, quote(secret, safe="")))
@@ -35,6 +35,12 @@ def without_secrets(text: str) -> str:
         text = text.replace(secret, "***")
     text = _TO_LAST_AT.sub(lambda word: _ODD_USER.sub("://***@", word[0]), text)
     return _USER.sub("://***@", text)
+
+
+def excerpt(text: str) -> str:
+    """Return the text without the middle of a long line, whatever is quoted, or the end of all."""
+    short = _LONG_LINE.sub(r"\1 [...] \2", text)
+    return short if len(short) <= _MOST_CHARACTERS else f"{short[:_MOST_CHARACTERS]}\n[...]"
 
 
 class FailureKind(StrEnum):
@@ -63,7 +69,7 @@ class WarpfrontError(Exception):
         cls.kinds[exit_code] = kind
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        self.message, self.hint = without_secrets(message), without_secrets(hint)
+        self.message, self.hint = (excerpt(without_secrets(text)) for text in (message, hint))
         super().__init__(self.message)
 
 
@@ -87,11 +93,12 @@ class MatrixError(WarpfrontError, exit_code=2):
     """matrix.yaml (or the compat table) is not usable; carries all problems of the file at once."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        lines = (
-            f"{fault}" + (f"\n    hint: {fault.hint}" if fault.hint else "") for fault in problems
+        self.problems = tuple(
+            replace(each, message=excerpt(each.message), hint=excerpt(each.hint))
+            for each in problems
         )
+        lines = (f"{each}" + (f"\n    hint: {each.hint}" if each.hint else "") for each in problems)
         super().__init__("\n".join(lines))
-        self.problems = problems
 
 
 class NothingSelectedError(WarpfrontError, exit_code=3):

@@ -112,7 +112,6 @@ def _why_ended(completed: Completed, cpu_seconds: int) -> str:
 
 _OUT_OF_MEMORY = 3
 _LONGEST_TEMPLATE = 1 << 20
-_LONGEST_MESSAGE = 2000
 
 
 def main() -> None:
@@ -132,8 +131,7 @@ def main() -> None:
             sys.exit(_OUT_OF_MEMORY)
         except (RenderError, BlockedError) as error:
             kind = "blocked" if isinstance(error, BlockedError) else "render"
-            message = error.message[:_LONGEST_MESSAGE]
-            line = json.dumps({"kind": kind, "message": message, "hint": error.hint})
+            line = json.dumps({"kind": kind, "message": error.message, "hint": error.hint})
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
 

@@ -102,12 +102,8 @@ def _safe(value: object) -> object:
 def _checked(value: object, allowed: re.Pattern[str]) -> str:
     text = str(value)
     if not allowed.match(text):
-        quoted = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         raise RenderError(
-            f"a value is not fit for a Dockerfile: {quoted}",
+            f"a value is not fit for a Dockerfile: {text!r}",
             hint="quotes, line breaks, $, # and \\ could change the instructions; see matrix.yaml",
         )
     return text
-
-
-_SHOWN = 200

@@ -31,7 +31,6 @@ SCHEMA: Literal[1] = 1
 UNPINNED = "unpinned"
 BOOTSTRAPPED = "bootstrap"
 DEFAULT_MACHINE: Literal["x86_64"] = "x86_64"
-_SHOWN = 60
 _EXAMPLE = re.compile(r"""\((?P<example>"[^"]+"|[^\s,()]+)""")
 _FORMS = packaged_toml("matrix-forms.toml")
 NAME_PATTERN: str = _FORMS["name"]["pattern"]
@@ -51,12 +50,11 @@ def _form(name: str, meant: Callable[[str], str] = lambda _text: "") -> Any:
         better = meant(text)
         if len(text) <= longest and compiled.match(text) and not better:
             return text
-        quoted = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         near = ("".join(text.split()), text.lower(), " ".join(text.split()))
         better = better or next(filter(compiled.match, filter(None, near)), "")
         hint = f"write `{better}`" if better else f"for example `{usual}`"
         hint = f"at most {longest} characters" if len(text) > longest else hint
-        facts = {"shown": quoted, "what": kind, "hint": hint}
+        facts = {"shown": repr(text), "what": kind, "hint": hint}
         raise PydanticCustomError("form", "{shown} is not {what}", facts)
 
     schema: dict[str, JsonValue] = {"pattern": f"^(?:{pattern})$", "maxLength": longest}

@@ -661,6 +661,17 @@ def test_a_field_takes_any_text_or_refuses_it_and_what_it_takes_is_harmless(
     assert not re.search(r"[\n\r$`\\#{}]", shown.replace("mappingproxy({", "").replace("})", ""))
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("torch", "9" * 100_000), ("x" * 100_000, "1"), ("torch", "ab c " * 20_000)],
+    ids=["a value", "a key", "words"],
+)
+def test_an_error_quotes_a_long_value_in_short(key: str, value: str) -> None:
+    (problem, *_) = found = refused_rows(f'- {{"{key}": "{value}"}}\n')
+    assert re.match(r"[0-9]+: .*\[\.\.\.\]", problem), "its place, and what was left out"
+    assert sum(map(len, found)) < 10_000
+
+
 # --- the real matrix, the schema, the docs ---
 
 
