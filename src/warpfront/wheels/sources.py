@@ -176,29 +176,30 @@ def files_of(
 def read_links(
     url: str, content_type: str, text: str, *, keep: Keep = bool
 ) -> tuple[Link, ...] | NoAnswer:
-    """Return the files of an index page (PEP 691 JSON, PEP 503 HTML); `NoAnswer` for others."""
+    """Return the files of a page (PEP 503, PEP 691); a remote page names none of this machine."""
+    starts = ("https://", "http://") if local_path(url) is None else ("",)
     if "json" in content_type:
         try:
             files = json.loads(text)["files"]
-            return tuple(_json_link(url, file) for file in files if keep(file["filename"]))
+            offered = (_json_link(url, file) for file in files if keep(file["filename"]))
+            return tuple(link for link in offered if link.url.startswith(starts))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             return NoAnswer(url=url, reason=f"not the JSON of a package index ({error!r})")
-    page = _Anchors()
-    page.feed(text)
-    distributions = []
+    page, distributions = _Anchors(), []
     try:
+        page.feed(text)
         base = urljoin(url, page.base) if page.base else url
         for anchor in page.anchors:
             address, fragment = urldefrag(urljoin(base, anchor["href"]))
             filename = unquote(urlsplit(address).path.rpartition("/")[2])
-            if _is_distribution(filename):
+            if _is_distribution(filename) and address.startswith(starts):
                 kind, _, value = fragment.partition("=")
                 sha256 = value if kind == "sha256" else ""
                 attributes = tuple((key, anchor[key]) for key in _SAID if key in anchor)
                 link = Link(url=address, filename=filename, sha256=sha256, attributes=attributes)
                 distributions.append(link)
-    except ValueError as error:
-        return NoAnswer(url=url, reason=f"its page names what is no address ({error})")
+    except (ValueError, AssertionError) as error:  # also of what is no HTML
+        return NoAnswer(url=url, reason=f"its page cannot be read ({error})")
     if not distributions and page.has_form:
         return NoAnswer(
             url=url, reason="not a package index but a page with a form (a login page?)"
@@ -274,14 +275,12 @@ def _local_links(path: Path) -> tuple[Link, ...] | NoAnswer:
 
 
 def _json_link(url: str, file: Mapping[str, Any]) -> Link:
-    """Return a file with PEP 691's data of it under PEP 503's names. Raise `ValueError` and what
-    else comes of another shape.
-    """
+    """Return a file with PEP 691's data of it under PEP 503's names. Raise for another shape."""
     filename, size = file["filename"], file.get("size")
     sha256 = file.get("hashes", {}).get("sha256", "")
     if not (isinstance(sha256, str) and isinstance(filename, str)) or "/" in filename:
         raise ValueError(f"{filename!r} is no file with its hash")
-    if size is not None and (isinstance(size, bool) or size < 0):
+    if size is not None and (type(size) is not int or size < 0):
         raise ValueError(f"{filename} has no size of {size!r}")
     attributes = {}
     if python := file.get("requires-python"):

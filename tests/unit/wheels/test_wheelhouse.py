@@ -760,6 +760,30 @@ def test_a_page_that_is_no_index_is_no_answer() -> None:
     assert read_links("https://x.org/app/", "text/html", '<a href="a%2F..%2Fb-1.whl">a</a>') == ()
 
 
+@pytest.mark.parametrize("address", ["file:///dev/zero/a-1-py3-none-any.whl", "x:a-1.tar.gz"])
+def test_a_page_of_the_network_names_no_file_of_this_machine(address: str) -> None:
+    anchor = f'<a href="{address}">a</a>'
+    text = json.dumps({"files": [{"filename": "a-1-py3-none-any.whl", "url": address}]})
+    assert read_links("https://x.org/a/", "text/html", anchor) == ()
+    assert read_links("https://x.org/a/", "application/json", text) == ()
+    local = read_links("file:///srv/a/", "text/html", anchor)
+    assert not isinstance(local, NoAnswer)
+    assert [link.url for link in local] == [address]
+
+
+@pytest.mark.parametrize("page", ["<![", "<![x", "<![if"])
+def test_a_page_that_is_no_html_has_no_files(page: str) -> None:
+    """Pythons differ: some raise an `AssertionError` for the first two."""
+    found = read_links("https://x.org/a/", "text/html", page * 9)
+    assert isinstance(found, NoAnswer) or found == ()
+
+
+@pytest.mark.parametrize("size", ["NaN", "1e300", "true", "-1", '"9"'])
+def test_a_size_that_is_no_count_is_no_answer(size: str) -> None:
+    text = f'{{"files": [{{"filename": "a.whl", "url": "https://x.org/a.whl", "size": {size}}}]}}'
+    assert isinstance(read_links("https://x.org/a/", "application/json", text), NoAnswer)
+
+
 def test_metadata_that_cannot_be_read_is_the_wheels_error(tmp_path: Path) -> None:
     wheel = stand_in_wheel(tmp_path, "app", "1.0", requires=["numpy" + " " * 4000])
     data = wheel.read_bytes()
