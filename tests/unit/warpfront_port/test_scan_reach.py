@@ -245,10 +245,6 @@ TRIED = (
     "setup(packages=['p'], ext_modules=modules)\n"
 )
 SET = TRIED.replace("has_nvcc():\n    m", "shutil.which('nvcc'):\n    m")
-LATER = TRIED.replace(
-    "modules = [",
-    "has = False\ntry:\n    call(['nvcc'])\n    has = True\nexcept OSError:\n    pass\nmodules = [",
-).replace("has_nvcc():\n    m", "has:\n    m")
 OWN = "from . import k_cuda\n"
 RAISES = (
     "try:\n    from .k_cuda import f\nexcept ImportError:\n"
@@ -266,7 +262,6 @@ ASKED = (
     [
         (TRIED, OWN, "will fail at run time: 1 cause"),
         (SET, OWN, "will fail at run time: 1 cause"),
-        (LATER, OWN, "will fail at run time: 1 cause"),
         (TRIED.replace("has_nvcc():\n    m", "torch.version.cuda:\n    m"), OWN, "will fail at"),
         (TRIED, RAISES, "will fail at run time: 1 cause"),
         (TRIED, ANOTHER, "not determined"),

@@ -723,15 +723,10 @@ def test_a_tree_that_distributes_nothing_is_judged_by_the_library_in_its_folder(
     assert judged(tmp_path, files)[0].answer == answer
 
 
-LOOP = "for a in sys.argv:\n    if a == "
-
-
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
         ("if '--fast' in sys.argv:\n", "runs as it is"),
-        (f"plain = True\n{LOOP}'--fast':\n        plain = False\nif not plain:\n", "runs as it is"),
-        (f"plain = 0\n{LOOP}'--plain':\n        plain = True\nif not plain:\n", "will not build"),
         ("if '--plain' not in sys.argv:\n", "will not build"),
     ],
 )  # fmt: skip

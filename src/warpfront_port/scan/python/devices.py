@@ -152,16 +152,3 @@ def failing_devices(module: Module, node: ast.Try) -> Iterator[Seen]:
     decides = _WITHOUT_DEVICE.search(ends) or (names and re.search(r"return (?:false|0)\b", ends))
     if decides and (started := next(starts, None)):
         yield Seen("PY015", started, "nvmlInit()")
-
-
-def home_as_switch(module: Module, node: ast.Name | ast.Attribute) -> Iterator[Seen]:
-    """Yield `WITH_CUDA = CUDA_HOME is not None`; the arms of a statement tell themselves."""
-    if module.dotted(node).split(".")[-1] != "CUDA_HOME":
-        return
-    test: ast.AST = node
-    while isinstance(parent := module.parents[test], ast.BoolOp | ast.UnaryOp | ast.Compare):
-        test = parent
-    of_arms = isinstance(parent, ast.If | ast.IfExp) and parent.test is test
-    text = module.source_of(test)
-    if (of_arms or test is not node) and re.search(r"(?i)hip|rocm", text) is None:
-        yield Seen("PY047", node, text, shift=-2 if of_arms else -int(module.knows_hip))

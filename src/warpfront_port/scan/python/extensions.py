@@ -56,22 +56,20 @@ def _is_linked(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def toolkit_imports(module: Module, node: ast.ImportFrom) -> Iterator[Seen]:
-    """Yield `from torch.utils.cpp_extension import CUDA_HOME` without an import for ROCm: a note,
-    since a test of the folder tells whether an extension is missing.
-    """
-    named = any(alias.name == "CUDA_HOME" for alias in node.names)
-    if named and node.module == "torch.utils.cpp_extension" and not module.knows_hip:
-        yield Seen("PY047", node, "CUDA_HOME", shift=-2)
+def switches(module: Module, node: ast.Assign) -> Iterator[Seen]:
+    """Yield `WITH_CUDA = CUDA_HOME is not None`."""
+    tests = isinstance(node.value, ast.BoolOp | ast.Compare) and not module.knows_hip
+    if tests and "CUDA_HOME" in module.source_of(node.value):
+        yield Seen("PY047", node.value)
 
 
 def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:
     """Yield conditions that refuse the build for AMD, or leave its GPU extension out there."""
     if not module.builds_extensions:
         return
-    truth = Conditions(module, asks=True).truth
-    on_amd = truth(node.test, "amd", unset=True)
-    if on_amd is None or truth(node.test, "nvidia", unset=True) is on_amd:
+    truths = Conditions(module, asks=True, unset=True).truths(node.test)
+    on_amd = truths["amd"]
+    if on_amd is None or truths["nvidia"] is on_amd:
         return
     body, other = ([arm] if isinstance(arm, ast.expr) else arm for arm in (node.body, node.orelse))
     left_out = other if on_amd else body

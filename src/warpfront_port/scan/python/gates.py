@@ -24,6 +24,7 @@ _AVAILABILITY = re.compile(
     r"|(?:_*)(?:has|have|enable|use)_\w+|hasattr|CUDA_HOME|CUDA_PATH",
     re.IGNORECASE,
 )
+_OPTIONS = frozenset({"sys.argv", "os.getenv()", "os.environ.get()"})
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
 _CALLERS_DEPTH = 3
 _FLOW_DEPTH = 3
@@ -65,7 +66,7 @@ class Gates:
     def standing(self, node: ast.AST, depth: int = 0) -> Standing:
         """Return the sides that reach `node`, with the gate in front of it."""
         sides, line = self._called_sides(node, depth)
-        soft = option = 0
+        soft, soft_line = Gate.OPEN, 0
         for parent, child in self._module.ancestors(node):
             for truths, where in (
                 *self._of_parent(parent, child),
@@ -74,19 +75,13 @@ class Gates:
                 lost = {side for side in sides if truths[side] is False}
                 line = line or (where if lost else 0)
                 sides -= lost
-            if not soft and self._is_soft(parent, child):
-                soft = getattr(parent, "lineno", 0)
-            if not option and isinstance(parent, ast.If | ast.IfExp) and child is not parent.test:
-                # AMD comes here only where an environment variable is set.
-                truth = self._conditions.truth
-                default = truth(parent.test, "amd", unset=True)
-                unless = default not in (None, _is_body(parent, child))
-                option = parent.lineno if unless and truth(parent.test, "amd") is None else 0
+            if soft is Gate.OPEN:
+                soft, soft_line = self._softened(parent, child), getattr(parent, "lineno", 0)
         gate, gate_line = self._file_gate, 0
         if gate is Gate.OPEN:
             owner = "" if self._module.builds_extensions else self._module.owner(node)
-            if soft or option:
-                gate, gate_line = (Gate.OPTION, option) if not soft else (Gate.AVAILABILITY, soft)
+            if soft is not Gate.OPEN:
+                gate, gate_line = soft, soft_line
             elif owner and owner not in self._module.started | self._started:
                 gate = Gate.CALLED
         return Standing(sides=sides, gate=gate, line=line or gate_line)
@@ -162,8 +157,8 @@ class Gates:
         elif _leaves(statement.orelse):
             yield self._conditions.truths(statement.test), statement.lineno
 
-    def _is_soft(self, parent: ast.AST, child: ast.AST) -> bool:
-        """Return true if a try or a test makes `child` optional."""
+    def _softened(self, parent: ast.AST, child: ast.AST) -> Gate:
+        """Return the gate of a try or a test that makes `child` optional."""
         soft = False
         match parent:
             case ast.Try(body=body, handlers=handlers) if child in handlers:
@@ -178,12 +173,21 @@ class Gates:
                 soft = any(map(self._asks_availability, before))
             case ast.If(test=test) | ast.IfExp(test=test) if _is_body(parent, child):
                 soft = self._asks_availability(test)
+                if not soft and self._asks_option(test):
+                    return Gate.OPTION
             case ast.With(items=items):
                 calls = [i.context_expr for i in items if isinstance(i.context_expr, ast.Call)]
                 soft = any(last_name(call.func) == "suppress" for call in calls)
             case _:
                 pass
-        return soft
+        return Gate.AVAILABILITY if soft else Gate.OPEN
+
+    def _asks_option(self, test: ast.expr) -> bool:
+        """Return true for what a variable of the environment or a command line has to ask for."""
+        asked = self._module.scopes.one(test)
+        equals = isinstance(asked, ast.Compare) and isinstance(asked.ops[0], ast.Eq | ast.In)
+        direct = equals or isinstance(asked, ast.Call)
+        return direct and not _OPTIONS.isdisjoint(self._module.scopes.made_of(asked))
 
     def _asks_availability(self, test: ast.expr) -> bool:
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
