@@ -19,7 +19,6 @@ from warpfront_port.scan.python.nodes import (
     called_name,
     children_of,
     last_name,
-    names_of,
     text_of,
 )
 from warpfront_port.scan.python.scopes import Scopes
@@ -33,7 +32,6 @@ _NVIDIA = re.compile(
     r"|cu(?:blas|dnn|fft|sparse|solver)|(?:tma|ptx|cubin)(?![a-z]))"
     r"|(?<![a-z0-9])(?:sm_?\d\d(?!\d)|sm_\Z|cu(?=\d|\\d))"
 )
-_TWINS = ("hip", "rocm", "amd")
 _WORD = re.compile(r"\w+")
 # Flags, and variables that ROCm reads too; torch's devices, and its key of options for a compiler.
 _FLAG = (
@@ -279,34 +277,15 @@ class Module:
         return self.has_match(NAMES_AMD)
 
     @cached_property
-    def names_amd(self) -> bool:
-        """Return true if a text that is a value names AMD's devices, as `"rocm"` does."""
-        return not {text.value.lower() for text in self.texts}.isdisjoint(_TWINS)
-
-    @cached_property
     def nvidia_names(self) -> frozenset[str]:
-        """Return the words of the text that mean NVIDIA's devices, without a twin for AMD."""
-        names = _WORD.findall(self.text) if _NVIDIA.search(self.text) else ()
+        """Return the words of the text that mean NVIDIA's devices, where it names none of AMD's."""
+        names = () if self.knows_hip else _WORD.findall(self.text)
         return frozenset(filter(self.means_nvidia, set(names)))
 
-    def means_nvidia(self, text: str, arm: str = "") -> bool:
-        """Return true for a name or text that means NVIDIA's devices, without a twin for AMD: in
-        its list or test, `arm`, else in the module's code.
-        """
+    def means_nvidia(self, text: str) -> bool:
+        """Return true for a name or text that means NVIDIA's devices alone."""
         shared = _SHARED["torch" in self.packages]
-        if _NVIDIA.search(text) is None or shared.match(text):
-            return False
-        if arm:
-            return NAMES_AMD.search(arm) is None
-        twins = (_WORD.findall(_NVIDIA.sub(twin, text).lower()) for twin in _TWINS)
-        return not any(map(self._words.issuperset, twins))
-
-    @cached_property
-    def _words(self) -> frozenset[str]:
-        """Return the words of names and values, not those of comments and messages."""
-        named = (name for node in self.nodes for name in names_of(node))
-        texts = (node.value for node in self.texts if not self.is_said(node))
-        return frozenset(w for text in (*named, *texts) for w in _WORD.findall(text.lower()))
+        return _NVIDIA.search(text) is not None and shared.match(text) is None
 
     @cached_property
     def packages(self) -> frozenset[str]:
