@@ -78,24 +78,6 @@ def test_a_line_with_a_finding_of_another_rule_needs_no_note() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arm", "severity"),
-    [
-        ("kinds.append(SDPBackend.CUDNN_ATTENTION)", Severity.WARNING),
-        ("kinds.append(own_kernel)", Severity.ERROR),
-        ("hopper = True", Severity.ERROR),
-    ],
-)
-def test_an_arm_for_hopper_that_gives_torch_an_option_fails_nowhere(
-    arm: str, severity: Severity
-) -> None:
-    text = (
-        f"{TORCH}from torch.nn.attention import SDPBackend\nfrom own import own_kernel\n"
-        f"kinds = []\nif torch.cuda.get_device_properties(0).major >= 9:\n    {arm}\n"
-    )
-    assert [f.severity for f in findings_of(text) if f.rule == "PY019"] == [severity]
-
-
-@pytest.mark.parametrize(
     ("test", "arms", "severity"),
     [
         (

@@ -1006,9 +1006,9 @@ def test_a_value_of_many_paths_is_judged_once(monkeypatch: pytest.MonkeyPatch) -
     asked = list[object]()
     standing = Gates.standing
 
-    def counted(gates: Gates, node: ast.AST, depth: int = 0) -> Standing:
+    def counted(gates: Gates, node: ast.AST) -> Standing:
         asked.append(node)
-        return standing(gates, node, depth)
+        return standing(gates, node)
 
     monkeypatch.setattr(Gates, "standing", counted)
     text = "a = ['-DX=1']\n" + "".join(

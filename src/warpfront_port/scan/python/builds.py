@@ -45,7 +45,7 @@ def read_build(path: str, text: str) -> PythonBuild | None:
     # extension: torch's build raises `RuntimeError`, which setuptools does not catch (torch 2.13,
     # utils/cpp_extension.py, `_run_ninja_build`).
     steps = (module.functions.get(name) for name in ("run", "build_extension", "build_extensions"))
-    forgiven = any(_catches(module, node) for step in steps if step for node in ast.walk(step))
+    forgiven = any(_catches(node) for step in steps if step for node in ast.walk(step))
     sources: list[ListedSource] = []
     for node in module.of(ast.Constant):
         name = text_of(node)
@@ -112,7 +112,7 @@ def _goes_on_without(module: Module, node: ast.AST) -> bool:
     and the like.
     """
     around = [*module.ancestors(node)]
-    tries = (parent for parent, _ in around if _catches(module, parent))
+    tries = (parent for parent, _ in around if _catches(parent))
     handlers = getattr(next(tries, None), "handlers", ())
     inner = [statement for handler in handlers for statement in ast.walk(handler)]
     other = any(isinstance(statement, _OTHER_WAY) for statement in inner)
@@ -127,5 +127,5 @@ def _goes_on_without(module: Module, node: ast.AST) -> bool:
     )
 
 
-def _catches(module: Module, node: ast.AST) -> bool:
-    return isinstance(node, ast.Try) and any(forgiving(h, module) for h in node.handlers)
+def _catches(node: ast.AST) -> bool:
+    return isinstance(node, ast.Try) and any(map(forgiving, node.handlers))

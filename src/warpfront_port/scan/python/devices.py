@@ -55,33 +55,27 @@ def comparisons(module: Module, node: ast.Compare) -> Iterator[Seen]:
 
 
 def _is_tuning(module: Module, test: ast.AST) -> bool:
-    """Return true if every arm of a test only chooses: numbers, such as the sizes of a tile, and
-    names of torch's, which AMD has too.
-    """
-    while isinstance(parent := module.parents[test], ast.BoolOp | ast.UnaryOp):
-        test = parent
-    return (
-        isinstance(parent, ast.If | ast.IfExp) and parent.test is test and _chooses(module, parent)
+    """Return true if every arm of a test only chooses numbers, such as the sizes of a tile."""
+    arms: list[ast.AST] = []
+    match module.parents[test]:
+        case ast.If(test=own, body=body, orelse=others) if own is test:
+            arms = [*body, *others]
+        case ast.IfExp(test=own, body=value, orelse=other) if own is test:
+            arms = [value, other]
+        case _:
+            pass
+    return bool(arms) and all(
+        _is_tuning(module, arm.test)
+        if isinstance(arm, ast.If | ast.IfExp)
+        else _is_number(arm.value if isinstance(arm, ast.Assign | ast.Return) else arm)
+        for arm in arms
     )
 
 
-def _chooses(module: Module, node: ast.AST | None) -> bool:
-    match node:
-        case ast.If(body=body, orelse=others):
-            return all(_chooses(module, statement) for statement in (*body, *others))
-        case ast.IfExp(body=value, orelse=other):
-            return _chooses(module, value) and _chooses(module, other)
-        case ast.Assign(value=value) | ast.Return(value=value):
-            return _chooses(module, value)
-        case (
-            ast.Expr(value=ast.Call(func=ast.Attribute(), args=[_, *_] as values))
-            | ast.Tuple(elts=values)
-        ):
-            return all(_chooses(module, value) for value in values)
-        case ast.Constant(value=value):
-            return isinstance(value, int | float) and not isinstance(value, bool)
-        case _:
-            return node is not None and module.dotted(node).startswith("torch.")
+def _is_number(node: ast.AST | None) -> bool:
+    parts = [node, *elements(node)]
+    numbers = [type(part.value) for part in parts if isinstance(part, ast.Constant)]
+    return bool(numbers) and {*numbers} <= {int, float}
 
 
 def needed_texts(

@@ -14,11 +14,6 @@ from warpfront_port.scan.python.mentions import imports_nvidia
 from warpfront_port.scan.python.module import Module
 from warpfront_port.scan.python.nodes import FUNCTIONS, last_name
 
-_CAUGHT = frozenset(
-    {"ImportError", "ModuleNotFoundError", "Exception", "BaseException", "OSError"}
-    | {"FileNotFoundError", "RuntimeError", "AttributeError", "NVMLError"}
-    | {"CalledProcessError", "SubprocessError"}
-)
 _AVAILABILITY = re.compile(
     r"(?:.*_)?(?:has|have|is|with|enable)?_*\w*(?:available|installed|exists|find_spec|importable)"
     r"|(?:_*)(?:has|have|enable|use)_\w+|hasattr|CUDA_HOME|CUDA_PATH",
@@ -26,9 +21,7 @@ _AVAILABILITY = re.compile(
 )
 _OPTIONS = frozenset({"sys.argv", "os.getenv()", "os.environ.get()"})
 _TEST_FILE = re.compile(r"(?:test_.*|.*_test|tests?)\.py\Z")
-_CALLERS_DEPTH = 3
 _FLOW_DEPTH = 3
-_MAX_CALLERS = 8
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _SKIPS = frozenset({"skip", "skipTest"})
 
@@ -63,9 +56,9 @@ class Gates:
         self._file_gate = Gate.TEST if is_test(module.path) else Gate.OPEN
         self._values = dict[tuple[ast.AST, int], Standing]()
 
-    def standing(self, node: ast.AST, depth: int = 0) -> Standing:
+    def standing(self, node: ast.AST) -> Standing:
         """Return the sides that reach `node`, with the gate in front of it."""
-        sides, line = self._called_sides(node, depth)
+        sides, line = frozenset(SIDES), 0
         soft, soft_line = Gate.OPEN, 0
         for parent, child in self._module.ancestors(node):
             for truths, where in (
@@ -100,22 +93,6 @@ class Gates:
             standing = standing.along(Standing(sides=sides, gate=gate, line=later[0].line))
         self._values[node, depth] = standing  # paths are many more than values
         return standing
-
-    def _called_sides(self, node: ast.AST, depth: int) -> tuple[frozenset[Side], int]:
-        """Return the sides that reach the calls of the function around `node`.
-
-        All its calls must be in this module: it is private, or the module is a setup.py.
-        """
-        scope = self._module.scope(node)
-        if isinstance(scope, FUNCTIONS) and depth <= _CALLERS_DEPTH:
-            private = scope.name.startswith("_") and not scope.name.startswith("__")
-            calls = self._module.called.get(scope.name, ())
-            is_closed = private or self._module.path.name == "setup.py"
-            if is_closed and 0 < len(calls) <= _MAX_CALLERS:
-                callers = [self.standing(call, depth + 1) for call in calls]
-                sides = frozenset[Side]().union(*(caller.sides for caller in callers))
-                return sides, callers[0].line
-        return frozenset(SIDES), 0
 
     def _of_parent(self, parent: ast.AST, child: ast.AST) -> Iterator[tuple[VendorTruths, int]]:
         """Yield what has to be true for `child` to run inside `parent`, with the line of each."""
@@ -167,7 +144,7 @@ class Gates:
                 imports = any(isinstance(node, ast.Import | ast.ImportFrom) for node in nodes)
                 soft = imports and not any(map(imports_nvidia, nodes))
             case ast.Try(body=body, handlers=handlers, orelse=orelse) if child in (*body, *orelse):
-                soft = any(forgiving(handler, self._module) for handler in handlers)
+                soft = any(map(forgiving, handlers))
             case ast.BoolOp(op=ast.And(), values=values) if child in values:
                 before = values[: values.index(child)]
                 soft = any(map(self._asks_availability, before))
@@ -232,24 +209,15 @@ def _leaves(block: list[ast.stmt]) -> bool:
             return fails(block) or (bool(block) and isinstance(block[-1], _EXITS))
 
 
-def forgiving(handler: ast.ExceptHandler, module: Module) -> bool:
+def forgiving(handler: ast.ExceptHandler) -> bool:
     """Return true if the handler continues without the package.
 
     A handler that raises, or imports another package of NVIDIA's, does not continue.
     """
-    kinds = () if handler.type is None else ast.walk(handler.type)
-    if kinds and _CAUGHT.isdisjoint(module.dotted(kind).split(".")[-1] for kind in kinds):
-        return False
-    if any(isinstance(node, ast.Raise) for node in _direct(handler.body)):
-        return False
-    if _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS):
-        return False  # sys.exit("it is needed")
-    sure = (
-        node
-        for node in handler.body
-        if not any(forgiving(inner, module) for inner in getattr(node, "handlers", ()))
+    ends = _leaves(handler.body) and not isinstance(handler.body[-1], _EXITS)
+    return not ends and not any(
+        isinstance(node, ast.Raise) or imports_nvidia(node) for node in _direct(handler.body)
     )
-    return not any(imports_nvidia(node) for node in _direct(sure))
 
 
 def _direct(body: Iterable[ast.stmt]) -> Iterator[ast.AST]:

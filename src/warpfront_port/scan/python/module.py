@@ -217,14 +217,6 @@ class Module:
         return by_function
 
     @cached_property
-    def called(self) -> Mapping[str, Sequence[ast.Call]]:
-        """Return the calls of each name in this module, as a function or a method of self."""
-        by_function: dict[str, list[ast.Call]] = {}
-        for node in self.of(ast.Call):
-            by_function.setdefault(called_name(node.func), []).append(node)
-        return by_function
-
-    @cached_property
     def started(self) -> set[str]:
         """Return the functions and classes that the module's own statements start, by name."""
         calls: dict[str, set[str]] = {}
