@@ -64,11 +64,9 @@ class Gate(StrEnum):
     WRAPPED = "wrapped"
     """A header of the project gives the name another meaning on AMD: a note."""
     TEST = "test"
-    """Test code, documentation, how examples are set up: a note."""
-    AUTOMATION = "automation"
-    """What the project's own CI runs on its own machines: a note."""
-    NVIDIAS = "nvidias"
-    """A file for packaging whose name says that it is NVIDIA's: a note."""
+    """Test code, documentation, how examples are set up, the project's own CI, packaging that is
+    named for NVIDIA: a note.
+    """
     LEFT_OUT = "left-out"
     """AMD's build of the project leaves the file out, or has a copy in its place: a note."""
     OPTIONAL = "optional"

@@ -176,11 +176,11 @@ def _finding(
     severity, gate = _weighed(rule_match, target, rule)
     if severity is Severity.NONE or (rule.unless_named and target.name in source.text):
         return None
-    softer = _of_path(str(source.path), rule)
-    if softer is Gate.AUTOMATION and rule.id.startswith(("DP", "CT")):
+    automation = is_automation(str(source.path))
+    if automation and rule.id.startswith(("DP", "CT")):
         return None  # the project's CI sets up its own machine
-    if softer is not None:
-        severity, gate = Severity.NOTE, softer
+    if automation or _is_beside(str(source.path), rule):
+        severity, gate = Severity.NOTE, Gate.TEST
     line, column = lines.place(rule_match.start)
     end_line, end_column = lines.place(max(rule_match.end, rule_match.start))
     snippet = " ".join((rule_match.excerpt or lines.text(line)).split())[:_EXCERPT]
@@ -204,17 +204,12 @@ def _finding(
     )
 
 
-def _of_path(path: str, rule: Rule) -> Gate | None:
-    """Return the gate that the name of a file implies, if any. Code overrides the name."""
-    if is_automation(path):
-        return Gate.AUTOMATION
+def _is_beside(path: str, rule: Rule) -> bool:
+    """Return true for documentation and, but for code, what is NVIDIA's or an example by name."""
     if _DOCUMENTATION.search(path) or (path.endswith(".md") and "/" in path):
-        return Gate.TEST
-    if rule.engines in (("cuda",), ("scanner",)) or path.endswith((".py", ".pyi", ".ipynb")):
-        return None
-    if is_named_for_nvidia(path):
-        return Gate.NVIDIAS
-    return Gate.TEST if is_of_use(path) else None
+        return True
+    of_code = rule.engines in (("cuda",), ("scanner",)) or path.endswith((".py", ".pyi", ".ipynb"))
+    return not of_code and (is_named_for_nvidia(path) or is_of_use(path))
 
 
 def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severity, Gate]:
@@ -223,10 +218,7 @@ def _weighed(rule_match: Match, target: ScanTarget, rule: Rule) -> tuple[Severit
         return severity, Gate.OPEN
     side: Side = "amd" if target.is_rocm else "other"
     if side not in rule_match.sides:
-        # Behind a question for CUDA's device: Gaudi's own way is missing there, not wrong.
-        beside = "hpu" in target.classes and rule_match.sides == {"nvidia", "amd"}
-        of_devices = rule.severities.get("rocm") is Severity.NONE
-        return (Severity.NOTE if beside and of_devices else Severity.NONE), Gate.UNREACHED
+        return Severity.NONE, Gate.UNREACHED
     own_arm = rule_match.sides == {side} and target.is_rocm and not rule.of_amd
     # The author of an arm for AMD wrote it for AMD: code that only may be wrong was a decision.
     decided = own_arm and severity is Severity.WARNING

@@ -228,7 +228,7 @@ def test_the_line_of_a_condition_is_told_where_it_decided() -> None:
 )  # fmt: skip
 def test_what_a_project_s_own_automation_runs_is_a_note(path: str) -> None:
     found = only(a_sighting(), path=path)
-    assert (found.severity, found.gate) == (Severity.NOTE, Gate.AUTOMATION)
+    assert (found.severity, found.gate) == (Severity.NOTE, Gate.TEST)
     assert judged(a_sighting(sides=frozenset({"nvidia"})), path=path).findings == ()
     structural = only(a_sighting(rule="XX004"), path=path)
     assert structural.severity is Severity.NOTE
@@ -271,7 +271,7 @@ def test_uses_of_one_definition_are_one_finding() -> None:
 @pytest.mark.parametrize("suffix", [".py", ".pyi", ".ipynb", ".yaml"])
 def test_code_says_more_than_the_name_of_its_file(suffix: str) -> None:
     (finding,) = judged(a_sighting(), path=f"tools/cuda_build{suffix}").findings
-    assert (finding.gate is Gate.NVIDIAS) == (suffix == ".yaml")
+    assert (finding.gate is Gate.TEST) == (suffix == ".yaml")
 
 
 def test_the_same_thing_seen_twice_is_one_finding_the_worse_one() -> None:
