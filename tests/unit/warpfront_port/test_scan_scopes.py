@@ -52,8 +52,6 @@ def test_functions_that_hand_a_mode_to_each_other_are_followed_once() -> None:
         "'nvidia-smi -i {}'.format(options)",
         "'nvidia-smi -i %s' % options",
         "'nvidia-smi ' + options",
-        "' '.join(['nvidia-smi', *options])",
-        "' '.join(['nvidia-smi'] + options)",
         "shlex.split('nvidia-smi ' + options)",
         "[os.path.join(folder, 'bin', 'nvidia-smi')] + options",
         "[str(pathlib.Path('/usr/bin') / 'nvidia-smi'), options]",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,7 +47,6 @@ _CASTS = frozenset({"shlex.split", "list", "tuple", "str", "os.fspath", "pathlib
 # Calls that have a default last, or as an argument of this name.
 _DEFAULTED = frozenset({"get", "getenv", "pop", "setdefault", "getattr"})
 _FIELDS = frozenset({"field", "Field", "Option", "Argument"})
-_PLACE = re.compile(r"%(?:\(\w+\))?[-+ #0]*\d*(?:\.\d+)?[sdifrgex]|\{[^{}]*\}")
 
 
 class Text(NamedTuple):
@@ -294,12 +292,7 @@ class Scopes:
                 ast.BinOp(op=ast.Mod(), left=template)
                 | ast.Call(func=ast.Attribute(attr="format", value=template))
             ):
-                yield from (_PLACE.sub(HOLE, text.text) for text in self.texts(template, depth))
-            case ast.Call(func=ast.Attribute(attr="join", value=base), args=[listed]) if (
-                lists := self.words(listed, depth)
-            ):
-                glue = self._pieces(base, depth)[0]
-                yield from (glue.join(self._pieces(w, depth)[0] for w in words) for words in lists)
+                yield from (text.text for text in self.texts(template, depth))
             case ast.Call(args=parts) if self._module.dotted(node.func) == "os.path.join":
                 yield from self._product(parts, depth, "/")
             case _:
