@@ -178,7 +178,6 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         own_packages=own_packages | modules,
         evidence=evidence_of(texts, project),
         started=product.started,
-        dispensable=project.dispensable,
     )
     code = {path: text for path, text in texts.items() if cuda.reads(PurePosixPath(path))}
     if not code:

@@ -232,18 +232,16 @@ class _Tree:
                 yield path, evidence
 
     def spared(self) -> Shown:
-        """Yield the sources that a project's builds go on without, or the users of their build."""
-        # The root's own build fails with its extension, optional for its users or not.
-        spare = self.project.dispensable.difference(MANIFESTS)
+        """Yield the sources that a project's builds go on without."""
         spared: dict[str, Evidence] = {}
         needed: set[str] = set()
         for path, build in self.project.builds.items():
-            reason = f"its {'users go' if path in spare else 'build goes'} on without it"
             for item in build.sources:
+                reason = "its build goes on without it"
                 evidence = Evidence(kind="optional", path=path, line=item.line, reason=reason)
                 for source in named(item.name, PurePosixPath(path).parent, self.sources):
                     spared.setdefault(source, evidence)
-                    needed |= set() if item.optional or path in spare else {source}
+                    needed |= set() if item.optional else {source}
         yield from ((path, item) for path, item in spared.items() if path not in needed)
 
     def chosen(self) -> Shown:

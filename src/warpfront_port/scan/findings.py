@@ -150,8 +150,7 @@ class Context:
     `is_hipified` is true where torch's build renames its macros. `takes_whole_waves` is true where
     a file names the device's width, or takes lanes by it. `own_packages` are the Python packages
     that the tree itself is the source of. `evidence` shows by path which files run on AMD already.
-    `started` are the functions that scripts at the root call. `dispensable` are the builds whose
-    extensions all modules that import them can go on without.
+    `started` are the functions that scripts at the root call.
     """
 
     own_headers: frozenset[str] = frozenset()
@@ -162,7 +161,6 @@ class Context:
     own_packages: frozenset[str] = frozenset()
     evidence: Mapping[str, Evidence] = field(default_factory=dict, repr=False)
     started: frozenset[str] = frozenset()
-    dispensable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

@@ -128,11 +128,10 @@ def read_product(
     texts: Mapping[str, str],
     commands: Mapping[str, tuple[str, ...]],
     builds: Mapping[str, PythonBuild],
-    users: Mapping[str, Mapping[str, bool]],
+    users: Mapping[str, set[str]],
 ) -> Product:
     """Return what the root's build reaches. `commands` are sources and options of a build, `builds`
-    the Python modules that build extensions, `users` the modules that import one, by build: true
-    where one goes on without.
+    the Python modules that build extensions, `users` the modules that import one, by build.
     """
     distributed = {
         path.rpartition("/")[0]: name
@@ -162,8 +161,8 @@ def read_product(
     needed |= folders & {
         build.rpartition("/")[0]
         for build, importers in users.items()
-        for path, spare in importers.items()
-        if not spare and (path in run or not _depth(path, packages or ()))
+        for path in importers
+        if path in run or not _depth(path, packages or ())
     }
     if not installs:  # then the libraries in its folders are what the tree distributes
         needed |= {

@@ -31,7 +31,6 @@ def findings_of(text: str) -> tuple[ScanFinding, ...]:
         (f"{TORCH}from mine import has_cuda_capability\n", [2]),
         ("import triton\nSM_80_FILES = ()\nk.asm['ptx'], helper.init_tma_descriptor\n", [2, 3]),
         ('def f(error):\n    return "CUDA error: no kernel" in str(error)\n', [2]),
-        ('def f(name):\n    return 1 if "H100" in name else {"NVIDIA L40S": 2, "B200": 3}\n', [2]),
         ('def tag(major, minor):\n    return f"sm_{major}{minor}", f"gfx{major}"\n', [2]),
         (f"{TORCH}print(torch.version.cuda)\n", [2]),
         (f'{TORCH}fatal = ["CUDA out of memory", "no memory"]\n', [2]),

@@ -182,31 +182,6 @@ def test_a_branch_of_tests_alone_decides_nothing(tmp_path: Path) -> None:
     assert verdict.answer == "runs as it is"
 
 
-LOADER = (
-    "from pathlib import Path\nfrom torch.utils import cpp_extension\n"
-    "def load():\n    return cpp_extension.load('k', [Path(__file__).parent / 'k.cu'])\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("script", "answer"),
-    [
-        ("def f(h):\n    if h.get('fast', False):\n        from fast.load import load\n",
-         "runs as it is"),
-        ("def f(h):\n    if h.get('fast', True):\n        from fast.load import load\n",
-         "not determined"),
-        ("def f(h):\n    from fast.load import load\n", "not determined"),
-        ("from fast.load import load\n", "not determined"),
-        ("", "not determined"),
-    ],
-)  # fmt: skip
-def test_a_kernel_behind_an_option_that_is_off_decides_nothing(
-    tmp_path: Path, script: str, answer: str
-) -> None:
-    files = {"run.py": script, "fast/__init__.py": "", "fast/load.py": LOADER, "fast/k.cu": KERNEL}
-    assert judged(tmp_path, files)[0].answer == answer
-
-
 @pytest.mark.parametrize(
     ("build", "answer"),
     [

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from warpfront_port.scan.findings import Gate, Side
 from warpfront_port.scan.python.gates import Gates, forgiving
 from warpfront_port.scan.python.module import Module, read_module
-from warpfront_port.scan.python.nodes import FUNCTIONS, last_name, text_of
+from warpfront_port.scan.python.nodes import text_of
 from warpfront_port.scan.reach import SOURCE
 from warpfront_port.scan.words import is_of_use
 
@@ -57,17 +57,16 @@ def read_build(path: str, text: str) -> PythonBuild | None:
     return PythonBuild(sources=tuple(sources))
 
 
-def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, Mapping[str, bool]]:
-    """Return, by build, the modules that import its extensions: true where one goes on without.
+def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, set[str]]:
+    """Return, by build, the modules that import its extensions and do not go on without.
 
-    It catches the failure, and imports, defines or assigns something else that does not raise, or
-    it imports for an option that is off by default. The modules next to a build in a folder are a
-    part of it. A name is first that of a module next to the one that imports it.
+    The modules next to a build in a folder are a part of it. A name is first that of a module next
+    to the one that imports it.
     """
     folders = {path: f"{path.rpartition('/')[0]}/" for path in builds if "/" in path}
     names = {path: _names_of(texts, path, folders.get(path, "")) for path in builds}
     every = frozenset[str]().union(*names.values())
-    ways: dict[str, dict[str, bool]] = {}
+    users: dict[str, set[str]] = {}
     modules = (path for path in texts if path.endswith(".py") and path not in names)
     for path in modules if every else ():
         extensions_used = every.intersection(() if is_of_use(path) else _WORD.findall(texts[path]))
@@ -83,11 +82,9 @@ def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, 
                 if str(module.path.with_name(f"{name}.py")) not in texts
             }
             for build in outside if used else ():
-                if not used.isdisjoint(names[build]):
-                    way = _goes_on_without(module, node)
-                    importers = ways.setdefault(build, {})
-                    importers[path] = way and importers.get(path, True)
-    return ways
+                if not (used.isdisjoint(names[build]) or _is_spare(module, node)):
+                    users.setdefault(build, set()).add(path)
+    return users
 
 
 def _names_of(texts: Mapping[str, str], build: str, folder: str) -> set[str]:
@@ -104,27 +101,14 @@ def _names_of(texts: Mapping[str, str], build: str, folder: str) -> set[str]:
 _CUDA_EXTENSION = re.compile(r"CUDAExtension\(\s*(?:name\s*=\s*)?[\"'](?:\w+\.)*(\w+)[\"']")
 _EXTENSION = re.compile(r"(?:Extension\(\s*|\bname\s*=\s*)[\"']([\w.]+)[\"']")
 _WORD = re.compile(r"\w+")
-_OTHER_WAY = (*FUNCTIONS, ast.Assign, ast.Import, ast.ImportFrom, ast.Return)
 
 
-def _goes_on_without(module: Module, node: ast.AST) -> bool:
-    """Return true where a caught failure has another way, and below `if options.get("x", False):`,
-    and the like.
-    """
-    around = [*module.ancestors(node)]
-    tries = (parent for parent, _ in around if _catches(parent))
+def _is_spare(module: Module, node: ast.AST) -> bool:
+    """Return true for an import whose failure is caught and raised nowhere else."""
+    tries = (parent for parent, _ in module.ancestors(node) if _catches(parent))
     handlers = getattr(next(tries, None), "handlers", ())
     inner = [statement for handler in handlers for statement in ast.walk(handler)]
-    other = any(isinstance(statement, _OTHER_WAY) for statement in inner)
-    tests = (p.test for p, child in around if isinstance(p, ast.If) and child in p.body)
-    return (other and not any(isinstance(statement, ast.Raise) for statement in inner)) or any(
-        isinstance(test, ast.Call)
-        and last_name(test.func) in {"get", "getattr"}
-        and len(test.args) > 1
-        and isinstance(test.args[-1], ast.Constant)
-        and not test.args[-1].value
-        for test in tests
-    )
+    return bool(inner) and not any(isinstance(statement, ast.Raise) for statement in inner)
 
 
 def _catches(node: ast.AST) -> bool:

@@ -140,15 +140,14 @@ def _seen(module: Module, context: Context) -> Iterator[Seen]:
         for detect in detectors:
             for node in nodes:
                 for sighting in detect(module, node):
-                    yield from _of_others(sighting, module, context)
+                    yield from _of_others(sighting, context)
 
 
-def _of_others(sighting: Seen, module: Module, context: Context) -> Iterator[Seen]:
+def _of_others(sighting: Seen, context: Context) -> Iterator[Seen]:
     """Yield a sighting that is not about a package of the tree's own."""
     package = sighting.excerpt.partition(".")[0] if sighting.rule in OF_PACKAGES else ""
     if package not in context.own_packages:
-        spared = sighting.rule == "PY047" and str(module.path) in context.dispensable
-        yield replace(sighting, shift=sighting.shift - 1) if spared else sighting
+        yield sighting
 
 
 def _rule_match(module: Module, gates: Gates, sighting: Seen) -> Match:

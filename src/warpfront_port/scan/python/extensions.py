@@ -56,11 +56,12 @@ def _is_linked(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def switches(module: Module, node: ast.Assign) -> Iterator[Seen]:
-    """Yield `WITH_CUDA = CUDA_HOME is not None`."""
-    tests = isinstance(node.value, ast.BoolOp | ast.Compare) and not module.knows_hip
-    if tests and "CUDA_HOME" in module.source_of(node.value):
-        yield Seen("PY047", node.value)
+def switches(module: Module, node: ast.BoolOp | ast.Compare) -> Iterator[Seen]:
+    """Yield `WITH_CUDA = CUDA_HOME is not None`; the arms of a statement tell themselves."""
+    parent = module.parents[node]
+    named = any(last_name(part) == "CUDA_HOME" for part in ast.walk(node))
+    if named and not (module.knows_hip or isinstance(parent, ast.BoolOp | ast.If | ast.IfExp)):
+        yield Seen("PY047", node)
 
 
 def arms(module: Module, node: ast.If | ast.IfExp) -> Iterator[Seen]:

@@ -7,16 +7,13 @@ imports torch, means AMD's devices too. Other words for NVIDIA do not, in any sp
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
-from warpfront.matrix.products import target_of_product
 from warpfront_port.scan.package_rules import longest_known
 from warpfront_port.scan.python.mentions import IMPORTS
 from warpfront_port.scan.python.module import Module, Seen
 from warpfront_port.scan.python.nodes import Text, last_name, names_of
 
-_WORD = re.compile(r"[^\W_]+")
 _Named = (
     ast.Name | ast.Attribute | ast.FunctionDef | ast.ClassDef | ast.alias | ast.arg | ast.keyword
 )
@@ -37,14 +34,12 @@ def own_names(module: Module, node: _Named) -> Iterator[Seen]:
 
 
 def own_texts(module: Module, node: Text) -> Iterator[Seen]:
-    """Yield `"Cuda"`, `r"cu\\d+"`, and `"H100"` in tests and lists, but no messages."""
+    """Yield `"Cuda"`, `r"cu\\d+"`, in tests and lists, but no messages."""
     if module.knows_hip:
         return
     parent = module.parents[node]
     starts = isinstance(parent, ast.Call) and last_name(parent.func) == "startswith"
     chooses = starts or (isinstance(parent, _CHOICES) and node not in getattr(parent, "values", ()))
-    products = map(target_of_product, _WORD.findall(node.value) if chooses else ())
-    of_model = any(target.startswith("sm") for target in products)
-    of_vendor = (chooses or len(node.value.split()) == 1) and module.means_nvidia(node.value)
-    if of_model or (of_vendor and not module.is_said(node)):
+    whole = chooses or len(node.value.split()) == 1
+    if whole and module.means_nvidia(node.value) and not module.is_said(node):
         yield Seen("PY064", node, node.value)
