@@ -23,47 +23,40 @@ def seen(text: str) -> list[tuple[str, str]]:
     return [(one.rule, one.excerpt) for one in rule_matches(source, Context())]
 
 
-def type_at(text: str, name: str) -> str | None:
-    """The type that `name` has where it is written last."""
-    read = view(text)
-    found = read.syntax.declared(name, read.code.rindex(name))
-    return None if found is None else found.type
-
-
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
         ("int m; void f(float m) { m; }", "float"),
-        ("void f(float m) { { int m; } m; }", "float"),
-        ("void f(float m) { int a, *b, m = 1; m; }", "int"),
+        ("void f(float* m) { g(m); return m; }", "float*"),
         ("void f() { for (int m = 0; ;) m; }", "int"),
-        ("void f() { for (auto& m : all) m; }", "auto"),
         ("void f() { if (const int m = g()) m; }", "const int"),
-        ("void f() { [](int m) { m; }; }", "int"),
-        ("void f(int m); void g() { m; }", None),
-        ("void f(int (*g)(float m)) { m; }", None),
-        ("struct S { int m; }; void f() { m; }", None),
+        ("void g(float m) { } void f() { int m; } void h() { m; }", "int"),
         ("template <int m> void f() { m; }", "int"),
-        ("void f(half2 (&m)[4]) { m; }", "half2"),
-        ("void f() { static __shared__ unsigned long long m[4]; m; }", None),
-        ("namespace a { int m; } void f() { m; }", None),
+        ("void f() { static __shared__ unsigned m[4]; m; }", "static __shared__ unsigned"),
         ("/* é */ long m; void f() { 'é'; m; }", "long"),
-        ("#define M int m = 1; m\n", "int"),
-        ("void f() {\n#ifdef USE_ROCM\nlong m;\n#else\nint m;\n#endif\nm; }", "long"),
-        ("#ifdef USE_ROCM\nvoid f(long m) {\n#else\nvoid f(int m) {\n#endif\nm; }", "long"),
-        ("#if X\nvoid f(long m) {\n#else\nvoid f(int m) { m;\n#endif\n }", "int"),
+        ("void f() { m; }", ""),
     ],
 )
-def test_a_name_means_what_the_innermost_scope_says(text: str, meant: str | None) -> None:
-    found = type_at(text, "m")
-    assert found == ("static __shared__ unsigned long long" if "static" in text else meant)
+def test_a_name_has_the_type_of_its_last_declaration(text: str, meant: str) -> None:
+    read = view(text)
+    assert read.syntax.type_of("m", read.code.rindex("m")) == meant
 
 
-def test_members_may_be_declared_later() -> None:
-    read = view("struct S { void f() { m; } void g() { char m; m; } int m; };")
-    places = read.syntax.places("m")
-    found = [read.syntax.declared("m", at) for at in places]
-    assert [one and one.type for one in found] == ["int", "char", "char", "int"]
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("int lane = (int)(HERE);", "lane"),
+        ("if (a == b) lanes[2] |= ~HERE;", "lanes"),
+        ("int lane = static_cast<int>(HERE);", "lane"),
+        ("int count = f(HERE);", ""),
+        ("a.lane = HERE;", ""),
+        ("int lane = 0; HERE;", ""),
+        ("if (lane == HERE) a();", ""),
+    ],
+)
+def test_a_statement_stores_to_the_name_before_its_sign(code: str, name: str) -> None:
+    read = view(f"void f() {{ {code} }}")
+    assert read.syntax.stored_to(read.code.index("HERE"))[0] == name
 
 
 @pytest.mark.parametrize(

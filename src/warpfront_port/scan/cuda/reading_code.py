@@ -20,7 +20,8 @@ from warpfront_port.scan.cuda.guards import guard_rule_matches, value_rule_match
 from warpfront_port.scan.cuda.lexer import Span
 from warpfront_port.scan.cuda.name_rows import rows, rows_including, rows_naming
 from warpfront_port.scan.cuda.preprocessor import Reach
-from warpfront_port.scan.cuda.view import NAME, NEAR, View, is_declared, rule_match
+from warpfront_port.scan.cuda.syntax import NEAR
+from warpfront_port.scan.cuda.view import NAME, View, is_declared, rule_match
 from warpfront_port.scan.cuda.warp_size_rules import (
     MASK_NAMES,
     lane_rule_matches,

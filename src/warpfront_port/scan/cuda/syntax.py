@@ -1,4 +1,4 @@
-"""C++ and CUDA as a tree: functions, scopes, declarations, arguments of calls. Pure.
+"""C++ and CUDA as a tree: functions and arguments of calls; as text: declarations, values. Pure.
 
 The grammar reads code without preprocessor lines, so a file has readings. In each reading, every
 `#if` has one of its arms: the first that a side gets, or the one around the requested place. Bodies
@@ -7,14 +7,11 @@ of macros are a reading of their own. A reading is created on the first query of
 
 from __future__ import annotations
 
-import itertools
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 import tree_sitter
 from tree_sitter import Node
@@ -36,30 +33,15 @@ _MACRO_HEAD = re.compile(r"(?:\#|%:)\s*define\s+\w+(?:\([^()]*\))?")
 _NAME = re.compile(r"[A-Za-z_]\w*+")
 _SPECIFIER = re.compile(r"__(global|device|host)__")
 _FUNCTIONS = frozenset({"function_definition", "lambda_expression"})
-_PARAMETERS = {"parameter_declaration", "optional_parameter_declaration"}
-_DECLARING = _PARAMETERS | {"declaration", "field_declaration", "for_range_loop"}
-_SCOPES = _FUNCTIONS | {
-    "compound_statement", "for_statement", "for_range_loop", "if_statement", "while_statement",
-    "field_declaration_list", "declaration_list", "template_declaration", "translation_unit",
-}  # fmt: skip
-_PASSING = {
-    "parenthesized_expression", "cast_expression", "conditional_expression", "initializer_list",
-    "binary_expression", "unary_expression", "argument_list", "call_expression",
-}  # fmt: skip
-_CLASS = "field_declaration_list"
-_STORING = ("init_declarator", "assignment_expression")
-
-
-class Declaration(NamedTuple):
-    """A declared name.
-
-    `type` is the text in front of the first declarator, `scope` is where the name is visible.
-    """
-
-    start: int
-    type: str
-    scope: Span
-    of_class: bool
+# What a statement stores to, what declares a name before it, and the value after it.
+_STORED = re.compile(
+    r"(?:[^=]|[=!<>]=)*?(?<![.>\w])([A-Za-z_]\w*)\s*(?:\[[^\[\]]*\]\s*)*(?:[|&^+]|<<|>>)?=(?!=)"
+)
+_OPEN_CALL = re.compile(r"[A-Za-z_]\w*\s*\([^()]*\Z")
+_DECLARED = re.compile(r"(?:\A|[;{}(,<>])\s*((?!(?:return|else|case|new)\b)(?:[\w:]+[\s*&]+)+)\Z")
+_VALUE = re.compile(r"\w+\s*(?:\[[^\[\]]*\]\s*)*(?:[|&^+]|<<|>>)?=(?!=)([^;]*)")
+# Text further from a place than this belongs to other code.
+NEAR = 400
 
 
 @dataclass(kw_only=True)
@@ -71,7 +53,6 @@ class Syntax:
     reaches: Reaches
     _readings: list[tuple[Side, set[int], tree_sitter.Tree]] = field(default_factory=list)
     _paths: dict[int, Around] = field(default_factory=dict)
-    _declared: dict[str, tuple[Declaration, ...]] = field(default_factory=dict)
     _steps: int = 0
     _parsed: int = 0
 
@@ -189,28 +170,16 @@ class Syntax:
         spans = tuple((node.start_byte, node.end_byte) for node in nodes)
         return (offset, offset if arguments is None else arguments.end_byte), spans
 
-    def taker(self, offset: int, kind: str, operators: AbstractSet[str]) -> tuple[str, int]:
-        """Return the name and place that the innermost node of a kind around `offset` is stored to.
+    def statement(self, offset: int) -> int:
+        """Return where the statement of the place at `offset` begins, or text far before it."""
+        first = max(0, offset - NEAR)
+        return max(first, *(self.code.rfind(end, first, offset) + 1 for end in ";{}"))
 
-        Casts and these operators are followed. The result is None for a member.
-        """
-        path = tuple(itertools.dropwhile(lambda node: node.type != kind, self.path(offset)))
-        for inner, parent in itertools.pairwise(path):
-            if parent.type in _STORING:
-                destination = parent.children[0]
-                name = _NAME.search(self.code, destination.start_byte, destination.end_byte)
-                stored = name and inner != destination and destination.type != "field_expression"
-                return (name[0], name.start()) if name and stored else ("", -1)
-            operator = parent.child_by_field_name("operator")
-            called = self.text(parent.child_by_field_name("function"))
-            if (
-                parent.type not in _PASSING
-                or (operator and operator.type not in operators)
-                or (called and not called.startswith("static_cast"))
-                or parent.child_by_field_name("condition") == inner
-            ):
-                break
-        return "", -1
+    def stored_to(self, offset: int) -> tuple[str, int]:
+        """Return the name and place to which the statement around `offset` stores, by no call."""
+        stored = _STORED.match(self.code, self.statement(offset), offset)
+        called = stored and _OPEN_CALL.search(self.code, stored.end(), offset)
+        return (stored[1], stored.start(1)) if stored and not called else ("", -1)
 
     @cached_property
     def _places(self) -> Mapping[str, list[int]]:
@@ -227,55 +196,25 @@ class Syntax:
             places = places[bisect_left(places, start) : bisect_left(places, end)]
         return places[:_MOST_PLACES]
 
-    def declared(self, name: str, offset: int) -> Declaration | None:
-        """Return the declaration of the name at `offset`.
-
-        It is in the innermost scope around `offset` that declares the name, and the last before
-        `offset` in that scope. Members of a class may be declared later.
+    def type_of(self, name: str, offset: int) -> str:
+        """Return the type in the last declaration of the name before `offset`, first that of its
+        function; "" for none.
         """
-        if name not in self._declared:
-            places = (self._declaration(self.path(start)) for start in self.places(name))
-            self._declared[name] = tuple(place for place in places if place is not None)
-        side = self._side(offset)
-        visible = (
-            candidate
-            for candidate in self._declared[name]
-            if candidate.scope[0] <= offset < candidate.scope[1]
-            and (candidate.start <= offset or candidate.of_class)
-            and side in self.reaches.at(candidate.start).reach
-        )
-        return max(
-            visible, key=lambda candidate: (candidate.scope[0], candidate.start), default=None
-        )
+        function, places = self.function(offset), self.places(name)
+        before = places[: bisect_right(places, offset)]
+        own = bisect_left(before, function.start_byte) if function else 0
+        for place in (*reversed(before[own:]), *reversed(before[:own])):
+            declared = _DECLARED.search(self.code, max(0, place - NEAR // 4), place)
+            if declared:
+                return declared[1].strip()
+        return ""
 
-    def _declaration(self, path: Around) -> Declaration | None:
-        for depth, (node, parent) in enumerate(itertools.pairwise(path), 1):
-            named = parent.children_by_field_name("declarator")
-            if named and node not in named:
-                return None
-            if named and parent.type in _DECLARING:
-                head = self.code[parent.start_byte : named[0].start_byte]
-                loop = parent.type == "for_range_loop"
-                # a parameter of a type, or of a mere declaration, has no scope
-                ends = _SCOPES | (_DECLARING if parent.type in _PARAMETERS else set())
-                scope = next(
-                    (ancestor for ancestor in path[depth + (not loop) :] if ancestor.type in ends),
-                    parent,
-                )
-                typed = (head.partition("(")[2] if loop else head).split()
-                span, member = (scope.start_byte, scope.end_byte), scope.type == _CLASS
-                return Declaration(path[0].start_byte, " ".join(typed), span, member)
-            if not parent.type.endswith(("declarator", "qualified_identifier")):
-                return None
-        return None
-
-    def values(self, name: str, offset: int) -> Iterator[Node]:
-        """Yield a name's values in the function around `offset`, at its declaration and later."""
+    def values(self, name: str, offset: int) -> Iterator[Span]:
+        """Yield the values that a name gets in the function around `offset`."""
         function = self.function(offset)
         for place in self.places(name, function) if function else ():
-            node = self.around(place, *_STORING)
-            if node is not None and not self.code[node.start_byte : place].strip("*& "):
-                yield node.children[-1]
+            if value := _VALUE.match(self.code, place, place + NEAR):
+                yield value.span(1)
 
 
 def _called(path: Around, offset: int) -> Node | None:

@@ -24,8 +24,6 @@ WARP_NAME = re.compile(
     r"lanes?_*(?:per|in)_*warp|wave_*size|wavefront_*size)",
     re.IGNORECASE,
 )
-# Text further from a name than this belongs to other code.
-NEAR = 400
 AMD_NAME = re.compile(r"(?:^|_)(?:HIP|ROC)(?:M|CC|BLAS|FFT|SOLVER)?(?:_|$)")
 """A macro that is for AMD, by its name."""
 HEADERS = frozenset({".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl"})

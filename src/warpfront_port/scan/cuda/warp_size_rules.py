@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from warpfront_port.scan.cuda.lexer import Span
+from warpfront_port.scan.cuda.syntax import NEAR
 from warpfront_port.scan.cuda.view import (
     HEADERS,
     NAME,
-    NEAR,
     WARP_NAME,
     View,
     macro_bodies,
@@ -67,8 +67,6 @@ OF_THE_WAVE = re.compile(
     r"|\bwarpSize\b"
 )
 _ARCH_MACRO = re.compile(r"gfx|GFX|WAVEFRONT|WAVE_?SIZE|CDNA|RDNA", re.IGNORECASE)
-_ON_BITS = frozenset("&|^~")
-_OF_NUMBERS = _ON_BITS | set("+-*/%") | {"<<", ">>"}
 _BUILT_IN = re.compile(r"\b__(?:ballot|activemask|match_any|match_all)(?:_sync)?\b")
 _OF_A_THREAD = re.compile(r"\b(?:threadIdx|laneId|lane_id)\b")
 _HALF = re.compile(r">>\s*32\b")
@@ -89,7 +87,7 @@ def mask_rule_matches(view: View, name: str, span: Span) -> Iterator[Match]:
     if _SYNC.match(name):
         yield from _narrow_masks(view, name, span)
     if name in _BALLOTS or name == "__activemask":
-        variable, start = view.syntax.taker(span[0], "call_expression", _ON_BITS)
+        variable, start = view.syntax.stored_to(span[0])
         if variable and _width(view, variable, start) == 32:
             excerpt = f"{variable} = {name}()"
             yield rule_match(view, "CU109", (start, span[1]), excerpt=excerpt, names={name})
@@ -128,8 +126,7 @@ def mask_width_doubt(view: View, mask: str, offset: int) -> int | None:
 
 def _width(view: View, name: str, offset: int) -> int:
     """Return the bits of an integer variable, or of an array's or pointer's element; 0: unknown."""
-    declared = view.syntax.declared(name, offset)
-    words = set() if declared is None else set(declared.type.replace("std::", "").split())
+    words = {*view.syntax.type_of(name, offset).replace("std::", "").split()}
     if words & _WIDE_WORDS:
         return 64
     return 32 if words & _NARROW_WORDS and words <= _NARROW_WORDS | _QUALIFIERS else 0
@@ -150,8 +147,7 @@ def _comes_from(view: View, span: Span, origin: re.Pattern[str], depth: int = 2)
     Half of a mask that was selected on purpose is no mask of lanes.
     """
     for name in sorted(set(NAME.findall(view.code, *span)))[:12] if depth else ():
-        for value in view.syntax.values(name, span[0]):
-            inner = (value.start_byte, min(value.end_byte, value.start_byte + NEAR))
+        for inner in view.syntax.values(name, span[0]):
             if _HALF.search(view.code, *inner):
                 continue
             if origin.search(view.code, *inner) or _comes_from(view, inner, origin, depth - 1):
@@ -191,8 +187,8 @@ def _warp_constants(view: View) -> Iterator[Match]:
                 yield from _warp_constant(view, name, value, (directive.start, directive.end))
     for match in _WIDTH.finditer(view.code):
         if WARP_NAME.search(match[1]):
-            declared = view.syntax.declared(match[1], match.start())
-            constant = declared is not None and _CONSTANT.search(declared.type)
+            begin = view.syntax.statement(match.start())
+            constant = _CONSTANT.search(view.code, begin, match.start())
             if constant or view.syntax.around(match.start(), "enumerator"):
                 yield from _warp_constant(view, match[1], int(match[2], 0), match.span(1))
 
@@ -220,7 +216,7 @@ def _lane_arithmetic(view: View) -> Iterator[Match]:
         operand = match["left"]
         start = match.start()
         # The variable that the arithmetic is for may be named after lanes or warps.
-        variable, _start = view.syntax.taker(match.start("op"), "binary_expression", _OF_NUMBERS)
+        variable, _start = view.syntax.stored_to(start)
         shifted = _SHIFT.search(view.code, max(0, start - NEAR // 20), start)  # a bit of a word
         lanes = _OF_LANES.search(variable) and not (operand.isdigit() or shifted)
         lanes = lanes and view.in_device_code(start)
