@@ -33,7 +33,7 @@ from warpfront_port.scan.cuda.conditions import MacroRow
 from warpfront_port.scan.cuda.warp_size_rules import OF_THE_WAVE
 from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import evidence_of
-from warpfront_port.scan.findings import SIDES, Context, ScanFinding, Side, SourceText
+from warpfront_port.scan.findings import Context, ScanFinding, Side, SourceText
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.reach import MANIFESTS, read_commands
 from warpfront_port.scan.severities import Judged
@@ -54,9 +54,6 @@ _COMMANDS = "compile_commands.json"
 _WORTH_SAYING = 500
 _THRESHOLDS = 500_000, 3, 3
 """Of the garbage collector: by its defaults a third of a scan goes through living syntax trees."""
-_OTHER_BUILDS = re.compile(r"(?:\.(?:in|rs|lua|txt|rst)|(?:\A|/)Jam\w+)\Z")
-"""Builds, their templates and documents that no engine reads, and that may define macros."""
-_NOWHERE: MacroRow = dict.fromkeys(SIDES, "unset")
 _NAMED = re.compile(r"(?m)^[ \t]*name\s*=\s*[\"']?([\w.-]+)")
 
 Progress = Callable[[int, int], None]
@@ -115,8 +112,7 @@ def scan_tree(
     tree = list_tree(root, exclude=request.exclude, vendored=request.vendored)
     files = [file for file in tree.files if is_read(PurePosixPath(file.path))]
     texts = _texts(root, files)
-    builds = _texts(root, [file for file in tree.files if _OTHER_BUILDS.search(file.path)])
-    project = read_project(texts, _commands(root), builds.values())
+    project = read_project(texts, _commands(root))
     unread_sources = languages.unread_sources({file.path for file in tree.files}, project.product)
     others = [file for file in tree.files if languages.reads(PurePosixPath(file.path))]
     files, texts = files + others, texts | _texts(root, others)
@@ -189,8 +185,7 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         own_headers=frozenset(source.path.name for source in sources),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
         vendor_macros=headers.vendor_macros(facts, headers.twin_macros(code.values()))
-        | _of_cudas_build(project, facts)
-        | dict.fromkeys(project.undefined, _NOWHERE),
+        | _of_cudas_build(project, facts),
         is_hipified=bool(project.builds),
         takes_whole_waves=any(map(OF_THE_WAVE.search, code.values())),
     )

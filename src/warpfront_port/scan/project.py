@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePosixPath
 
-from warpfront_port.scan.cuda.headers import undefined_macros
 from warpfront_port.scan.hipify_names import hipify_names
 from warpfront_port.scan.python.builds import PythonBuild, read_build, users_of
 from warpfront_port.scan.reach import EXTENSIONS, SOURCE, Product, named, read_product, sources_of
@@ -76,7 +75,6 @@ class Project:
     is true for a build of HIP's own. `hosts` are the other sources that Python builds list,
     for the host's compiler. `unbuilt` are CUDA sources that the build which decides does not list.
     `cmake` are the commands of CMake's files, `false` the names in them that are false by default.
-    `undefined` are the macros that conditions test and nothing in the tree defines.
     """
 
     units: tuple[str, ...] = ()
@@ -91,17 +89,13 @@ class Project:
     unbuilt: tuple[str, ...] = ()
     cmake: Mapping[str, tuple[Command, ...]] = field(default_factory=dict, repr=False)
     false: AbstractSet[str] = frozenset()
-    undefined: AbstractSet[str] = frozenset()
 
 
 def read_project(
     texts: Mapping[str, str],
     commands: Mapping[str, tuple[str, ...]] | None = None,
-    others: Iterable[str] = (),
 ) -> Project:
-    """Return the contents of `texts`, by path. `commands` are a build's sources and options,
-    `others` the texts of builds that no engine reads.
-    """
+    """Return the contents of `texts`, by path. `commands` are a build's sources and options."""
     building = [p for p, text in texts.items() if p.endswith(".py") and EXTENSIONS.search(text)]
     builds = {
         path: build for path in building if (build := read_build(path, texts[path])) is not None
@@ -144,7 +138,6 @@ def read_project(
         builds_hip=any(_place(texts, *way) for way in _OF_HIP),
         cmake=cmake,
         false=false_by_default(command for commands in cmake.values() for command in commands),
-        undefined=undefined_macros(texts, others),
     )
 
 

@@ -5,17 +5,15 @@ looks so, and on one where AMD does not come.
 from __future__ import annotations
 
 import time
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
 from rule_files import read_examples
 
-from warpfront_port.commands.scanning import ScanRequest, scan_tree
 from warpfront_port.scan import cuda
 from warpfront_port.scan.cuda import headers
 from warpfront_port.scan.findings import Context, Gate, Match, SourceText
-from warpfront_port.scan.targets import read_target
 
 EXAMPLES = read_examples(cuda=True)
 RULES = sorted(EXAMPLES)
@@ -401,44 +399,6 @@ def test_an_arm_for_a_macro_of_cuda_is_noted_where_its_file_has_none_for_amd() -
     usual = "#ifdef WITH_CUDA\nint a;\n#endif\n"  # what torch's builds set for AMD too
     assert seen(usual) != []
     assert seen(usual, context=Context(is_hipified=True)) == []
-
-
-@pytest.mark.parametrize(
-    ("path", "other", "is_undefined"),
-    [
-        ("b.h", "#define SELF_TEST\n", False),
-        ("b.h", "// #define SELF_TEST\n", False),  # who reads it may take it in
-        ("b.h", "#endif // SELF_TEST\n", True),
-        ("b.h", "#include <selftest.h>\n", False),
-        ("b.h", "#include <cuda_runtime.h>\n", True),
-        ("CMakeLists.txt", "target_compile_definitions(a PRIVATE SELF_TEST=1)\n", False),
-        ("CMakeLists.txt", "add_definitions(-DSELF_${KIND})\n", False),
-        ("Makefile", "CFLAGS += -DSELF_TEST\n", False),
-        ("setup.py", "define_macros=[('SELF_' + kind, None)]\n", False),
-        ("README.md", "Compile it with `-DSELF_TEST`.\n", False),
-    ],
-)
-def test_a_macro_that_nothing_in_a_tree_names_is_undefined(
-    path: str, other: str, *, is_undefined: bool
-) -> None:
-    texts = {"a.cu": "#ifdef SELF_TEST\n#endif\n", path: other}
-    assert ("SELF_TEST" in headers.undefined_macros(texts, ())) is is_undefined
-    assert not headers.undefined_macros({"a.cu": texts["a.cu"]}, ["#cmakedefine SELF_TEST\n"])
-
-
-def test_a_compiler_a_machine_and_a_vendor_define_macros_too() -> None:
-    names = ("__GNUC__", "NDEBUG", "HAVE_MPI", "MPI_VERSION", "USE_CUDA", "MY_HIP", "CUDA_VERSION")
-    text = "".join(f"#ifdef {name}\n#endif\n" for name in names)
-    assert not headers.undefined_macros({"a.cu": text}, ())
-
-
-def test_an_arm_that_nothing_opens_is_none_of_the_code(tmp_path: Path) -> None:
-    arm = '#ifdef SELF_TEST\nasm("trap;");\n#endif\n'
-    (tmp_path / "a.cu").write_text(f"__global__ void k() {{\n{arm}}}\n")
-    request = ScanRequest(repo=tmp_path, target=read_target("gfx942"))
-    assert [one.rule for one in scan_tree(request, processes=1).findings] == []
-    (tmp_path / "SConstruct").write_text("env.Append(CPPDEFINES=['SELF_TEST'])\n")
-    assert [one.rule for one in scan_tree(request, processes=1).findings] == ["CU107"]
 
 
 def test_a_value_for_cuda_and_its_headers_are_noted_where_nothing_names_amd() -> None:
