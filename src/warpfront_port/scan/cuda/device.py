@@ -30,9 +30,7 @@ def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
 
     An empty text orders memory on any compiler; GCN's own instructions are ported code.
     """
-    node = view.syntax.around(span[0], "gnu_asm_expression")
-    close = view.code.find(";", span[1], span[1] + _FAR) if node is None else node.end_byte
-    whole = (span[0], max(close, span[1]))
+    whole = (span[0], max(view.code.find(";", span[1], span[1] + _FAR), span[1]))
     operands = view.code.find(":", *whole)
     end = operands if operands >= 0 else whole[1]
     template = " ".join(_STRING.findall(view.source.text[span[1] : end]))
@@ -47,8 +45,8 @@ def asm_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:
         text = " ".join(template.replace("\\n", " ").replace("\\t", " ").split())
         text = text if len(text) <= 60 else text[:57] + "..."
         match = rule_match(view, "CU107", whole, excerpt=text, shift=shift)
-        function = view.syntax.function(span[0])
-        yield replace(match, use=function.start_byte) if function else match
+        function = view.syntax.block(span[0]).function
+        yield replace(match, use=function.start) if function else match
 
 
 def memory_rule_matches(view: View, _name: str, span: Span) -> Iterator[Match]:

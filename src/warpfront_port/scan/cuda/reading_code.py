@@ -88,10 +88,11 @@ def _patterned(view: View) -> Iterator[Match]:
         named = not (row.words and view.names.isdisjoint(row.words))
         possible = row.pattern and named and row.requires.search(view.source.text)
         for match in row.pattern.finditer(view.code) if row.pattern and possible else ():
-            function = view.syntax.function(match.start()) if row.within else None
-            if row.within and not row.within.search(view.syntax.text(function)):
-                continue
-            yield rule_match(view, row.rule, match.span(), names=frozenset(NAME.findall(match[0])))
+            function = view.syntax.block(match.start()).function
+            text = view.code[function.start : function.end] if row.within and function else ""
+            if row.within is None or row.within.search(text):
+                named_there = frozenset(NAME.findall(match[0]))
+                yield rule_match(view, row.rule, match.span(), names=named_there)
 
 
 def _named(view: View, reported: Seen) -> Iterator[Match]:

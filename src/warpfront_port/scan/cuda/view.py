@@ -106,11 +106,11 @@ class View:
 
     @cached_property
     def syntax(self) -> Syntax:
-        return Syntax(code=self.code, directives=self.directives, reaches=self.reaches)
+        return Syntax(code=self.code, directives=self.directives)
 
     def in_device_code(self, offset: int) -> bool:
         """Return true if `offset` is in a `__global__` or `__device__` function."""
-        return self.is_device_code and not self.syntax.specifiers(offset) <= {"host"}
+        return self.is_device_code and not self.syntax.block(offset).specifiers <= {"host"}
 
 
 def rule_match(

@@ -49,7 +49,7 @@ _HALVING_FROM_16 = re.compile(
 )
 _SHUFFLES = re.compile(r"\b\w*(?:shfl|shuffle)\w*", re.IGNORECASE)
 _WIDTH = re.compile(r"\b(\w+)\s*(?:=|\{)\s*(32|0[xX]20|64|0[xX]40)[uU]?\s*[;,}]")
-_CONSTANT = re.compile(r"\b(?:const|constexpr|static)\b")
+_CONSTANT = re.compile(r"\b(?:(?:const|constexpr|static)\b[^;{}]*|enum\b[^;{}]*\{[^;{}]*)\Z")
 _LANE_ARITHMETIC = re.compile(
     r"(?P<left>\bthreadIdx\s*\.\s*[xyz]|\b\w+)\s*\)?\s*"
     r"(?P<op>&\s*(?:31|0[xX]1[fF]|\(\s*32\s*-\s*1\s*\))|>>\s*(?:5|0x5)|/\s*32|%\s*32)"
@@ -173,8 +173,8 @@ def _halvings(view: View) -> Iterator[Match]:
     """Yield halvings from 16 lanes. In HIP code, a kernel of 32 lanes may use only 32."""
     shift = 0 if _takes_whole_waves(view) else -1
     for match in _HALVING_FROM_16.finditer(view.code):
-        loop = view.syntax.around(match.start(), "for_statement")
-        shuffle = loop and _SHUFFLES.search(view.code, match.end(), loop.end_byte)
+        end = view.syntax.end_of_loop(match.start())
+        shuffle = _SHUFFLES.search(view.code, match.end(), end)
         if shuffle and not _is_of_a_group(view, shuffle[0], shuffle.start()):
             yield rule_match(view, "CU113", match.span(), shift=shift)
 
@@ -186,11 +186,9 @@ def _warp_constants(view: View) -> Iterator[Match]:
                 value = number_of(view, body)
                 yield from _warp_constant(view, name, value, (directive.start, directive.end))
     for match in _WIDTH.finditer(view.code):
-        if WARP_NAME.search(match[1]):
-            begin = view.syntax.statement(match.start())
-            constant = _CONSTANT.search(view.code, begin, match.start())
-            if constant or view.syntax.around(match.start(), "enumerator"):
-                yield from _warp_constant(view, match[1], int(match[2], 0), match.span(1))
+        constant = _CONSTANT.search(view.code, max(0, match.start() - NEAR), match.start())
+        if constant and WARP_NAME.search(match[1]):
+            yield from _warp_constant(view, match[1], int(match[2], 0), match.span(1))
 
 
 def _warp_constant(view: View, name: str, value: int | None, span: Span) -> Iterator[Match]:
@@ -246,9 +244,8 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
     The lanes that returned are undefined sources. 32 lanes may all stay where 64 do not.
     """
     for returned in _PARTIAL_RETURN.finditer(view.code):
-        function = view.syntax.function(returned.start())
-        statement = view.syntax.around(returned.start(), "if_statement")
-        if function is None or statement is None or statement.start_byte != returned.start():
+        function = view.syntax.block(returned.start()).function
+        if function is None:
             continue
         condition = returned.span("condition")
         direct = _OF_A_THREAD.search(view.code, *condition)
@@ -256,7 +253,7 @@ def _after_partial_returns(view: View) -> Iterator[Match]:
             continue
         shuffles = [
             match
-            for match in _FULL_SHUFFLE.finditer(view.code, statement.end_byte, function.end_byte)
+            for match in _FULL_SHUFFLE.finditer(view.code, returned.end(), function.end)
             if _is_full(view, match["mask"])
             and not _is_of_a_group(view, match["name"], match.start())
         ]
