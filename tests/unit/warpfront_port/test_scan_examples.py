@@ -95,16 +95,6 @@ def test_a_makefile_that_only_asks_for_nvcc_compiles_nothing(text: str, rules: s
     assert {rule for rule, _ in build_findings("Makefile", text)} & {"BL217"} == rules
 
 
-def test_options_of_nvcc_beside_hipcc_are_nvidias_where_only_nvcc_gets_them() -> None:
-    text = "HIPCC = hipcc\nFLAGS = -O3 -arch=sm_80\na: a.cpp\n\t$(NVCC) $(FLAGS) a.cpp\n"
-    assert build_findings("Makefile", text) == []
-    both = f"{text}b: b.cpp\n\t$(HIPCC) $(FLAGS) b.cpp\n"
-    assert build_findings("Makefile", both) == [("BL202", "error")]
-    platform = "HIPCC = hipcc\nifeq ($(HIP_PLATFORM), nvcc)\nFLAGS += -arch=sm_80\nendif\n"
-    assert build_findings("Makefile", platform) == []
-    assert build_findings("Makefile", platform.replace(" nvcc)", " amd)")) == [("BL202", "error")]
-
-
 @pytest.mark.parametrize(
     ("condition", "reached"),
     [
@@ -177,16 +167,6 @@ def test_a_choice_of_an_autotuner_is_noted(call: str, severity: str) -> None:
         "m.py", f"import triton\na = [{call}({{}}, num_warps=32), {call}({{}}, num_warps=8)]\n"
     )
     assert [(one.rule, one.severity) for one in found] == [("PY038", severity)]
-
-
-def test_an_image_that_builds_another_language_alone_is_noted() -> None:
-    image = "FROM nvidia/cuda:12.9.1-base-ubi9 AS build\n"  # warpfront: ignore[CT401] an example
-    go = f"{image}RUN wget https://go.dev/dl/go1.tar.gz\nRUN make\nFROM debian\nRUN pip -h\n"
-    assert build_findings("Dockerfile", go)[0] == ("CT401", "note")
-    distroless = "FROM nvcr.io/nvidia/distroless/go:v4.1.1\n"
-    assert "CT401" not in [rule for rule, _ in build_findings("Dockerfile", distroless)]
-    both = go.replace("make", "cmake .")
-    assert build_findings("Dockerfile", both)[0] == ("CT401", "error")
 
 
 @pytest.mark.parametrize(

@@ -567,7 +567,6 @@ IMPORT = {"lib/a.py": "from megatron.transformer_engine import Norm\n"}
         (f"pip install git+{ENGINE}@stable\n",
          {"a.py": "try:\n    import transformer_engine\nexcept ImportError:\n    pass\n"},
          "runs as it is"),
-        (f"## Optional\n\npip install git+{ENGINE}@stable\n", IMPORT, "runs as it is"),
         (f"For ROCm take another.\npip install git+{ENGINE}\n", IMPORT, "runs as it is"),
         ("pip install git+https://github.com/ROCm/TransformerEngine\n", IMPORT, "runs as it is"),
         ("pip install flash-attn==2.4.1\n", {"a.py": "import flash_attn\n"}, "runs as it is"),

@@ -28,10 +28,7 @@ HIP_ARM = re.compile(
 _DEFINITION = re.compile(r"(?<![\w-])-D([A-Za-z_]\w*)")
 _DEFINED = re.compile(r"([A-Z_][A-Z0-9_]*)(?:=.*)?")
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
-_EXPRESSION = re.compile(r"\$<|>(?!=)")
-_FOR_CUDA = re.compile(
-    r"(?i)(?:\$<AND:(?:\$<[^<>]*>,)*)?\$<COMPILE_LANG\w*:CUDA|\$(?:<BOOL:)?\$?\{?\w*CUDA\w*\}"
-)
+_FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA")
 
 
 def read_cmake(text: str) -> Iterator[Command]:
@@ -130,19 +127,14 @@ def cmake_rule_matches(text: str) -> Iterator[Match]:
 def _of_command(command: Command, better: int) -> Iterator[Match]:
     """Yield the matches of a command, and of its words but for those for CUDA alone."""
     yield from _of_name(command, better)
-    opened: list[bool] = []  # by open generator expression: true for CUDA alone
+    cudas = False  # in a generator expression for CUDA
     for word in command.words:
         if word.text == "CACHE":
             break  # its type and the text about it
-        cudas = any(opened)
-        for mark in _EXPRESSION.finditer(word.text):
-            if mark[0] == ">":
-                opened[-1:] = []
-            else:
-                opened.append(_FOR_CUDA.match(word.text, mark.end()) is not None)
-                cudas = cudas or opened[-1]
+        cudas = cudas or _FOR_CUDA.search(word.text) is not None
         if not cudas:
             yield from _of_word(word, command)
+        cudas = cudas and not word.text.endswith(">")
 
 
 def _of_name(command: Command, better: int) -> Iterator[Match]:

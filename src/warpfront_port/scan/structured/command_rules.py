@@ -28,11 +28,7 @@ _INSTALLERS = frozenset({"apt-get", "apt", "yum", "dnf", "microdnf", "zypper", "
 _INSTALLER = re.compile(r"pip[\d.]*|uv|py(?:thon)?[\d.]*(?:_?(?:bin|exe|executable))?|pip_?\w*")
 _INDEXES = ("-i", "--index-url", "--default-index")
 _OFFLOADED = re.compile(r"--(?:offload-arch|amdgpu-target)=gfx\w+")
-# With the two lines above, which may call it a choice.
-_INSTALLATION = re.compile(
-    r"(?m)^(?:.*\n){0,2}?.*?(?:pip[\d.]* install|git clone)[ \t](?P<words>[^\n&|;#]*)"
-)
-_CHOICE = re.compile(r"(?i)option|\bif (?:you|needed)|alternativ|faster|accelerat")
+_INSTALLATION = re.compile(r"(?:pip[\d.]* install|git clone)[ \t](?P<words>[^\n&|;#]*)")
 _WAY_FOR_AMD = re.compile(r"(?i)\brocm|\bamd\b|\bhip\b")
 _BESIDE_PACKAGE = re.compile(r"\b\w+\.__file__[^\n]{0,200}\bcp\s+-\w+")
 
@@ -43,7 +39,7 @@ def readme_rule_matches(text: str) -> Iterator[Match]:
         for word in re.finditer(r"[^\s`'\"]+", line["words"]):
             place = Word.found(word, offset=line.start("words"))
             for rule, shift in read_requirement(word[0].partition("=")[0]):
-                if rule in {"DP303", "DP304"} and not _CHOICE.search(line[0]):
+                if rule in {"DP303", "DP304"}:
                     yield place.match(rule, shift=shift)
 
 

@@ -17,7 +17,6 @@ _AMD = re.compile(
 _NVIDIA = re.compile(
     r"(?i)CUDA(?!_VISIBLE)|NVIDIA|NVCC|cu(?:DNN|BLAS|FFT|RAND|SOLVER|SPARSE)|\bcu\d"
 )
-_HIP_ON_NVIDIA = re.compile(r"(?i)HIP_PLATFORM(?!\s*!=)\W+(?:\w+\s+\W*)?(?:nvcc|nvidia)")
 FALSE = frozenset({"FALSE", "OFF", "NO", "N", "0"})
 # `device: cuda:0` is torch's name, which means AMD's devices too; an address names an owner.
 _OTHERS = re.compile(r"(?i:device)\w*\W{1,8}cuda(?::\d+)?\b|\b(?:github|nvidia)\.\w+/\S*")
@@ -129,9 +128,9 @@ def sides_of(condition: str) -> frozenset[Side] | None:
     amd, nvidia = _AMD.search(condition), _NVIDIA.search(condition)
     if condition in FALSE:
         return frozenset()
-    if _HIP_ON_NVIDIA.search(condition) or (nvidia and not amd):
-        return CUDAS
-    return AMDS if amd and not nvidia else None
+    if bool(amd) is bool(nvidia):
+        return None
+    return AMDS if amd else CUDAS
 
 
 CUDAS: frozenset[Side] = frozenset({"nvidia"})

@@ -47,31 +47,19 @@ def toml_rule_matches(text: str, *, installs: bool = True) -> Iterator[Match]:
     if installs:
         yield from declared_rule_matches(text, read_pyproject)
 
-    def word(value: str) -> Word:
-        place = document.string(value, table="")
-        return _placed(text, place.line, place.literal, value)
-
-    optional = document.table("project", "optional-dependencies")
-    # uv's indexes that only packages which name them use.
-    indexes = document.value("tool", "uv", "index")
-    listed = indexes if isinstance(indexes, list) else []
-    explicit = [index for index in listed if isinstance(index, dict) and index.get("explicit")]
-    chosen = {value for _, value in (*_plain(optional), *_plain(explicit))}
-    for _, value in _plain(document.values):
+    for value in _strings(document.values):
         if CUDA_INDEX.search(value):
-            yield word(value).match("DP314", value[:80], -2 if value in chosen else 0)
+            place = document.string(value, table="")
+            yield _placed(text, place.line, place.literal, value).match("DP314", value[:80])
 
 
-def _plain(value: object, above: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield (name with the tables above it, value as text) for every plain value."""
-    if isinstance(value, str | bool):
-        yield above.strip("."), str(value).lower() if isinstance(value, bool) else value
-    elif depth < 20 and isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _plain(inner, f"{above}.{key}", depth + 1)
-    elif depth < 20 and isinstance(value, list):
-        for inner in value:
-            yield from _plain(inner, above, depth + 1)
+def _strings(value: object, depth: int = 0) -> Iterator[str]:
+    """Yield the texts in a document."""
+    if isinstance(value, str):
+        yield value
+    elif depth < 20 and isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _strings(inner, depth + 1)
 
 
 def requirements_rule_matches(text: str, extra: str = "") -> Iterator[Match]:

@@ -18,10 +18,6 @@ _INSTRUCTION = re.compile(
 )
 _PAIR = re.compile(r"([A-Za-z_]\w*)=(\"(?:[^\"\\]|\\.)*\"|'[^']*'|[^\s\\]*)")
 _FROM = re.compile(r"(?:\s+--\S+)*\s+(\S+)(?:(?i:\s+AS\s+)(\S+))?")
-_NEXT_STAGE = re.compile(r"(?im)^[^\S\n]*FROM\s")
-# A stage that only builds programs in another language takes nothing of CUDA's from its image.
-_OTHER_TOOLCHAIN = re.compile(r"(?i)\bgolang|\bgo\.dev|\bgo build|\bcargo\b|rustup|\bnpm\b")
-_NEEDS_CUDA = re.compile(r"(?i)python|\bpip|\buv\b|conda|torch|nvcc|cmake")
 _USED = re.compile(r"\$\{?(\w+)")
 _COMMENT_LINE = re.compile(r"(?m)(?<=\n)[^\S\n]*#[^\n]*(?=\n)")
 
@@ -39,11 +35,8 @@ def dockerfile_rule_matches(text: str) -> Iterator[Match]:
         if name == "FROM" and (begun := _FROM.match(body)):
             bases = [arguments.pop(n) for n in _USED.findall(begun[1]) if n in arguments]
             bases += () if begun[1] in stages else (Word.found(begun, 1, start),)
-            following = _NEXT_STAGE.search(text, match.end())
-            stage = text[match.end() : following.start() if following else None]
-            shift = -2 if _OTHER_TOOLCHAIN.search(stage) and not _NEEDS_CUDA.search(stage) else 0
             images = (base for base in bases if NVIDIA_IMAGE.fullmatch(base.text))
-            yield from (image.match("CT401", shift=shift) for image in images)
+            yield from (image.match("CT401") for image in images)
             stages.add(begun[2] or "")
         elif name in {"ENV", "ARG"}:
             for pair in _PAIR.finditer(body):

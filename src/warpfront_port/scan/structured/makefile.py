@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,15 +15,11 @@ from warpfront_port.scan.structured.command_rules import (
 from warpfront_port.scan.structured.commands import Arms, Word
 
 _REFERENCE = re.compile(r"\$[({]([\w.-]+)(?::[^(){}]*)?[)}]")
-_VARIABLE = re.compile(
-    r"(?m)^[^\S\n]*(?:export\s+|override\s+)?([A-Za-z_][\w.-]*)[^\S\n]*[:?+]?=[^\S\n]*(.*)$"
-)
 _RECIPE = re.compile(r"(?m)(?:^\t.*(?:\\\n.*)*\n?)+")
-_PROGRAMS = {"pip": "pip", "pip3": "pip", "python": "python", "python3": "python", "py": "python"}
 _HIPCC = re.compile(r"(?m)^[^#\n]*\bhipcc\b")
-_NVCC = re.compile(r"(?<![\w.-])nvcc(?![\w.-])")
+# To ask for nvcc compiles nothing.
+_NVCC = re.compile(r"(?<![\w.-])(?<!which )(?<!command -v )nvcc(?![\w.-])")
 _RUNS_NVCC = re.compile(rf"(?:\$[({{]NVCC[)}}]|{_NVCC.pattern})(?!\s+(?:--version|-V)\b)")
-_SOUGHT = re.compile(r"\s*(\w+)\s*[:?]?=\s*\$[({]shell\s+(?:which|command\s+-v)\s+nvcc\b")
 _CONDITION = re.compile(
     r"[^\S\n]*(?P<word>endif|else|(?=if))\b[^\S\n]*(?P<test>ifn?def|ifn?eq)?\b(?P<text>.*)"
 )
@@ -47,48 +43,24 @@ def make_rule_matches(text: str) -> Iterator[Match]:
     """Yield the matches in a makefile, without its comments.
 
     The first line that compiles with nvcc, where no line knows hipcc, is one (BL217). With hipcc,
-    what nvcc runs with is NVIDIA's. A variable reaches the sides that its uses reach.
+    what nvcc runs with is NVIDIA's.
     """
     beside_hipcc = _HIPCC.search(text) is not None
-    nvcc_alone = not beside_hipcc and _NVCC.search(text) is not None
-    lines = list(_lines(text, beside_hipcc=beside_hipcc))
-    used = _sides_of_uses(lines)
-    for start, line, sides, conditional in lines:
-        # To ask for nvcc, or for its version, compiles nothing.
-        asks = (sought := _SOUGHT.match(line)) and sought[1] not in used
-        nvcc = _RUNS_NVCC.search(line) if nvcc_alone and not asks else None
+    nvcc_alone = not beside_hipcc and "nvcc" in text
+    for start, line, sides, conditional in _lines(text, beside_hipcc=beside_hipcc):
+        nvcc = _RUNS_NVCC.search(line) if nvcc_alone else None
         if nvcc is not None:
             nvcc_alone = False
             yield Word.found(nvcc, offset=start).match("BL217", shift=-int(conditional))
-        reached = _reached(line, sides, used)
         for word in re.finditer(r"\S+", line):
-            placed = replace(Word.found(word, offset=start), sides=reached)
+            placed = replace(Word.found(word, offset=start), sides=sides)
             yield from word_rule_matches(placed)
     for match in _RECIPE.finditer(text):
-        # A reference to a variable is a word of its length: `$(PIP)` is pip.
-        words = _REFERENCE.sub(
-            lambda m: _PROGRAMS.get(m[1].lower(), "_" * len(m[0])).ljust(len(m[0])), match[0]
-        )
+        words = _REFERENCE.sub(lambda m: "_" * len(m[0]), match[0])
         recipe = re.sub(r"(?m)^\t[@-]", "\t ", words)
         for rule_match in script_rule_matches(recipe, match.start()):
             if rule_match.rule.startswith("DP3") or rule_match.rule == "CT402":
                 yield rule_match
-
-
-def _reached(
-    line: str, sides: frozenset[Side], used: Mapping[str, frozenset[Side]]
-) -> frozenset[Side]:
-    variable = _VARIABLE.match(line)
-    return sides & used.get(variable[1], sides) if variable else sides
-
-
-def _sides_of_uses(lines: Iterable[_Line]) -> Mapping[str, frozenset[Side]]:
-    """Return the sides that the uses of each variable reach."""
-    used: dict[str, frozenset[Side]] = {}
-    for _, line, sides, *_ in lines:
-        for name in _REFERENCE.findall(line):
-            used[name] = used.get(name, frozenset()) | sides
-    return used
 
 
 def _lines(text: str, *, beside_hipcc: bool) -> Iterator[_Line]:
