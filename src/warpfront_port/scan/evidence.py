@@ -22,7 +22,6 @@ from warpfront_port.scan.reach import (
     MANIFESTS,
     SOURCE,
     Sources,
-    import_graph,
     include_graph,
     named,
     sources_of,
@@ -249,9 +248,9 @@ class _Tree:
         they are a third of the project, they are its purpose.
         """
         named = {p for p in self.texts if p.endswith(".py") and is_named_for_nvidia(p)}
-        graph = import_graph(self.texts, anywhere=False) if named else {}
-        needed = {module for path in graph.keys() - named for module in graph[path]}
-        chosen = named - needed - self.project.product.modules
+        needed = self.project.product.imported
+        names = ((path, path.removesuffix(".py").removesuffix("/__init__")) for path in named)
+        chosen = {path for path, name in names if name.rpartition("/")[2] not in needed}
         for path in () if self.project.product.is_most(chosen) else chosen:
             yield path, self.cite(path, 0, "it is named for NVIDIA", "left-out")
 

@@ -11,8 +11,7 @@ import json
 import posixpath
 import re
 import shlex
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
@@ -32,12 +31,10 @@ _BUILDS = re.compile(
     r"CUDAExtension\s*\(|=\s*CUDAExtension\b|cpp_extension\.load|load_inline|import[^\n]*\bload\b"
 )
 INCLUDE = re.compile(r"(?m)^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]")
-_IMAGE = re.compile(r"/Dockerfile[^/]*\Z")
 MANIFESTS = ("pyproject.toml", "setup.cfg", "setup.py")
 _ROOTS = frozenset({"", "src", "python", "lib", "source"})
 _TOLD = re.compile(r"-(?:I|isystem|D|U|std=|iquote)")
 _SEPARATE = frozenset({"-I", "-isystem", "-iquote", "-D", "-U"})
-_REQUIREMENTS = re.compile(r"requirements[\w-]*\.txt")
 # What makes each manifest that of a distribution. A [build-system] alone distributes nothing.
 _DISTRIBUTES = {
     "pyproject.toml": re.compile(r"(?m)^\[(?:project|tool\.(?:poetry|flit\.metadata))\]"),
@@ -45,18 +42,8 @@ _DISTRIBUTES = {
     "setup.py": re.compile(""),
 }
 _SCRIPT = re.compile(r"(?!setup\.py)[^/]+\.py")
-_BUILD = re.compile(
-    r"\A(?:[^/]+/)?(?:CMakeLists\.txt|(?:GNU)?[Mm]akefile|meson\.build)\Z|\A[^/]*\.cu\Z"
-)
-_IMPORTED = re.compile(r"(?m)^(?:[ \t]*\")?(?:from|import)[ \t]+([\w.]+)")
+_IMPORTED = re.compile(r"(?m)^(?:[ \t]*\")?(?:from|import)[ \t]+([^\n#]+)")
 _CALLED = re.compile(r"(?<!def )\b([A-Za-z_]\w*)\(")
-_IMPORT = (
-    r"(?:from[ \t]+(?P<base>[.\w]+)[ \t]+import[ \t]+"
-    r"(?P<names>\((?:(?!import[ \t]*\()[^)])*\)|[^\n]*)|import[ \t]+(?P<plain>[\w., \t]+))"
-)
-_TOP_IMPORT = re.compile(rf"(?m)^{_IMPORT}")
-_ANY_IMPORT = re.compile(rf"(?m)^[ \t]*{_IMPORT}")
-_MODULES = re.compile(r"\bpy[_-]modules\s*=\s*\[?([^\])=]*)")
 _ENTRY = re.compile(r"(?<![\w.])([\w.]+):\w+[\"']")
 _COMPILES = re.compile(
     r"(?i)cmake|skbuild|scikit|meson|nvcc|hipcc|(?-i:Extension)\b|ext[-_]modules|cython|make\b"
@@ -71,10 +58,10 @@ class Product:
     packages. `others` are the folders of other distributions. `basis` is the file that lists the
     sources, "" for none. `flags` are the options of a source, from compile_commands.json.
     `unreached` are sources that a configured build leaves out. `installs` is true if pip installs
-    what the root needs. `modules` are those modules of its packages that importing them or
-    starting their commands runs. `lines` are those of the root's modules, `imported` the parts of
-    what modules import at once. `started` are the functions that scripts at the root call.
-    `of_nvidia` are sources in other languages that name NVIDIA, where none has a part for AMD.
+    what the root needs. `modules` are those of its packages. `lines` are those of the root's
+    modules, `imported` the words of what modules import at once. `started` are the functions that
+    scripts at the root call. `of_nvidia` are sources in other languages that name NVIDIA, where
+    none has a part for AMD.
     """
 
     code: frozenset[str] | None = None
@@ -133,70 +120,35 @@ def read_product(
     """Return what the root's build reaches. `commands` are sources and options of a build, `builds`
     the Python modules that build extensions, `users` the modules that import one, by build.
     """
-    distributed = {
-        path.rpartition("/")[0]: name
-        for path, text in texts.items()
-        if (name := path.rpartition("/")[2]) in _DISTRIBUTES and _DISTRIBUTES[name].search(text)
-    }
-    installs = "" in distributed
-    runs = not installs and _runs_unbuilt(texts)
-    images = {path.rpartition("/")[0] for path in texts if _IMAGE.search(path)}
-    folders: set[str] = set()
+    manifests = {path for path in texts if path.rpartition("/")[2] in MANIFESTS}
+    installs = any(name in texts and _DISTRIBUTES[name].search(texts[name]) for name in MANIFESTS)
     packages: tuple[str, ...] | None = None
-    if installs or runs:
-        builders = (path for path in texts if path.rpartition("/")[2] in MANIFESTS)
-        folders = images | {path.rpartition("/")[0] for path in builders}
     if installs:
-        lists = " ".join(name for m in MANIFESTS for name in _MODULES.findall(texts.get(m, "")))
-        of_modules = any(f"{name}.py" in texts for name in re.findall(r"\w+", lists))
-        packages = tuple(_packages(texts)) or (() if of_modules else None)
+        packages = tuple(_packages(texts)) or None
     elif "CMakeLists.txt" in texts:
         # A build of C++: Python in its folders is a wrapper or a tool.
         packages = ()
-    run = frozenset(_run_by_default(texts, packages or (), folders))
-    if installs and packages == ():  # it installs modules, which may import others beside them
-        graph = import_graph(texts, anywhere=True)
-        run = frozenset(followed(filter(_SCRIPT.fullmatch, texts), graph))
-    needed = {folder for folder in images if any(_depth(path, (folder,)) for path in run)}
-    needed |= folders & {
+    modules = frozenset(
+        path
+        for package in packages or ()
+        for path in texts
+        if path.startswith(f"{package}/") and path.endswith(".py")
+        if not is_aside(PurePosixPath(path[len(package) + 1 :]))
+    )
+    folders = {path.rpartition("/")[0] for path in manifests if installs}
+    needed = folders & {
         build.rpartition("/")[0]
         for build, importers in users.items()
         for path in importers
-        if path in run or not _depth(path, packages or ())
+        if path in modules or not _depth(path, packages or ())
     }
-    if not installs:  # then the libraries in its folders are what the tree distributes
-        needed |= {
-            folder
-            for folder, manifest in distributed.items()
-            if manifest != "setup.py" and not is_aside(PurePosixPath(folder))
-        }
-    unneeded = tuple(sorted(folders - {""} - needed))
-    modules = run | {f"{folder}/setup.py" for folder in needed}
     plain = Product(
         packages=packages,
-        other_folders=unneeded,
-        installs=installs or (runs and any(map(_REQUIREMENTS.fullmatch, texts))),
-        modules=modules,
+        other_folders=tuple(sorted(folders - {""} - needed)),
+        installs=installs,
+        modules=modules | {f"{folder}/setup.py" for folder in needed},
     )
-    return _with_code(plain, texts, commands, builds if installs or runs else {}, runs=runs)
-
-
-def _runs_unbuilt(texts: Mapping[str, str]) -> bool:
-    """Return true where scripts at the root run as they are, and nothing is built.
-
-    What is CUDA for a third is built by something, read here or not.
-    """
-    lines = Counter[str]()
-    for path, text in texts.items():
-        lines[PurePosixPath(path).suffix] += text.count("\n")
-    return (
-        lines[".py"] >= 2 * (lines[".cu"] + lines[".cuh"])
-        and any(map(_SCRIPT.fullmatch, texts))
-        and not any(
-            _BUILD.search(path) or (path.endswith((".sh", ".md")) and "nvcc" in text)
-            for path, text in texts.items()
-        )
-    )
+    return _with_code(plain, texts, commands, builds if installs else {})
 
 
 def _with_code(
@@ -204,8 +156,6 @@ def _with_code(
     texts: Mapping[str, str],
     commands: Mapping[str, tuple[str, ...]],
     builds: Mapping[str, PythonBuild],
-    *,
-    runs: bool,
 ) -> Product:
     """Return the product with its modules' lines, and with the sources that its builds list."""
     lines = {
@@ -217,8 +167,8 @@ def _with_code(
     scripts = (text for path, text in texts.items() if _SCRIPT.fullmatch(path))
     started = frozenset(name for text in scripts for name in _CALLED.findall(text))
     files = (p for p in texts if p.endswith((".py", ".ipynb")) and not plain.is_aside(p))
-    dotted = {name for path in files for name in _IMPORTED.findall(texts[path])}
-    imported = frozenset(part for name in dotted for part in name.split("."))
+    at_once = {line for path in files for line in _IMPORTED.findall(texts[path])}
+    imported = frozenset(word for line in at_once for word in re.findall(r"\w+", line))
     plain = replace(plain, lines=lines, started=started, imported=imported)
     if commands:
         listed, basis = set(commands) & texts.keys(), "compile_commands.json"
@@ -231,7 +181,7 @@ def _with_code(
         for path, text in texts.items()
         if path.endswith(".py")
     )
-    if not listed and (not (plain.packages or runs) or otherwise):
+    if not listed and (not plain.packages or otherwise):
         return plain
     code = frozenset(followed(listed, include_graph(texts)[0]))
     return replace(plain, code=code, basis=basis, flags=commands)
@@ -249,83 +199,6 @@ def _packages(texts: Mapping[str, str]) -> Iterator[str]:
         parent = folder.rpartition("/")[0]
         if parent in _ROOTS and f"{folder}/setup.py" not in texts:
             yield folder
-
-
-def _run_by_default(
-    texts: Mapping[str, str], packages: Iterable[str], folders: AbstractSet[str]
-) -> Iterator[str]:
-    """Yield the modules of packages that an import of the package, or its commands, imports.
-
-    A package whose `__init__` imports nothing of its own offers the modules that no other one
-    imports, but for examples, tests, and `folders` with a manifest or an image of their own.
-    Imports in functions and behind conditions count only in the modules of commands.
-    """
-    packages = tuple(packages)
-    at_once = import_graph(texts, anywhere=False) if packages else {}
-    anywhere = import_graph(texts, anywhere=True) if packages else {}
-    named = {name for build in MANIFESTS for name in _ENTRY.findall(texts.get(build, ""))}
-    for package in packages:
-        inside = {path for path in at_once if path.startswith(f"{package}/")}
-        top, above = f"{package}/__init__.py", package[: package.rfind("/") + 1]
-        modules = (f"{above}{name.replace('.', '/')}" for name in named)
-        commands = {
-            path for module in modules for path in (f"{module}.py", f"{module}/__init__.py")
-        }
-        entries = inside & {top, f"{package}/__main__.py", *commands}
-        started = entries - ({top} - commands)
-        graph = {p: inside & (anywhere if p in started else at_once)[p] for p in inside}
-        offered = any(path != top for path in graph.get(top, ()))
-        if not offered:
-            apart = [folder for folder in folders if folder.startswith(f"{package}/")]
-            lazy = {other for path in inside for other in anywhere[path] if other != path}
-            entries |= {path for path in inside - lazy if not _depth(path, apart)}
-        for path in followed(entries, graph):
-            if offered or not is_aside(PurePosixPath(path[len(package) + 1 :])):
-                yield path
-
-
-def _modules_by_ending(paths: Iterable[str]) -> Mapping[str, set[str]]:
-    """Return the modules by each ending of their dotted names."""
-    named: dict[str, set[str]] = {}
-    for path in paths:
-        parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
-        for start in range(len(parts)):
-            named.setdefault(".".join(parts[start:]), set()).add(path)
-    return named
-
-
-def import_graph(texts: Mapping[str, str], *, anywhere: bool) -> Mapping[str, set[str]]:
-    """Return for each module those that it may import, with the packages around it.
-
-    Not `anywhere` counts the imports of its own statements that no condition or `try` surrounds.
-    """
-    modules = {path for path in texts if path.endswith(".py")}
-    named = _modules_by_ending(modules)
-    graph: dict[str, set[str]] = {}
-    for path in modules:
-        dotted = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        names = _imports(texts[path], dotted, path, named, anywhere=anywhere)
-        graph[path] = {module for name in names for module in named[name]}
-        graph[path] |= {f"{folder}/__init__.py" for folder in PurePosixPath(path).parents} & modules
-    return graph
-
-
-def _imports(
-    text: str, name: str, path: str, names: Collection[str], *, anywhere: bool
-) -> Iterator[str]:
-    """Yield the modules among `names` that a module imports."""
-    package = name if path.endswith("/__init__.py") else name.rpartition(".")[0]
-    for match in (_ANY_IMPORT if anywhere else _TOP_IMPORT).finditer(text):
-        if match["plain"]:
-            yield from (word for word in re.findall(r"[\w.]+", match["plain"]) if word in names)
-            continue
-        dots = len(match["base"]) - len(match["base"].lstrip("."))
-        base = match["base"].lstrip(".")
-        if dots:
-            around = package.rsplit(".", dots - 1)[0] if dots > 1 else package
-            base = f"{around}.{base}".strip(".")
-        inner = (f"{base}.{word}" for word in re.findall(r"\w+", match["names"]))
-        yield from (word for word in (base, *inner) if word in names)
 
 
 def _listed(

@@ -172,9 +172,9 @@ def test_a_list_of_sources_counts_where_its_variable_is_used() -> None:
     assert found["h.cpp"] == ("amd", "CMakeLists.txt:3")
 
 
-def test_examples_that_a_distribution_does_not_import_stand_beside_it() -> None:
-    package = {"pyproject.toml": "[project]", "pkg/__init__.py": "from pkg.samples import a\n"}
-    files = package | {"pkg/samples/a.py": "", "examples/run.py": "", "bench/k.cu": KERNEL}
+def test_examples_beside_a_distribution_stand_beside_it() -> None:
+    package = {"pyproject.toml": "[project]", "pkg/__init__.py": ""}
+    files = package | {"examples/run.py": "", "bench/k.cu": KERNEL}
     aside = ("aside", "pyproject.toml:1")
     assert shown(files) == {"examples/run.py": aside, "bench/k.cu": aside}
     assert shown({"examples/run.py": "", "bench/a.py": ""}) == {}

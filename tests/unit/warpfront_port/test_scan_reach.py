@@ -48,21 +48,6 @@ def test_what_the_root_lists_decides(tmp_path: Path, files: dict[str, str], begi
 
 
 @pytest.mark.parametrize(
-    ("module", "answer"), [("", "runs as it is"), ("from examples.lm import a\n", "run time")]
-)
-@pytest.mark.parametrize("listed", ["['fast']", "[\n    'fast',\n  ]"])
-def test_a_distribution_of_modules_is_not_decided_by_what_they_do_not_import(
-    tmp_path: Path, listed: str, module: str, answer: str
-) -> None:
-    files = {
-        "setup.py": f"from setuptools import setup\nsetup(name='fast', py_modules={listed})\n",
-        "fast.py": module,
-        "examples/lm/a.py": "import pynvml\n",
-    }
-    assert answer in line(tmp_path, files)
-
-
-@pytest.mark.parametrize(
     ("described", "module", "answer"),
     [
         ("An extension to p", "", "runs as it is"),
@@ -146,18 +131,12 @@ LONG = "import torch\n" + "x = torch.zeros(1)\n" * 40
     ("files", "begins"),
     [
         ({"p/__init__.py": "from .a import b\n", "p/a.py": "import pynvml\n"}, "will fail"),
-        ({"p/__init__.py": "from .a import b\n", "p/a.py": LONG, "p/c.py": "import pynvml\n"},
-         "runs as it is"),
-        ({"p/__init__.py": "from .a import b\n", "p/a.py": "def f():\n    from . import c\n",
-          "p/c.py": "import pynvml\n"}, "runs as it is"),
         ({"p/__init__.py": "__version__ = '1'\n", "p/c.py": "import pynvml\n"}, "will fail"),
         ({"pyproject.toml": "[project]\nname = 'p'\n[project.scripts]\nrun = 'p.cli:main'\n",
           "p/__init__.py": "from .a import b\n", "p/a.py": LONG,
           "p/cli.py": "def main():\n    from p import c\n", "p/c.py": "import pynvml\n"},
          "will fail"),
         ({"p/__init__.py": "from .a import used\n", "p/a.py": SMI}, "will fail"),
-        ({"p/__init__.py": "from .a import used\n", "p/a.py": SMI, "p/b.py": LONG},
-         "will fail"),
         ({"p/__init__.py": "from . import a, b\n", "p/a.py": SMI, "p/b.py": LONG},
          "runs as it is"),
         ({"p/__init__.py": "from . import a, b\n", "p/a.py": f"{SMI}used()\n", "p/b.py": LONG},
@@ -168,28 +147,6 @@ def test_what_an_import_or_a_command_runs_decides(
     tmp_path: Path, files: dict[str, str], begins: str
 ) -> None:
     assert line(tmp_path, TOML | files).startswith(f"gfx942: {begins}")
-
-
-@pytest.mark.parametrize(
-    ("more", "begins"),
-    [
-        ({}, "gfx942: will fail"),
-        ({"src/p/serve/Dockerfile": "FROM x\n"}, "gfx942: runs as it is"),
-        ({"src/p/serve/Dockerfile": "", "src/p/cli.py": "from p.serve import t\n"},
-         "gfx942: will fail"),
-        ({"src/p/Dockerfile": "FROM x\n"}, "gfx942: will fail"),
-    ],
-)  # fmt: skip
-def test_a_folder_with_an_image_of_its_own_decides_where_a_command_imports_it(
-    tmp_path: Path, more: dict[str, str], begins: str
-) -> None:
-    files = {
-        "pyproject.toml": "[project]\nname = 'p'\n[project.scripts]\np = \"p.cli:main\"\n",
-        "src/p/cli.py": "import torch\n",
-        "src/p/serve/__init__.py": "",
-        "src/p/serve/t.py": "import tensorrt\n",
-    }
-    assert line(tmp_path, {**files, **more}).startswith(begins)
 
 
 @pytest.mark.parametrize(("folder", "decides"), [("kernels_bench", False), ("benchkernels", True)])
@@ -206,8 +163,6 @@ def test_an_extension_of_another_folder_counts_where_the_package_imports_it(
     assert "runs as it is" in line(tmp_path / "a", TOML | files)
     files |= {"p/__init__.py": "import k\n"}
     assert "will not build" in line(tmp_path / "b", TOML | files)
-    files |= {"p/__init__.py": "from .a import b\n", "p/a.py": "", "p/norm.py": "import k\n"}
-    assert "runs as it is" in line(tmp_path / "c", TOML | files)
 
 
 def test_a_name_is_first_that_of_a_module_beside_the_one_that_imports_it(tmp_path: Path) -> None:
@@ -218,14 +173,6 @@ def test_a_name_is_first_that_of_a_module_beside_the_one_that_imports_it(tmp_pat
     }  # fmt: skip
     assert "will not build" in line(tmp_path, files)
     assert "runs as it is" in line(tmp_path, {"tools/train.py": "def run():\n    pass\n"})
-
-
-def test_what_is_cuda_for_a_third_is_built_whatever_scripts_lie_at_its_root(
-    tmp_path: Path,
-) -> None:
-    files = {"patch.py": "import sys\n" * 4, "BUILD": "nvc++ -cuda src/k.cu\n", "src/k.cu": KERNEL}
-    assert "runs as it is" in line(tmp_path, files)
-    assert "not determined" in line(tmp_path, {"src/k.cu": KERNEL * 3})
 
 
 def test_a_helper_that_a_script_at_the_root_calls_decides(tmp_path: Path) -> None:
@@ -276,35 +223,6 @@ def test_an_extension_that_a_rocm_machine_leaves_out_is_missed_by_what_needs_it(
 
 
 @pytest.mark.parametrize(
-    ("main", "beside", "counts"),
-    [
-        ("import fused_k\n", {}, 1),
-        ("try:\n    import fused_k\nexcept ImportError:\n    fused_k = None\n", {}, 0),
-        ("import torch\n", {}, 0),
-        ("import torch\n", {"ops/Makefile": "k.so: k.cu\n\tnvcc k.cu\n"}, 1),
-        ("from ops.fused import f\n", {"ops/fused.py": "import fused_k\n"}, 1),
-    ],
-)
-def test_an_extension_beside_a_program_counts_where_the_program_imports_it(
-    main: str, beside: dict[str, str], counts: int
-) -> None:
-    setup = (
-        "from torch.utils.cpp_extension import CUDAExtension\n"
-        "setup(ext_modules=[CUDAExtension('fused_k', ['k.cu'])])\n"
-    )
-    texts = {"main.py": main, "ops/setup.py": setup, "ops/k.cu": "__global__ void k() {}", **beside}
-    assert len(read_project(texts).units) == counts
-
-
-def test_a_source_that_no_build_of_a_program_lists_is_not_built() -> None:
-    texts = {"main.py": "import torch\n", "vendor/csrc/k.cu": "__global__ void k() {}"}
-    assert read_project(texts).units == ()
-    settings = {"pyproject.toml": "[tool.ruff]\nline-length = 100\n"}
-    assert read_project(texts | settings).units == ()
-    assert read_project({"vendor/csrc/k.cu": texts["vendor/csrc/k.cu"]}).units
-
-
-@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("build.sh", "hipcc -O3 --offload-arch=gfx1100 k.hip -o k\n"),
@@ -319,16 +237,3 @@ def test_a_build_for_other_devices_of_amd_fails_when_a_kernel_starts(
     both = text.replace("--offload", "--offload-arch=gfx942 --offload")
     assert "runs as it is" in line(tmp_path, {name: both})
     assert "runs as it is" in line(tmp_path, {name: text.replace("gfx1100", "$(ARCH)")})
-
-
-@pytest.mark.parametrize("entry", ["tool = 'p:main'\n", "other = 'q:main'\n"])
-def test_a_package_whose_init_is_a_command_offers_no_other_modules(
-    tmp_path: Path, entry: str
-) -> None:
-    files = {
-        "pyproject.toml": f"[project]\nname = 'p'\n[project.scripts]\n{entry}",
-        "p/__init__.py": "def main():\n    from p import app\n",
-        "p/app.py": "import torch\n",
-        "p/watch.py": "import pynvml\n",
-    }
-    assert ("run time" in line(tmp_path, files)) is ("'q:" in entry)
