@@ -29,15 +29,13 @@ from warpfront_port.scan import cuda, languages
 from warpfront_port.scan.baseline import baseline_text, beyond, read_baseline
 from warpfront_port.scan.catalogue import catalogue
 from warpfront_port.scan.cuda import headers
-from warpfront_port.scan.cuda.conditions import MacroRow
 from warpfront_port.scan.cuda.warp_size_rules import OF_THE_WAVE
 from warpfront_port.scan.engines import Scope, is_read, scan_source
 from warpfront_port.scan.evidence import evidence_of
-from warpfront_port.scan.findings import Context, ScanFinding, Side, SourceText
+from warpfront_port.scan.findings import Context, ScanFinding, SourceText
 from warpfront_port.scan.project import Project, read_project
 from warpfront_port.scan.reach import MANIFESTS, read_commands
 from warpfront_port.scan.severities import Judged
-from warpfront_port.scan.structured.cmake import definitions
 from warpfront_port.scan.targets import ScanTarget
 from warpfront_port.scan.verdict import Verdict, judge_project, required
 from warpfront_port.scan.words import is_aside
@@ -184,21 +182,10 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         base,
         own_headers=frozenset(source.path.name for source in sources),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
-        vendor_macros=headers.vendor_macros(facts, headers.twin_macros(code.values()))
-        | _of_cudas_build(project, facts),
+        vendor_macros=headers.vendor_macros(facts),
         is_hipified=bool(project.builds),
         takes_whole_waves=any(map(OF_THE_WAVE.search, code.values())),
     )
-
-
-def _of_cudas_build(project: Project, facts: Iterable[headers.HeaderFacts]) -> dict[str, MacroRow]:
-    """Return the macros that builds with CMake define for CUDA alone, and no header defines."""
-    sides: dict[str, frozenset[Side]] = {}
-    for name, reached in definitions(c for commands in project.cmake.values() for c in commands):
-        sides[name] = sides.get(name, frozenset()) | reached
-    own = {name for fact in facts for name in fact.reaches}
-    row: MacroRow = {"amd": "unset", "other": "unset"}
-    return {name: row for name, of in sides.items() if of == {"nvidia"} and name not in own}
 
 
 def _commands(root: Path) -> Mapping[str, tuple[str, ...]]:

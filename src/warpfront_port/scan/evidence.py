@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -41,21 +40,12 @@ _PYTHON_ARM = re.compile(
     r"|[\"'](?:hip|rocm)[\"']"
 )
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
-_NAME = re.compile(r"[\w.+-]+")
 _LIBRARY = r"(?i:blas(?:lt)?|fft|rand|solver|sparse|prim|dnn)?(?![a-z])"
 _PART = re.compile(
     rf"(?:(?P<amd>(?<![A-Za-z])(?i:hip|rocm|roc(?=[a-z])|amd(?:gpu)?)|(?<=[a-z])(?:Hip|Rocm))"
     rf"|(?P<nvidia>(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia)|(?<=[a-z])Cuda)){_LIBRARY}"
 )
 _OTHER_BUILD = re.compile(r"(?i)cmake|skbuild|scikit|\bmake\b")
-# The files that are builds, what starts those of each kind, and where other names may be.
-_LISTS = ("CMakeLists.txt", "akefile")
-_STARTS = {
-    "cmake": re.compile(r"(?i)cmake|add_subdirectory"),
-    "make": re.compile(r"\bmake\b|\bMAKE\b"),
-}
-_STARTING = {*_STARTS, "configure", "dockerfile", "markdown", "shell", "yaml"}
-_CHOSEN = re.compile(r"(?i)add_subdirectory\s*\(\s*[\"']?\$")
 _EXCLUDING = frozenset({"left-out", "optional"})
 Shown = Iterator[tuple[str, Evidence]]
 """Paths, each with its evidence."""
@@ -159,50 +149,36 @@ class _Tree:
                     yield command, path, PurePosixPath(path).parent / command.words[0].text
 
     def by_default(self) -> Shown:
-        """Yield what CMake builds only by an option that is off, where it finds CUDA, or in a
-        folder that no other build starts.
-
-        Where that is all units and the build makes nothing else, it is the product.
+        """Yield what CMake builds only by an option that is off, or where it finds CUDA. Where
+        these are all units and the build makes nothing else, they are the product.
         """
         of_python = any(map(self.project.product.has, self.project.builds))
         off = frozenset() if of_python else self.project.false
-        folders: dict[PurePosixPath, Evidence | None] = {
-            PurePosixPath(path).parent: self.cite(path, 0, "no other build starts its own", "aside")
-            for path in (self.unstarted & self.project.cmake.keys() if not of_python else ())
-            if path.endswith(_LISTS)
+        reason = "its build leaves it out without an option or CUDA"
+        folders = {
+            folder: self.cite(path, command.start, reason, "optional")
+            for command, path, folder in self._added()
+            if command.is_under(off)
         }
-        for command, path, folder in self._added() if off else ():
-            kind: EvidenceKind = "aside" if is_of_use(f"{folder}/") else "optional"
-            optional = self._under(off, command, path, kind)
-            folders[folder] = optional if folders.get(folder, optional) else None
-        listed: dict[str, Evidence | None] = {}
-        has_target = False
-        for path, commands in self.project.cmake.items() if off or folders else ():
+        optional: dict[str, Evidence] = {}
+        built: set[str] = set()
+        for path, commands in self.project.cmake.items() if off else ():
             folder = PurePosixPath(path).parent
             around = next(filter(None, map(folders.get, (folder, *folder.parents))), None)
             for command in commands:
-                optional = around or self._under(off, command, path, "optional")
-                headers = command.name == "install" and "DIRECTORY" in command.texts
-                targets = command.name in {"add_library", "add_executable"}
-                has_target |= optional is None and (targets or headers)
-                for name, *_ in _of_cmake((command,), self.texts[path]):
-                    for source in named(name, folder, self.sources):
-                        listed[source] = optional if listed.get(source, optional) else None
-        by_path = {path: item for path, item in listed.items() if item}
-        for path in self.texts.keys() - listed.keys() if any(folders.values()) else ():
+                left_out = around is not None or command.is_under(off)
+                evidence = around or self.cite(path, command.start, reason, "optional")
+                names = [name for name, *_ in _of_cmake((command,), self.texts[path])]
+                sources = {source for n in names for source in named(n, folder, self.sources)}
+                optional |= dict.fromkeys(sources, evidence) if left_out else {}
+                built |= sources if not left_out else set()
+                built |= {path} if command.name == "install" and not left_out else set()
+        for path in self.texts if folders else ():
             nearest = filter(None, map(folders.get, PurePosixPath(path).parents))
-            by_path.update((path, item) for item in islice(nearest, 1))
-        is_product = by_path.keys() >= set(self.project.units) and not has_target
-        for path, item in by_path.items():
-            if item.kind == "aside" or not is_product:
-                yield path, item
-
-    def _under(
-        self, off: AbstractSet[str], command: Command, path: str, kind: EvidenceKind
-    ) -> Evidence | None:
-        """Return the evidence of a command in an arm that is not taken by default, if it is."""
-        reason = "its build leaves it out without an option or CUDA"
-        return self.cite(path, command.start, reason, kind) if command.is_under(off) else None
+            optional.update((path, evidence) for evidence in islice(nearest, 1))
+        for path in optional if built or not optional.keys() >= {*self.project.units} else ():
+            if path not in built:
+                yield path, optional[path]
 
     def aside(self) -> Shown:
         """Yield examples, tests, builds and distributions that what decides does not reach."""
@@ -255,45 +231,11 @@ class _Tree:
             yield path, self.cite(path, 0, "it is named for NVIDIA", "left-out")
 
     def unused(self) -> Shown:
-        """Yield the headers that no source includes, where sources are what is built, and the
-        builds that no other one starts.
-        """
+        """Yield the headers that no source includes, where sources are what is built."""
         headers = {p for p in self.sources.paths if PurePosixPath(p).suffix in HEADERS}
         for path in self.sources.paths if headers < {*self.sources.paths} else ():
             if path in headers and not self.includes[1].get(path):
                 yield path, self.cite(path, 0, "no source of the tree includes it", "optional")
-        for path in self.unstarted:
-            yield path, self.cite(path, 0, "no file of the build names it", "aside")
-
-    @cached_property
-    def unstarted(self) -> AbstractSet[str]:
-        """Return the builds below others of which none, and no script, starts them by their
-        folder's name, and the modules of CMake that none names: the settings of one machine.
-        """
-        lists = {p for p, kind in self.kinds.items() if kind in _STARTS and p.endswith(_LISTS)}
-        listed = not lists.isdisjoint(self.project.cmake)
-        modules = {path for path in self.project.cmake if listed and path.endswith(".cmake")}
-        named: dict[str, set[str]] = {}
-        for path in lists | modules:
-            file = PurePosixPath(path)
-            name = file.parent.name if path in lists else file.name
-            for word in {name, name.removesuffix(".cmake").removeprefix("Find")}:
-                named.setdefault(word, set()).add(path)
-        graph: dict[str, set[str]] = {}
-        for path, kind in self.kinds.items():
-            if kind in _STARTING or path in self.project.builds:
-                text = self.texts[path]
-                starts = {p for w in named.keys() & {*_NAME.findall(text)} for p in named[w]}
-                starts |= lists & self.project.cmake.keys() if _CHOSEN.search(text) else set()
-                graph[path] = {
-                    other
-                    for other in starts
-                    if kind == self.kinds[other] == "cmake"
-                    or _STARTS[self.kinds[other]].search(text)
-                }
-        around = {PurePosixPath(path).parent for path in lists | self.project.builds.keys()}
-        inner = {p for p in lists if not around.isdisjoint(PurePosixPath(p).parent.parents)}
-        return (inner | modules) - followed(graph.keys() - inner - modules, graph)
 
     def copies(self) -> Shown:
         """Yield sources with a copy for AMD, whose path differs in the vendors' names alone, and

@@ -181,7 +181,10 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     of_a_folder = rule.id.startswith("BL") and path.suffix != ".py"
     below = f"{path.parent}/" if inside else ""
     without = project.units and not any(unit.startswith(below) for unit in project.units)
-    return Consequence.CHECK if of_a_folder and without else rule.consequence
+    # CMake starts no makefile of a folder.
+    started = not (inside and kind_of(path) == "make" and "CMakeLists.txt" in project.cmake)
+    decides = not of_a_folder or (started and not without)
+    return rule.consequence if decides else Consequence.CHECK
 
 
 def required(finding: ScanFinding) -> str:

@@ -223,11 +223,10 @@ def test_modules_named_for_nvidia_that_nothing_needs_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("option", "kinds"),
     [
-        ('option(WITH_T "tests" OFF)', {"tests/t.cu": "aside", "more/m.cu": "optional"}),
-        ('option(WITH_T "tests")', {"tests/t.cu": "aside", "more/m.cu": "optional"}),
+        ('option(WITH_T "tests" OFF)', {"tests/t.cu": "optional", "more/m.cu": "optional"}),
+        ('option(WITH_T "tests")', {"tests/t.cu": "optional", "more/m.cu": "optional"}),
         ('option(WITH_T "tests" ON)', {}),
         ("set(WITH_T OFF)", {}),
-        ('option(WITH_T "tests" OFF)\nadd_subdirectory(more)', {"tests/t.cu": "aside"}),
     ],
 )
 def test_a_folder_that_an_option_adds_which_is_off_decides_nothing(
@@ -247,7 +246,6 @@ def test_a_folder_that_an_option_adds_which_is_off_decides_nothing(
     [
         ("find_package(CUDA)\nif(CUDA_FOUND)\n", True),
         ("check_language(CUDA)\nif(CMAKE_CUDA_COMPILER)\n", True),
-        ("find_package(CUDA)\nif(CUDA_FOUND)\n  set(GPU ON)\nendif()\nif(GPU AND UNIX)\n", True),
         ("find_package(CUDA REQUIRED)\nif(CUDA_FOUND)\n", False),
         (f"find_package(CUDA)\n{NEEDED}if(CUDA_FOUND)\n", False),
         ("option(USE_HIP hip OFF)\nif(USE_HIP)\n", False),
@@ -270,19 +268,6 @@ def test_what_a_build_leaves_out_where_it_finds_no_cuda_decides_nothing(
     assert not any(kind == "optional" for kind, _ in shown(texts).values())
 
 
-def test_settings_of_one_machine_that_no_build_names_decide_nothing() -> None:
-    texts = {
-        "CMakeLists.txt": "include(cmake/flags.cmake)\nfind_package(Lib)\n",
-        "cmake/flags.cmake": "include(more)\n",
-        "cmake/more.cmake": "set(A gfx90a)\n",
-        "cmake/FindLib.cmake": "set(A gfx90a)\n",
-        "machines/frontier.cmake": "include(machines/base.cmake)\n",
-        "machines/base.cmake": "set(A gfx90a)\n",
-    }
-    machines = {path: ("aside", f"{path}:1") for path in texts if path.startswith("machines/")}
-    assert shown(texts) == machines
-
-
 def test_a_header_that_nothing_includes_is_none_that_the_build_needs() -> None:
     texts = {"k.cu": f'#include "used.h"\n{KERNEL}', "used.h": "int a;\n", "left.h": "int b;\n"}
     found = shown(texts)
@@ -290,40 +275,3 @@ def test_a_header_that_nothing_includes_is_none_that_the_build_needs() -> None:
     assert shown({"api.h": "int a;\n"}) == {}  # a library of headers
     ported = {"CMakeLists.txt": "project(p LANGUAGES CXX HIP)\n"}
     assert shown(texts | ported)["left.h"][0] == "optional"
-
-
-@pytest.mark.parametrize(
-    ("root", "inner", "started"),
-    [
-        ({"CMakeLists.txt": "add_subdirectory(lib)\n"}, "apps/CMakeLists.txt", False),
-        ({"CMakeLists.txt": "add_subdirectory(apps)\n"}, "apps/CMakeLists.txt", True),
-        ({"CMakeLists.txt": "add_subdirectory(${part})\n"}, "apps/CMakeLists.txt", True),
-        ({"CMakeLists.txt": "file(GLOB a apps/*.cu)\n"}, "apps/Makefile", False),
-        ({"Makefile": "all:\n\t$(MAKE) -C apps\n"}, "apps/Makefile", True),
-        ({"Makefile": "all:\n\tnvcc a.cu\n"}, "apps/Makefile", False),
-        ({"Makefile": "all:\n", "README.md": "`cd apps; make`\n"}, "apps/Makefile", True),
-        ({"README.md": "Nothing.\n"}, "apps/Makefile", True),
-    ],
-)
-def test_a_build_below_others_that_none_starts_decides_nothing(
-    root: dict[str, str], inner: str, *, started: bool
-) -> None:
-    texts = {**root, inner: "add_library(k k.cu)\n", "k.cu": KERNEL, "apps/k.cu": KERNEL}
-    found = shown(texts)
-    assert (inner in found) is not started
-    # What only that build lists is no part of the product either; a makefile's list is not read.
-    assert ("apps/k.cu" in found) is (inner.endswith(".txt") and not started)
-    assert "k.cu" not in found
-
-
-def test_an_image_named_for_a_makefile_is_no_makefile() -> None:
-    assert shown({"Makefile": "all:\n", "a/Dockerfile.makefile": "FROM x\n"}) == {}
-
-
-def test_a_source_that_a_started_build_lists_too_is_built() -> None:
-    texts = {
-        "CMakeLists.txt": "file(GLOB_RECURSE sources *.cu)\nadd_library(k ${sources})\n",
-        "apps/CMakeLists.txt": "add_library(k k.cu)\n",
-        "apps/k.cu": KERNEL,
-    }
-    assert shown(texts) == {"apps/CMakeLists.txt": ("aside", "apps/CMakeLists.txt:1")}

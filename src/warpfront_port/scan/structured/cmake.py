@@ -7,14 +7,8 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from warpfront_port.scan.findings import Gate, Match, Side
-from warpfront_port.scan.structured.commands import (
-    FALSE,
-    Arms,
-    Command,
-    Word,
-    sides_of,
-)
+from warpfront_port.scan.findings import Gate, Match
+from warpfront_port.scan.structured.commands import AMDS, FALSE, Arms, Command, Word, sides_of
 from warpfront_port.scan.words import GFX, compiler_flag
 
 _TOKEN = re.compile(
@@ -25,8 +19,6 @@ _TOKEN = re.compile(
 HIP_ARM = re.compile(
     r"(?i)enable_language\s*\(\s*HIP|LANGUAGES(?:(?!LANGUAGES)[^)])*\bHIP\b|find_package\s*\(\s*hip\b"
 )
-_DEFINITION = re.compile(r"(?<![\w-])-D([A-Za-z_]\w*)")
-_DEFINED = re.compile(r"([A-Z_][A-Z0-9_]*)(?:=.*)?")
 _LIBRARY = re.compile(r"CUDA::\w+|\$\{CUDA_\w*LIBRAR\w*\}|\$\{CUDA_CUBLAS\w*\}")
 _FOR_CUDA = re.compile(r"(?i)\$<COMPILE_LANG\w*:CUDA")
 
@@ -50,48 +42,31 @@ def read_cmake(text: str) -> Iterator[Command]:
 
 def false_by_default(commands: Iterable[Command]) -> AbstractSet[str]:
     """Return the names that are false where no value is given and no CUDA is found: options that
-    are off, what a build seeks of CUDA and goes on without, and variables set for these alone.
+    are off, and what a build seeks of CUDA and goes on without.
 
     An option for HIP is none of them: a build for AMD turns it on.
     """
-    false: dict[str, bool] = {}
-    needed: set[str] = set()
-    variables: list[tuple[str, Command]] = []
+    false, needed = set[str](), set[str]()
     for command in commands:
+        is_off = True
         match command.name, command.texts:
-            case ("option", (name, _, value)) | ("set", (name, value, "CACHE", "BOOL", *_)):
-                off = value.upper() in FALSE and "amd" not in (sides_of(name) or ())
-                false[name] = false.get(name, True) and off
+            case "option", (name, _, value, *_):
+                is_off = value.upper() in FALSE
             case "option", (name, *_):
-                false.setdefault(name, "amd" not in (sides_of(name) or ()))
-            case "find_package", ("CUDA" | "CUDAToolkit" as name, *rest):
-                false[f"{name}_FOUND"] = false.get(f"{name}_FOUND", True) and "REQUIRED" not in rest
-            case "check_language", ("CUDA",):
-                false["CMAKE_CUDA_COMPILER"] = True
-            case "message", ("FATAL_ERROR", *_):  # what it ends without
-                needed.update(c[4:] for c in command.conditions[-1:] if c.startswith("NOT "))
-            case "set", (name, value, *_) if value.upper() not in FALSE:
-                variables.append((name, command))
-            case _:
                 pass
-    names = {name for name, is_false in false.items() if is_false} - needed
-    while True:
-        others = {name for name, command in variables if not command.is_under(names)}
-        more = names | ({name for name, _ in variables} - others - false.keys())
-        if more == names:
-            return names - others
-        names = more
-
-
-def definitions(commands: Iterable[Command]) -> Iterator[tuple[str, frozenset[Side]]]:
-    """Yield the macros that commands define for sources, and the sides that reach each."""
-    for command in commands:
-        whole = command.name.endswith("definitions")
-        for word in command.words:
-            names = _DEFINITION.findall(word.text)
-            if whole and not names and (name := _DEFINED.fullmatch(word.text)):
-                names = [name[1]]
-            yield from ((name, word.sides) for name in names)
+            case "set", (name, value, *kind) if kind[:2] == ["CACHE", "BOOL"] or value not in FALSE:
+                is_off = value.upper() in FALSE
+            case "find_package", ("CUDA" | "CUDAToolkit" as name, *rest):
+                name, is_off = f"{name}_FOUND", "REQUIRED" not in rest
+            case "check_language", ("CUDA",):
+                name = "CMAKE_CUDA_COMPILER"
+            case "message", ("FATAL_ERROR", *_):  # what it ends without
+                name = "".join(c[4:] for c in command.conditions[-1:] if c.startswith("NOT "))
+                is_off = False
+            case _:
+                continue
+        (false if is_off and sides_of(name) != AMDS else needed).add(name)
+    return false - needed
 
 
 def _raw_commands(text: str) -> Iterator[Command]:
