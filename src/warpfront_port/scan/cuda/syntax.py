@@ -37,7 +37,7 @@ _TYPE = (
     r"\s*((?!(?:return|else|case|default|do|throw|new|goto)\b)(?:[\w:]+(?:\s+|\s*[*&](?!&)\s*))+)\Z"
 )
 _DECLARED = re.compile(rf"(?:\A|[;{{}}(,<>]){_TYPE}")
-_PROTOTYPE = re.compile(rf"(?:\A|[;{{}}]|\btemplate\s*<[^;{{}}()]*>){_TYPE}")
+_PROTOTYPE = re.compile(rf"(?:\s*template\s*<[^;{{}}()]*>)?{_TYPE}")
 _VALUE = re.compile(r"\w+\s*(?:\[[^\[\]]*\]\s*)*(?:[|&^+]|<<|>>)?=(?!=)([^;]*)")
 
 
@@ -111,7 +111,7 @@ class Syntax:
 
     def declares_function(self, offset: int) -> bool:
         """Return true if the name at `offset` is that of a function declared at that place."""
-        return _PROTOTYPE.search(self.code, max(0, offset - NEAR), offset) is not None
+        return _PROTOTYPE.match(self.code, self.statement(offset, _FAR), offset) is not None
 
     def call(self, offset: int) -> tuple[Span, tuple[Span, ...]]:
         """Return the span of the call of the name at `offset`, and those of its arguments.

@@ -141,18 +141,16 @@ def _narrow_bits(view: View, span: Span) -> Iterator[Match]:
         yield rule_match(view, "CU111", whole, names=queries)
 
 
-def _comes_from(view: View, span: Span, origin: re.Pattern[str], depth: int = 2) -> bool:
-    """Return true if a variable at `span` has a value with `origin`, itself or by another one.
+def _comes_from(view: View, span: Span, origin: re.Pattern[str]) -> bool:
+    """Return true if a variable at `span` has a value with `origin`.
 
     Half of a mask that was selected on purpose is no mask of lanes.
     """
-    for name in sorted(set(NAME.findall(view.code, *span)))[:12] if depth else ():
-        for inner in view.syntax.values(name, span[0]):
-            if _HALF.search(view.code, *inner):
-                continue
-            if origin.search(view.code, *inner) or _comes_from(view, inner, origin, depth - 1):
-                return True
-    return False
+    names = sorted({*NAME.findall(view.code, *span)})[:12]
+    values = [value for name in names for value in view.syntax.values(name, span[0])]
+    return any(
+        origin.search(view.code, *value) and not _HALF.search(view.code, *value) for value in values
+    )
 
 
 def lane_rule_matches(view: View) -> Iterator[Match]:
