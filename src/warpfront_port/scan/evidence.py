@@ -46,6 +46,7 @@ _PART = re.compile(
     rf"|(?P<nvidia>(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia)|(?<=[a-z])Cuda)){_LIBRARY}"
 )
 _OTHER_BUILD = re.compile(r"(?i)cmake|skbuild|scikit|\bmake\b")
+_MAKING = frozenset({"add_library", "add_executable", "install"})
 _EXCLUDING = frozenset({"left-out", "optional"})
 Shown = Iterator[tuple[str, Evidence]]
 """Paths, each with its evidence."""
@@ -161,7 +162,7 @@ class _Tree:
             if command.is_under(off)
         }
         optional: dict[str, Evidence] = {}
-        built: set[str] = set()
+        built, makes_more = set[str](), False
         for path, commands in self.project.cmake.items() if off else ():
             folder = PurePosixPath(path).parent
             around = next(filter(None, map(folders.get, (folder, *folder.parents))), None)
@@ -172,11 +173,12 @@ class _Tree:
                 sources = {source for n in names for source in named(n, folder, self.sources)}
                 optional |= dict.fromkeys(sources, evidence) if left_out else {}
                 built |= sources if not left_out else set()
-                built |= {path} if command.name == "install" and not left_out else set()
+                makes_more |= command.name in _MAKING and not left_out
         for path in self.texts if folders else ():
             nearest = filter(None, map(folders.get, PurePosixPath(path).parents))
             optional.update((path, evidence) for evidence in islice(nearest, 1))
-        for path in optional if built or not optional.keys() >= {*self.project.units} else ():
+        is_all = optional.keys() >= {*self.project.units} and not makes_more
+        for path in () if is_all else optional:
             if path not in built:
                 yield path, optional[path]
 

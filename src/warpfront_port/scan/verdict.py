@@ -182,7 +182,7 @@ def consequence_of(finding: ScanFinding, rule: Rule, project: Project) -> Conseq
     below = f"{path.parent}/" if inside else ""
     without = project.units and not any(unit.startswith(below) for unit in project.units)
     # CMake starts no makefile of a folder.
-    started = not (inside and kind_of(path) == "make" and "CMakeLists.txt" in project.cmake)
+    started = not (inside and path.name == "Makefile" and "CMakeLists.txt" in project.cmake)
     decides = not of_a_folder or (started and not without)
     return rule.consequence if decides else Consequence.CHECK
 

@@ -51,8 +51,7 @@ def header_facts(source: SourceText) -> HeaderFacts:
 def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
     """Return the macros that are unset on some side, by name.
 
-    These are macros that no header defines for that side. Macros that the table knows keep their
-    value there.
+    No header defines these for that side. Macros that the table knows keep their value there.
     """
     reaches: dict[str, Reach] = {}
     for fact in facts:
