@@ -34,6 +34,7 @@ def seen(text: str) -> list[tuple[str, str]]:
         ("template <int m> void f() { m; }", "int"),
         ("void f() { static __shared__ unsigned m[4]; m; }", "static __shared__ unsigned"),
         ("/* é */ long m; void f() { 'é'; m; }", "long"),
+        ("void f() { int a;" + " " * 200 + "int m = 1; m; }", "int"),
         ("void f() { m; }", ""),
     ],
 )

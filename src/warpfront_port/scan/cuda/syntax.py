@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from warpfront_port.scan.cuda.lexer import Directive, Span
@@ -62,6 +62,7 @@ class Syntax:
 
     code: str
     directives: Sequence[Directive]
+    _declared: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
 
     @cached_property
     def _blocks(self) -> tuple[Sequence[int], Sequence[Block]]:
@@ -172,14 +173,14 @@ class Syntax:
         """Return the type in the last declaration of the name before `offset`, first that of its
         function; "" for none.
         """
-        function, places = self.block(offset).function, self.places(name)
-        before = places[: bisect_right(places, offset)]
-        own = bisect_left(before, function.start) if function else 0
-        for place in (*reversed(before[own:]), *reversed(before[:own])):
-            declared = _DECLARED.search(self.code, max(0, place - NEAR // 4), place)
-            if declared:
-                return declared[1].strip()
-        return ""
+        if name not in self._declared:
+            starts = ((place, max(0, self.statement(place) - 1)) for place in self.places(name))
+            found = ((place, _DECLARED.search(self.code, start, place)) for place, start in starts)
+            self._declared[name] = [(place, match[1].strip()) for place, match in found if match]
+        function = self.block(offset).function
+        before = [declared for declared in self._declared[name] if declared[0] <= offset]
+        own = [declared for declared in before if function and declared[0] >= function.start]
+        return (own or before or [(0, "")])[-1][1]
 
     def values(self, name: str, offset: int) -> Iterator[Span]:
         """Yield the values that a name gets in the function around `offset`."""
