@@ -199,15 +199,11 @@ def _causes(
     """Return the causes in order."""
     pairs = [(f, consequence_of(f, rules[f.rule], project)) for f in findings]
     called = {f.path for f, c in pairs if f.gate is Gate.CALLED and c is Consequence.RUNTIME}
-    needs = [f for f in findings if f.severity is Severity.ERROR and rules[f.rule].of_a_package]
     most = project.product.is_most({*called, *project.product.of_nvidia} if called else called)
-    needing = project.product.is_most({*called, *(f.path for f in needs)})
-    needed = {f for f in needs if needing and f.path in project.product.lines}
     groups: dict[tuple[Consequence, str, str], list[ScanFinding]] = {}
     for finding, consequence in pairs:
         on_call = finding.gate is Gate.CALLED and consequence is not Consequence.WRONG
         deciding = Consequence.CHECK if on_call and not most else consequence
-        deciding = rules[finding.rule].consequence if finding in needed else deciding
         groups.setdefault((deciding, finding.rule, finding.cause), []).append(finding)
     listed: list[Cause] = []
     for (consequence, rule, _), group in groups.items():
