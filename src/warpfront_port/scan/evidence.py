@@ -46,7 +46,7 @@ _PART = re.compile(
     rf"|(?P<nvidia>(?<![A-Za-z])(?i:cuda|cu(?=[a-z])|nvidia)|(?<=[a-z])Cuda)){_LIBRARY}"
 )
 _OTHER_BUILD = re.compile(r"(?i)cmake|skbuild|scikit|\bmake\b")
-_MAKING = frozenset({"add_library", "add_executable", "install"})
+_MAKING = frozenset({"add_library", "add_executable"})
 _EXCLUDING = frozenset({"left-out", "optional"})
 Shown = Iterator[tuple[str, Evidence]]
 """Paths, each with its evidence."""
@@ -173,7 +173,8 @@ class _Tree:
                 sources = {source for n in names for source in named(n, folder, self.sources)}
                 optional |= dict.fromkeys(sources, evidence) if left_out else {}
                 built |= sources if not left_out else set()
-                makes_more |= command.name in _MAKING and not left_out
+                headers = command.name == "install" and "DIRECTORY" in command.texts
+                makes_more |= (headers or command.name in _MAKING) and not left_out
         for path in self.texts if folders else ():
             nearest = filter(None, map(folders.get, PurePosixPath(path).parents))
             optional.update((path, evidence) for evidence in islice(nearest, 1))
