@@ -182,7 +182,7 @@ def _context(tree: Tree, texts: Mapping[str, str], project: Project) -> Context:
         base,
         own_headers=frozenset(source.path.name for source in sources),
         portable_names=frozenset().union(*(fact.portable for fact in facts)),
-        vendor_macros=headers.vendor_macros(facts),
+        vendor_macros=headers.vendor_macros(facts, headers.twin_macros(code.values())),
         is_hipified=bool(project.builds),
         takes_whole_waves=any(map(OF_THE_WAVE.search, code.values())),
     )

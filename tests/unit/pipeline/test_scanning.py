@@ -533,6 +533,14 @@ def gates_of(tree: Path) -> dict[str, str]:
     return {one.path: f"{one.severity} {one.gate}" for one in found if one.rule == "CU107"}
 
 
+def test_a_macro_that_is_asked_for_beside_amds_amd_does_not_have(tmp_path: Path) -> None:
+    blas = f"// CUDA\n#if MY_HAVE_CUDA\n{PTX}#elif MY_HAVE_ROCM\n#endif\n"
+    (tmp_path / "a.cu").write_text(blas)
+    assert gates_of(tmp_path) == {}
+    (tmp_path / "a.cu").write_text(blas.replace("ROCM", "SYCL"))
+    assert gates_of(tmp_path) == {"a.cu": "error open"}
+
+
 @pytest.mark.parametrize("name", ["main-cuda.Dockerfile", "cublas.Dockerfile", "Dockerfile.nvidia"])
 def test_a_dockerfile_that_is_nvidias_by_name_is_notes(tmp_path: Path, name: str) -> None:
     for file in (name, "Dockerfile"):

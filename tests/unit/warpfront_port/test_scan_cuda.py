@@ -172,6 +172,26 @@ def test_what_only_cuda_defines_is_noted_where_nothing_renames_it() -> None:
     assert rules_of(ours) == set()
 
 
+@pytest.mark.parametrize(
+    ("condition", "is_unset"),
+    [
+        ("#ifdef X_USING_CUDA\n#elif defined(X_USING_HIP)", True),
+        ("#if defined(X_USING_CUDA) || X_USING_HIP", True),
+        ("#if defined(X_USING_CUDA) && !defined(X_USING_HIP)", False),
+        ("#if !X_USING_CUDA && !defined(X_USING_HIP)", True),
+        ("#ifdef X_USING_CUDA", False),
+    ],
+)
+def test_cudas_macro_that_a_project_asks_for_beside_hips_is_unset_on_amd(
+    condition: str, *, is_unset: bool
+) -> None:
+    twins = headers.twin_macros([f"{condition}\nint both;\n#endif\n"])
+    macros = headers.vendor_macros([], twins)
+    assert macros == ({"X_USING_CUDA": {"amd": "unset", "other": "unset"}} if is_unset else {})
+    text = "#ifdef X_USING_CUDA\n#include <cuda/std/atomic>\n#endif\n"
+    assert ("CU147" in rules_of(text, context=Context(vendor_macros=macros))) is not is_unset
+
+
 def test_the_width_of_a_mask_is_that_of_its_last_declaration() -> None:
     text = "void g(unsigned m);\n__device__ int f({0} m, int v) {{ return __shfl_sync(m, v, 0); }}"
     found = {

@@ -6,7 +6,7 @@ They are names with a meaning on AMD, and macros that one side alone gets.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from warpfront_port.scan.cuda.conditions import MacroRow, is_named, table_row
@@ -15,6 +15,9 @@ from warpfront_port.scan.cuda.view import HEADERS, View, portable_names
 from warpfront_port.scan.findings import SIDES, Context, SourceText
 
 _VENDOR = re.compile(r"CUDA|HIP|ROCM|AMD|NVCC|NVIDIA|hip[A-Z/]")
+_TESTS = re.compile(r"(?m)^[ \t]*#[ \t]*(?:el)?if(.*)")
+_NAME = re.compile(r"\b[A-Za-z_]\w*(?:CUDA|HIP|ROCM)\w*|\b(?:CUDA|HIP|ROCM)_\w+")
+_NEGATED = re.compile(r"![ \t]*(?:defined[ \t(]*)?\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +51,13 @@ def header_facts(source: SourceText) -> HeaderFacts:
     return HeaderFacts(portable=portable, reaches=reaches)
 
 
-def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
+def vendor_macros(facts: Iterable[HeaderFacts], twins: Iterable[str] = ()) -> dict[str, MacroRow]:
     """Return the macros that are unset on some side, by name.
 
-    No header defines these for that side. Macros that the table knows keep their value there.
+    These are macros that no header defines for that side, and those of CUDA's that have one of
+    HIP's as `twins`. Macros that the table knows keep their value there.
     """
-    reaches: dict[str, Reach] = {}
+    reaches: dict[str, Reach] = dict.fromkeys(twins, frozenset({"nvidia"}))
     for fact in facts:
         for name, reach in fact.reaches.items():
             reaches[name] = reaches.get(name, frozenset()) | reach
@@ -69,3 +73,21 @@ def vendor_macros(facts: Iterable[HeaderFacts]) -> dict[str, MacroRow]:
                 if side in missing or value is not None
             }
     return rows
+
+
+def twin_macros(texts: Collection[str]) -> frozenset[str]:
+    """Return the macros of CUDA's that conditions test, and whose twins of HIP's they test too.
+
+    One that a condition wants together with its twin, or with the twin's absence, excludes nothing.
+    """
+    lines = [line[1] for text in texts for line in _TESTS.finditer(text)]
+    tested = {name for line in lines for name in _NAME.findall(line)}
+    joined = [({*_NAME.findall(_NEGATED.sub("", x))}, x) for x in lines if "&&" in x]
+    twins = ((name, name.replace("CUDA", other)) for name in tested for other in ("HIP", "ROCM"))
+    return frozenset(
+        name
+        for name, twin in twins
+        if twin != name
+        and twin in tested
+        and not any(name in wanted and twin in line for wanted, line in joined)
+    )
