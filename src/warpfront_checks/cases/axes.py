@@ -53,7 +53,7 @@ WIDE = ("float32", "float64")
 FLOATS = (*HALVES, *WIDE)
 HALF_NUMBERS = 4000
 # Numbers whose sums leave what 16 bits count, or their range.
-BEYOND = ("ones", "large")
+BEYOND = ("ones", "high")
 # Numbers of more bits than 16-bit types have.
 LONG_VALUES = ("wide", "sparse", "distinct", "rising", "falling")
 # Where numbers differ, so that one is decisive, it also lies at either end of its line.

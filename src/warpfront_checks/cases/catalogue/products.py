@@ -10,7 +10,7 @@ from warpfront_checks.cases.catalogue.record import FLAG, each, exact, rounded, 
 from warpfront_checks.cases.operation import CASES, MANY_CASES, SUMS, Operation
 
 BETA = {"beta": (1, 0, 2), "alpha": (1, -1)}
-_product = partial(exact, values=(*SUMS, "ones", "large"), cases=MANY_CASES)
+_product = partial(exact, values=(*SUMS, "ones", "high"), cases=MANY_CASES)
 MATRICES: tuple[Operation, ...] = (
     _product("torch.mm(a, b)", "m k, k n"),
     _product("F.linear(a, b, c)", "m k, n k, n | b m k, n k, n | k, n k, n", absent=("c",)),
