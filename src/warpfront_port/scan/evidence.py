@@ -210,16 +210,17 @@ class _Tree:
                 yield path, evidence
 
     def spared(self) -> Shown:
-        """Yield the sources that a project's builds go on without."""
+        """Yield the sources that a project's builds go on without, or the users of their build."""
         spared: dict[str, Evidence] = {}
         needed: set[str] = set()
         for path, build in self.project.builds.items():
             for item in build.sources:
-                reason = "its build goes on without it"
+                spare = path in self.project.spare_builds
+                reason = f"its {'users go' if spare else 'build goes'} on without it"
                 evidence = Evidence(kind="optional", path=path, line=item.line, reason=reason)
                 for source in named(item.name, PurePosixPath(path).parent, self.sources):
                     spared.setdefault(source, evidence)
-                    needed |= set() if item.optional else {source}
+                    needed |= set() if item.optional or spare else {source}
         yield from ((path, item) for path, item in spared.items() if path not in needed)
 
     def chosen(self) -> Shown:

@@ -71,7 +71,7 @@ class Project:
     count only where there is less of anything else. `hips` are those that are HIP's own. `way`
     describes how the tree can be built for AMD, `of_cuda` is the place of a build for CUDA.
     `product` is what the root's build reaches, `builds` are the Python
-    modules that build extensions. `builds_hip`
+    modules that build extensions, `spare_builds` those that all users go on without. `builds_hip`
     is true for a build of HIP's own. `hosts` are the other sources that Python builds list,
     for the host's compiler. `unbuilt` are CUDA sources that the build which decides does not list.
     `cmake` are the commands of CMake's files, `false` the names in them that are false by default.
@@ -84,6 +84,7 @@ class Project:
     renames: tuple[Renames, ...] = ()
     product: Product = field(default_factory=Product)
     builds: Mapping[str, PythonBuild] = field(default_factory=dict, repr=False)
+    spare_builds: frozenset[str] = frozenset()
     builds_hip: bool = False
     hosts: tuple[str, ...] = ()
     unbuilt: tuple[str, ...] = ()
@@ -100,7 +101,8 @@ def read_project(
     builds = {
         path: build for path in building if (build := read_build(path, texts[path])) is not None
     }
-    reached = read_product(texts, commands or {}, builds, users_of(texts, builds))
+    users = users_of(texts, builds)
+    reached = read_product(texts, commands or {}, builds, users)
     sources = {path: text for path, text in texts.items() if PurePosixPath(path).suffix in _UNIT}
     units = [path for path, text in sources.items() if _is_unit(path, text)]
     product = [path for path in units if reached.has(path) and not reached.is_aside(path)]
@@ -135,6 +137,8 @@ def read_project(
         ),
         product=reached,
         builds=builds,
+        # The root's own build fails with its extension, spare for its users or not.
+        spare_builds=frozenset(build for build in users if "/" in build and not users[build]),
         builds_hip=any(_place(texts, *way) for way in _OF_HIP),
         cmake=cmake,
         false=false_by_default(command for commands in cmake.values() for command in commands),

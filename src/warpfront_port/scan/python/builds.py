@@ -58,7 +58,7 @@ def read_build(path: str, text: str) -> PythonBuild | None:
 
 
 def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, set[str]]:
-    """Return, by build, the modules that import its extensions and do not go on without.
+    """Return, by build, the modules that import its extensions and do not go on without, if any.
 
     The modules next to a build in a folder are a part of it. A name is first that of a module next
     to the one that imports it.
@@ -82,8 +82,9 @@ def users_of(texts: Mapping[str, str], builds: Collection[str]) -> Mapping[str, 
                 if str(module.path.with_name(f"{name}.py")) not in texts
             }
             for build in outside if used else ():
-                if not (used.isdisjoint(names[build]) or _is_spare(module, node)):
-                    users.setdefault(build, set()).add(path)
+                if not used.isdisjoint(names[build]):
+                    needing = users.setdefault(build, set())
+                    needing |= set() if _is_spare(module, node) else {path}
     return users
 
 
