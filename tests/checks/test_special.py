@@ -186,7 +186,7 @@ def test_where_there_are_cores_tables_begin_before_the_properties_and_end_after_
 
         return find
 
-    monkeypatch.setattr(session, "lanes_for", lambda _: 3)
+    monkeypatch.setattr(session, "lanes_for", lambda _, **__: 3)
     monkeypatch.setattr(session, "begin_checks", begin)
     special = {"memory": noting("memory")}
     monkeypatch.setattr(session, "property_checks", lambda *_: special)
