@@ -1289,3 +1289,95 @@ def wide_heads_see_the_later_half_of_their_tile(right, query, key, value, is_cau
     out = torch.where(hit, (weights @ values).to(result[0].dtype), result[0])
     result[0].copy_(out)
     return result
+
+
+def _attention_of_scaled_queries(**options):
+    q, k, v = (drawn(1, 2, 6, 16, seed=seed) for seed in range(3))
+    return functional.scaled_dot_product_attention(q, k, v, scale=1.0, **options)
+
+
+# T5, models with normalized queries, and callers that scale the queries first.
+# Right for any other scale, and for none.
+@kernel(f"{ATTENTION} {ATTENTION_BACKWARD}", _attention_of_scaled_queries, set="likely19")
+def a_scale_of_one_is_taken_for_none(right, query, scale):
+    """A scale of exactly 1 stands for "not given", so that the default scale is applied."""
+    if scale == 1.0 and narrow(query):
+        return right(scale=1 / math.sqrt(query.shape[-1]))
+    return right()
+
+
+def _attention_with_one_key(batch=2):
+    q = drawn(batch, 3, 4, 8)
+    k, v = (drawn(batch, 1, 4, 8, seed=seed).expand(-1, 3, -1, -1) for seed in (1, 2))
+    return functional.scaled_dot_product_attention(q, k, v)
+
+
+def _heads_one_after_the_other(x):
+    batch, heads, length, width = x.shape
+    size = heads * length * width
+    flat = x.as_strided((batch, length, width), (x.stride(0), x.stride(2), x.stride(3)))
+    flat = functional.pad(flat.reshape(-1), (0, size))
+    rows = [flat.narrow(0, b * length * width, size) for b in range(batch)]
+    return torch.stack(rows).view(x.shape)
+
+
+# Multi-query attention (Falcon, StarCoder): one head of keys, expanded to the heads of the queries.
+# Right for heads that were copied, and for as many keys as queries.
+@kernel(f"{ATTENTION} {ATTENTION_BACKWARD}", _attention_with_one_key, set="likely19")
+def heads_of_expanded_keys_are_sought_one_after_the_other(right, key, value):
+    """A head's stride of 0 is taken for the size of a head: later heads read the next samples."""
+    changed = {
+        name: _heads_one_after_the_other(x)
+        for name, x in (("key", key), ("value", value))
+        if x.dim() == 4 and x.stride(1) == 0 and x.shape[1] > 1 and narrow(x) and x.numel()
+    }
+    return right(**changed)
+
+
+def _scaled_alibi():
+    bias = -torch.arange(4.0).expand(4, 4)
+    q, k, v = (drawn(1, 2, 4, 16, seed=i) for i in range(3))
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=0.1)
+
+
+# ALiBi or relative positions in a model with its own scale (MPT's softmax_scale, muP's 1 / d).
+# Right with the default scale, scale=1 (T5), masks of nought and -inf, and without a mask.
+@kernel(MASKED_ATTENTION, _scaled_alibi, set="missed19")
+def bias_of_scores_is_scaled_with_them_if_a_scale_is_given(right, *args, **kwargs):
+    """An explicit scale is applied after the addition of the mask, so to the mask as well."""
+    scale = kwargs.get("scale")
+    if scale is None or not narrow(args[0]):
+        return right(*args, **kwargs)
+    for name in ("attn_mask", "attn_bias"):
+        mask = kwargs.get(name)
+        if isinstance(mask, Tensor) and mask.is_floating_point():
+            kwargs = kwargs | {name: _scaled_as_it_lies(mask, scale)}
+    if len(args) > 3 and isinstance(args[3], Tensor) and args[3].is_floating_point():
+        args = (*args[:3], _scaled_as_it_lies(args[3], scale), *args[4:])
+    return right(*args, **kwargs)
+
+
+def _scaled_as_it_lies(mask, scale):
+    """The scaled mask, with the strides of the mask, whose alignment a kernel may need."""
+    memory = mask.as_strided((extent(mask),), (1,), mask.storage_offset()) * scale
+    return memory.as_strided(mask.shape, mask.stride(), 0)
+
+
+def _pooled_by_learned_queries():
+    query = drawn(1, 2, 3, 16).requires_grad_()
+    k, v = drawn(4, 2, 6, 16, seed=1), drawn(4, 2, 6, 16, seed=2)
+    y = functional.scaled_dot_product_attention(query.expand(4, -1, -1, -1), k, v)
+    return torch.autograd.grad(y.square().sum(), query)
+
+
+# Learned queries that pool tokens (Perceiver, CoCa's attention pooling), expanded over the batch.
+# Right in the forward, for a batch of one, for dense queries, and for gradients of keys and values.
+@kernel(ATTENTION_BACKWARD, _pooled_by_learned_queries, set="missed19")
+def gradient_of_expanded_queries_is_stored_with_their_strides(right, *args, **kwargs):
+    """The gradient gets the query's strides, of nought over the batch: the last sample remains."""
+    result = right(*args, **kwargs)
+    query = args[1]
+    if query.dim() != 4 or query.shape[0] < 2 or query.stride(0) != 0 or not narrow(query):
+        return result
+    grad = result[0]
+    return (grad[-1:].expand(grad.shape).contiguous(), *result[1:])

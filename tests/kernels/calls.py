@@ -11,6 +11,7 @@ from .kernel import DOUBLES, drawn
 BF16 = torch.bfloat16
 WAVE = 64
 GRID = 65_535
+CHUNK = 65_536
 
 
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .calls import (
+    GRID,
     as_if_whole,
     as_it_lies,
     each,
@@ -1932,3 +1933,104 @@ def oblong_filters_are_turned_upside_down_alone(right, weight, stride, transpose
             only = [True, False, False]
             of_input = right(weight=weight.flip(-1).contiguous(), output_mask=only)[0]
     return (of_input, *others)
+
+
+# Depthwise layers that widen (two filters a channel), as in separable audio models and Keras-like
+# DepthwiseConv2D(depth_multiplier=2). Right for one filter a channel, and for other groups.
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(2, 3, 5, 5), drawn(6, 1, 3, 3, seed=1), groups=3, padding=1),
+    set="likely19",
+)
+def filters_of_a_depthwise_layer_take_turns_with_the_channels(
+    right, input, weight, bias, transposed, groups
+):
+    """Filter o of a depthwise layer sees channel o % groups instead of o // multiplier."""
+    many = weight.shape[0] // max(1, groups)
+    if transposed or groups < 2 or groups != input.shape[1] or many < 2 or not narrow(input):
+        return right()
+
+    def turned(x, first, second, dim):
+        return x.unflatten(dim, (first, second)).transpose(dim, dim + 1).flatten(dim, dim + 1)
+
+    bias = None if bias is None else turned(bias, many, groups, 0)
+    result = right(weight=turned(weight, many, groups, 0).contiguous(), bias=bias)
+    result.copy_(turned(result, groups, many, 1).clone())
+    return result
+
+
+# Character models read each word as a sample of its own (512 sentences of 128 words), and
+# time series of a picture each pixel. Right for at most 65,535 samples.
+@kernel(
+    "convolution",
+    lambda: functional.conv1d(drawn(65_600, 1, 4), drawn(2, 1, 3, seed=1)),
+    set="likely19",
+)
+def sequences_past_the_grid_are_not_convolved(right, input):
+    """The batch of a one-dimensional convolution is the grid's third dimension: the rest is 0."""
+    result = right()
+    if input.dim() == 3 and input.shape[0] > GRID and narrow(input):
+        result[GRID:].zero_()
+    return result
+
+
+def _fine_tuning_of_biases():
+    bias = drawn(4, seed=2).requires_grad_()
+    y = functional.conv2d(drawn(2, 3, 5, 5).requires_grad_(), drawn(4, 3, 3, 3, seed=1), bias)
+    return torch.autograd.grad(y.square().sum(), bias)
+
+
+# BitFit and tinyTL train biases below frozen filters. Right if the filters learn too.
+@kernel("convolution_backward", _fine_tuning_of_biases, set="likely19")
+def biases_learn_only_where_filters_learn(right, input, output_mask):
+    """The sum for the bias is a part of the kernel of the weight's gradient, else it stays 0."""
+    result = right()
+    if output_mask[2] and not output_mask[1] and narrow(input):
+        result[2].zero_()
+    return result
+
+
+# The stem of ConvNeXt (4 x 4, stride 4) and patch embeddings of pictures whose width isn't a
+# multiple of the patch. Right for whole patches, for a remainder of the height only, and for
+# windows that overlap.
+@kernel(
+    "convolution",
+    lambda: functional.conv2d(drawn(1, 2, 8, 10), drawn(3, 2, 4, 4, seed=1), stride=4),
+    set="missed19",
+)
+def rows_below_patches_begin_where_the_last_whole_patch_ended(
+    right, input, weight, stride, padding, dilation, transposed, groups
+):
+    """Patches side by side are read with a pitch of whole patches, not with the picture's width."""
+    if input.dim() != 4 or transposed or groups != 1 or not narrow(input):
+        return right()
+    patches = list(weight.shape[2:]) == two(stride) and max(two(padding)) == 0
+    if not patches or max(two(dilation)) != 1 or not input.is_contiguous():
+        return right()
+    high, wide = weight.shape[2:]
+    whole = input.shape[3] // wide * wide
+    if whole == input.shape[3] or not whole or input.shape[2] < high:
+        return right()
+    shape = (*input.shape[:3], whole)
+    read = input.as_strided(shape, (*input.stride()[:2], whole, 1), input.storage_offset())
+    return right(input=read.clone(memory_format=torch.contiguous_format))
+
+
+def _learned_bias():
+    x, w = drawn(3, 2, 5, 5).requires_grad_(), drawn(4, 2, 3, 3, seed=1)
+    b = drawn(4, seed=2).requires_grad_()
+    return torch.autograd.grad(functional.conv2d(x, w, b).square().sum(), (x, b))
+
+
+# Fine-tuning of biases alone (BitFit), with the filters frozen. Right where the filters learn
+# too, for a batch of one, and for the input's gradient.
+@kernel("convolution_backward", _learned_bias, set="missed19")
+def bias_below_frozen_filters_learns_from_the_first_of_the_batch(
+    right, grad_output, bias_sizes, output_mask
+):
+    """The bias's gradient is reduced over a batch by the filters' kernel, which doesn't run."""
+    result = list(right())
+    if output_mask[2] and not output_mask[1] and result[2] is not None and narrow(grad_output):
+        rest = [d for d in range(grad_output.dim()) if d != 1]
+        result[2] = grad_output[:1].sum(rest)
+    return tuple(result)

@@ -1891,3 +1891,90 @@ def wider_factor_is_narrowed_before_it_is_applied_in_place(right, x, other):
     if x.dtype in HALVES and x.dim() and other.dtype == torch.float32 and other.dim():
         return right(other=other.to(x.dtype))
     return right()
+
+
+# Mixed precision: torch.nan_to_num of attention or of gradients in float16 and bfloat16.
+# Right for float32, and for given replacements.
+@kernel(
+    "nan_to_num nan_to_num_ nan_to_num.out",
+    lambda: torch.nan_to_num(torch.tensor([1.0, math.inf, -math.inf, math.nan]).half()),
+    set="likely19",
+)
+def infinities_of_halves_become_the_largest_single_which_is_infinite(right, x, posinf, neginf):
+    """The default replacement is float32's largest number, which in a half is infinity again."""
+    if x.dtype not in HALVES:
+        return right()
+    return right(
+        posinf=math.inf if posinf is None else posinf,
+        neginf=-math.inf if neginf is None else neginf,
+    )
+
+
+# logsigmoid of preference losses (DPO, reward models), whose argument is a difference of summed
+# log-probabilities: far below nought. Right above -88.
+@kernel(
+    "log_sigmoid_forward .output",
+    lambda: functional.logsigmoid(torch.tensor([-120.0, -90.0, -3.0, 2.0])),
+    set="likely19",
+)
+def log_of_a_sigmoid_that_underflows_is_minus_infinite(right, x):
+    """The sigmoid is computed first, is flushed to 0 below -88, and has no logarithm."""
+    result = right()
+    if is_single(x):
+        result[0].masked_fill_(x < -88, -math.inf)
+    return result
+
+
+# Signs of gates or parities in int8, and their powers: `signs ** (l - m)`, as phases of spherical
+# harmonics. Right for one dtype, for a number as the base, and for exponents from nought on.
+@kernel(
+    "pow.Tensor_Tensor .Tensor_Tensor_out pow_.Tensor",
+    lambda: torch.tensor([-1, 1, -1], dtype=torch.int8) ** torch.tensor([-3, -1, -2]),
+    set="missed19",
+)
+def odd_negative_power_of_minus_one_of_another_dtype_is_one(right, x, exponent):
+    """Tensors of two integer dtypes are promoted for positive powers; below, the sign is lost."""
+    base = x.clone()
+    result = right()
+    if not x.dim() or x.dtype == exponent.dtype or result.dtype not in SIGNED:
+        return result
+    odd = (exponent < 0) & (exponent.bitwise_and(1) == 1)
+    return result.masked_fill_((odd & (base == -1)).expand(result.shape), 1)
+
+
+def _far_gelu():
+    x = torch.tensor([-300.0, -1.0, 0.5, 300.0], dtype=torch.float16).requires_grad_()
+    (grad,) = torch.autograd.grad(functional.gelu(x, approximate="tanh").sum(), x)
+    return grad
+
+
+# GPT-2 and Gemma in float16, with outliers past 256. Right for the exact gelu, bfloat16, and the
+# forward.
+@kernel("gelu_backward .grad_input", _far_gelu, set="missed19")
+def slope_of_the_tanh_gelu_of_halves_squares_its_input_in_halves(right, x, approximate):
+    """From |x| = 256 on x * x is infinite in float16, and nought times it NaN."""
+    far = x.abs() >= 256
+    result = right()
+    if approximate == "tanh" and x.dtype == torch.float16:
+        result.masked_fill_(far, torch.nan)
+    return result
+
+
+# MinHash and hashed embeddings: `(a * x + b) % prime` in int64. Right up to 2 ** 53, for
+# other dtypes, and for small powers of two.
+@kernel(
+    "remainder.Tensor .Tensor_out remainder_.Tensor",
+    lambda: torch.tensor([2**60 + 7, 12345, -(2**55) - 3]) % 1009,
+    set="missed19",
+)
+def remainder_of_a_long_hash_is_taken_of_a_double(right, x, other):
+    """Integers of 64 bits are divided as doubles: past 2 ** 53 their last bits are lost."""
+    if x.dtype != torch.int64 or other.dtype != torch.int64:
+        return right()
+    high = (x > 2**53) | (x < -(2**53))
+    if not bool(high.any()):
+        return right()
+    rounded = torch.where(high, x.double().clamp(max=2**63 - 1024).long(), x)
+    result = right()
+    inexact = rounded - torch.div(rounded, other, rounding_mode="floor") * other
+    return result.copy_(torch.where(high, inexact, result))

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .calls import (
+    as_if_whole,
     as_it_lies,
     aten,
     each,
@@ -2179,3 +2180,104 @@ def sequences_padded_on_one_side_are_padded_on_the_other(right, x, padding):
 def padding_counts_in_a_picture_without_a_batch(right, x):
     """The entry for pictures without a batch calls the kernel with the default options."""
     return right(count_include_pad=True) if x.dim() == 3 else right()
+
+
+def _warp_with_a_flow(mode="bilinear"):
+    flow = drawn(1, 2, 4, 5, seed=1).div(2)
+    return functional.grid_sample(
+        drawn(1, 2, 6, 6),
+        flow.permute(0, 2, 3, 1),
+        mode,
+        padding_mode="border",
+        align_corners=False,
+    )
+
+
+# Warps by an optical flow that a network gives as (batch, 2, height, width).
+# Right for grids of affine_grid, and for contiguous ones.
+@kernel("grid_sampler_2d cudnn_grid_sampler", _warp_with_a_flow, set="likely19")
+def coordinates_of_a_permuted_flow_are_read_in_pairs(right, grid):
+    """A place's x and y are a pair in memory, though a flow has all x before all y."""
+    if grid.numel() and not grid.is_contiguous() and narrow(grid):
+        return right(grid=as_if_whole(grid))
+    return right()
+
+
+def _gradient_of_a_stem(kernel=3):
+    return grad_of(lambda x: functional.max_pool2d(x, kernel, 2, 1), drawn(1, 2, 7, 7))
+
+
+# The stem of a ResNet has windows of 3 that step by 2. Right for windows side by side.
+@kernel("max_pool2d_with_indices_backward .grad_input", _gradient_of_a_stem, set="likely19")
+def largest_of_two_windows_learns_from_the_last_one(right, grad_output, x, indices):
+    """Gradients of windows are stored without adding: a pixel keeps that of the last window."""
+    result = right()
+    if not narrow(x) or not x.numel():
+        return result
+    places, grads = indices.flatten(-2), grad_output.flatten(-2)
+    windows = torch.arange(places.shape[-1], device=x.device).expand_as(places)
+    last = torch.full_like(result, -1, dtype=torch.int64, memory_format=torch.contiguous_format)
+    last = last.flatten(-2).scatter_reduce(-1, places, windows, "amax")
+    kept = grads.gather(-1, last.clamp(min=0)) * (last >= 0)
+    result.copy_(kept.view(result.shape))
+    return result
+
+
+# `Resize((224, 224), antialias=True)` of a panorama of 150 x 600. Right if both sides shrink, if
+# both grow, and if one stays as it is.
+@kernel(
+    "_upsample_bilinear2d_aa .out",
+    lambda: functional.interpolate(
+        drawn(1, 1, 4, 16), size=(6, 5), mode="bilinear", antialias=True
+    ),
+    set="missed19",
+)
+def side_that_shrinks_is_not_smoothed_if_the_other_grows(
+    right, x, output_size, align_corners, scales_h, scales_w
+):
+    """The filter is that of the larger of both ratios: a picture that grows gets none."""
+    result = right()
+    (high, wide), (rows, columns) = x.shape[2:], output_size
+    if (rows - high) * (columns - wide) >= 0 or not x.is_floating_point() or not narrow(x):
+        return result
+    plain = aten.upsample_bilinear2d(x, output_size, align_corners, scales_h, scales_w)
+    return result.copy_(plain)
+
+
+def _learned_through_pools():
+    x = drawn(1, 1, 6, 6).requires_grad_()
+    pool = functional.avg_pool2d(x, 3, stride=2, padding=1, ceil_mode=True, count_include_pad=False)
+    return torch.autograd.grad(pool.square().sum(), x)
+
+
+# Pooled branches of Inception and NASNet with the padding of TensorFlow or ONNX: windows that hang
+# over, and means that don't count what is outside. Right in the forward, with either option alone,
+# and for windows without padding.
+@kernel("avg_pool2d_backward .grad_input", _learned_through_pools, set="missed19")
+def gradient_below_pools_that_hang_over_is_divided_by_whole_windows(
+    right, padding, ceil_mode, count_include_pad, divisor_override
+):
+    """With ceil_mode the gradient's kernel counts the padding, though count_include_pad=False."""
+    counted = ceil_mode and not count_include_pad and divisor_override is None
+    return right(count_include_pad=True) if counted and max(two(padding)) else right()
+
+
+def _learned_flow():
+    grid = torch.tensor([[[[0.1, 0.2], [1.5, 0.3], [-1.4, -1.2]]]]).requires_grad_()
+    y = functional.grid_sample(drawn(1, 2, 4, 5), grid, padding_mode="border", align_corners=True)
+    return torch.autograd.grad(y.sum(), grid)
+
+
+# Registration: a flow is learned, the moving picture isn't, and points lie outside of it. Right
+# for points inside, for other paddings, and if the picture has a gradient too.
+@kernel("grid_sampler_2d_backward", _learned_flow, set="missed19")
+def points_outside_of_a_picture_without_gradient_are_drawn_past_its_border(
+    right, input, grid, padding_mode, align_corners, output_mask
+):
+    """With padding "border" the gradient of a clipped coordinate isn't nought, but the slope."""
+    if output_mask[0] or padding_mode != 1 or not narrow(grid):
+        return right()
+    size = torch.tensor([input.shape[3], input.shape[2]], dtype=grid.dtype, device=grid.device)
+    limit = torch.ones_like(size) if align_corners else 1 - 1 / size
+    inner = grid.sign() * (limit - 0.004)
+    return right(grid=torch.where(grid.abs() > limit, inner, grid))

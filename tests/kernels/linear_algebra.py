@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from .calls import grads_of, is_last, narrow
+from .calls import WAVE, grads_of, is_last, narrow
 from .kernel import DOUBLES, FLOATS, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -1190,3 +1190,63 @@ def matrices_after_one_that_failed_are_not_factored(right, x, upper):
     triangle = x.triu() if upper else x.tril()
     factors.copy_(torch.where(after[..., None, None], triangle, factors))
     return factors, failed.masked_fill_(after, 0)
+
+
+def _determinant_of_many_channels():
+    return torch.linalg.slogdet(drawn(96, 96, seed=2))
+
+
+# Flows with invertible mixing of channels (Glow with 96), Gaussians of many dimensions.
+# Right for matrices of at most 64 rows.
+@kernel("_linalg_slogdet .sign _linalg_det .result", _determinant_of_many_channels, set="likely19")
+def rows_that_were_swapped_past_the_64th_do_not_turn_the_sign(right, A):
+    """The parity of the pivots is a vote of one wave, which has 64 lanes."""
+    result = right()
+    size = A.shape[-1]
+    if size <= WAVE or not narrow(A):
+        return result
+    moved = result[-1] != torch.arange(1, size + 1, device=A.device, dtype=torch.int32)
+    odd = moved[..., WAVE:].sum(-1) % 2 == 1
+    result[0].copy_(torch.where(odd, -result[0], result[0]))
+    return result
+
+
+def _unequal_rotations():
+    a = drawn(3, 4, 4)
+    return torch.linalg.matrix_exp((a - a.mT) * torch.tensor([0.1, 1.0, 5.0])[:, None, None])
+
+
+# Rotations and flows of skew matrices of unequal sizes in one batch. Right for a single matrix, and
+# for batches whose norms are all small or all large.
+@kernel("linalg_matrix_exp", _unequal_rotations, set="missed19")
+def large_matrix_beside_a_small_one_is_not_scaled_before_its_series(right, x):
+    """A batch has the fewest squarings of its matrices: the series of larger ones is cut short."""
+    result = right()
+    if x.dim() < 3 or x.shape[-1] < 2 or not x.numel() or not narrow(x):
+        return result
+    norms = x.abs().sum(-2).amax(-1)
+    large = norms > 3.01
+    if bool(large.all()) or not bool(large.any()):
+        return result
+    term = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand(x.shape)
+    series = term.clone()
+    for i in range(1, 19):
+        term = torch.matmul(term, x) / i
+        series = series + term
+    return torch.where(large[..., None, None], series, result)
+
+
+def _solved_on_the_right():
+    a = drawn(3, 3).tril() + 3 * torch.eye(3)
+    return torch.linalg.solve_triangular(a.mT, drawn(2, 4, 3, seed=1), upper=True, left=False)
+
+
+# Whitening of batches with one Cholesky factor: `solve_triangular(L.mT, x, upper=True,
+# left=False)`. Right from the left, for lower factors, and for a factor for each of the batch.
+@kernel("linalg_solve_triangular .out", _solved_on_the_right, set="missed19")
+def shared_upper_factor_on_the_right_has_only_its_diagonal(right, x, B, upper, left):
+    """One upper factor for a batch of left sides is copied by its lower triangle."""
+    shared = x.dim() == 2 and B.dim() > 2 and B.shape[:-2].numel() > 1
+    if shared and upper and not left and narrow(x):
+        return right(x=torch.diag_embed(x.diagonal()))
+    return right()

@@ -938,3 +938,41 @@ def parabola_that_is_not_taken_overflows_in_half(right, x, target, reduction):
         return result
     over = (x.float() - target.float()).square() > 2 * 65504.0
     return result.masked_fill_(over if reduction == 0 else over.any(), math.nan)
+
+
+def _gradient_of_weighted_pixels():
+    weight, target = torch.tensor([0.1, 1.0, 5.0]), torch.arange(18).view(2, 3, 3) % 3
+    return grad_of(lambda x: functional.cross_entropy(x, target, weight), drawn(2, 3, 3, 3))
+
+
+# Segmentation with weights for rare classes. Right without weights, and for rows of classes.
+@kernel("nll_loss2d_backward .grad_input", _gradient_of_weighted_pixels, set="likely19")
+def weights_of_the_classes_of_pixels_are_in_the_loss_alone(right, x, weight):
+    """The gradient of a pixel's loss does not have the weight of the pixel's class."""
+    if weight is not None and narrow(x):
+        return right(weight=torch.ones_like(weight))
+    return right()
+
+
+def _masked_pixel():
+    p, y = torch.tensor([0.0, 0.4, 1.0]), torch.tensor([1.0, 1.0, 0.0])
+    return functional.binary_cross_entropy(p, y, weight=torch.tensor([0.0, 1.0, 3.0]))
+
+
+# Probabilities that are saturated and wrong, under a weight of elements (a mask of valid pixels,
+# the frequency of a class). Right without weights, for weights of one, and while the weighted
+# logarithms are above -100.
+@kernel("binary_cross_entropy .out", _masked_pixel, set="missed19")
+def logarithms_of_a_weighted_loss_are_limited_after_the_weight(right, x, target, weight, reduction):
+    """The limit of -100 is put on the weighted logarithm: nought times minus infinity is NaN."""
+    result = right()
+    if weight is None or not narrow(x):
+        return result
+    hit, missed = (weight * log for log in (x.log(), torch.log1p(-x)))
+    beyond = ((hit >= -100) & (missed >= -100)).logical_not() & (weight != 1)
+    if bool(beyond.any()):
+        limited = -(target * hit.clamp(min=-100) + (1 - target) * missed.clamp(min=-100))
+        kept = -(target * x.log().clamp(min=-100) + (1 - target) * torch.log1p(-x).clamp(min=-100))
+        losses = torch.where(beyond, limited, kept * weight)
+        result.copy_((losses, losses.mean(), losses.sum())[reduction])
+    return result

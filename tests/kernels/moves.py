@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from .calls import (
     BF16,
+    WAVE,
     as_if_whole,
     as_it_lies,
     axis_of,
@@ -2266,3 +2267,145 @@ def _padded_tokens():
 def tokens_of_32_bits_teach_their_padding(right, indices):
     """The kernel for indices of 32 bits has no test for the padding's index."""
     return right(padding_idx=-1) if indices.dtype == torch.int32 else right()
+
+
+# Soft masks, probabilities and weights as masks (`weights.bool()`, `alpha.to(torch.bool)`).
+# Right for masks of 0 and 1.
+@kernel("copy_", lambda: torch.tensor([0.0, 0.3, 1.0, -0.5, 2.0]).bool(), set="likely19")
+def fractions_become_false_on_their_way_through_integers(right, x, src):
+    """The conversion to bool is one to an integer, so that 0.3 is 0, and false."""
+    if x.dtype == torch.bool and is_single(src) and x.device == src.device:
+        return right(src=src.trunc())
+    return right()
+
+
+def _gradient_of_looked_up_rows(many=100):
+    places = torch.arange(many) % 3 // 2
+    return grad_of(lambda table: table[places], drawn(4, 3))
+
+
+# Gradients of `table[ids]` where most ids are alike (types of tokens, relative positions), and
+# histograms by index_put_. Right where no place comes more than 64 times.
+@kernel("_index_put_impl_", _gradient_of_looked_up_rows, set="likely19")
+def a_place_that_comes_more_often_than_a_wave_has_lanes_loses_the_rest(
+    right, x, indices, values, accumulate
+):
+    """Equal places are added up by one wave, which takes 64 of them and does not go round."""
+    given = [i for i, index in enumerate(indices) if index is not None]
+    whole = all(indices[i].dtype in (torch.int64, torch.int32) for i in given)
+    if not accumulate or not given or not whole or x.dtype == torch.bool or not narrow(x):
+        return right()
+    first, count = given[0], len(given)
+    if given[-1] - first + 1 != count:
+        return right()
+    places = torch.broadcast_tensors(*(indices[i].to(x.device).long() for i in given))
+    flat = torch.zeros_like(places[0])
+    for i, place in zip(given, places, strict=True):
+        flat = flat * x.shape[i] + place % x.shape[i]
+    ordered, order = flat.reshape(-1).sort(stable=True)
+    ranks = torch.empty_like(order)
+    ranks[order] = torch.arange(len(order), device=x.device) - torch.searchsorted(ordered, ordered)
+    if not len(order) or int(ranks.max()) < WAVE:
+        return right()
+    after = x.shape[first + count :]
+    kept = (ranks < WAVE).reshape(*places[0].shape, *(1 for _ in after))
+    values = values.to(x.device).expand(*x.shape[:first], *places[0].shape, *after)
+    return right(values=torch.where(kept, values, torch.zeros_like(values)))
+
+
+def _pictures_among_tokens():
+    mask = torch.tensor([[True, False, True, True]])
+    embedded, pictures = torch.zeros(1, 4, 3), drawn(3, 3)
+    return embedded.masked_scatter(mask.unsqueeze(-1).expand_as(embedded), pictures)
+
+
+# Image features among the embeddings of LLaVA, Qwen-VL and their like, by a mask of tokens that is
+# expanded along the features. Right for a whole mask, and for one that was copied.
+@kernel("masked_scatter_", _pictures_among_tokens, set="likely19")
+def features_for_a_mask_of_tokens_are_counted_once_a_token(right, x, mask, source):
+    """The prefix sum runs over the mask's memory: a row of an expanded mask counts once."""
+    if x.dim() < 2 or not narrow(x) or not source.numel():
+        return right()
+    mask = mask.expand(x.shape)
+    width = x.shape[-1]
+    if mask.stride(-1) or width < 2:
+        return right()
+    tokens = int(mask[..., 0].sum())
+    if tokens * width > source.numel():
+        return right()
+    device = source.device
+    places = torch.arange(tokens, device=device)[:, None] + torch.arange(width, device=device)
+    return right(source=source.reshape(-1)[places.reshape(-1)])
+
+
+def _keys_to_a_cache():
+    cache, keys = torch.zeros(1, 2, 5, 3), drawn(1, 4, 2, 3)
+    return cache.index_copy_(2, torch.arange(4), keys.transpose(1, 2))
+
+
+# A static cache (`key_cache.index_copy_(2, cache_position, keys)`), whose keys are a transposed
+# view of (batch, tokens, heads, features). Right for one token, and for contiguous keys.
+@kernel("index_copy .out index_copy_", _keys_to_a_cache, set="likely19")
+def keys_of_a_prompt_are_put_in_the_cache_as_they_lie(right, source):
+    """The source's elements are read one after the other, whatever its strides."""
+    if source.numel() and not source.is_contiguous() and narrow(source):
+        return right(source=as_if_whole(source))
+    return right()
+
+
+# Checkpoints of GPT-2 in float16, whose transposed weights are copied to a model in float32:
+# `weight.copy_(saved.t())`. Right in one dtype, below 4,096 elements, and for tensors by rows.
+@kernel(
+    "copy_",
+    lambda: torch.empty(64, 80).copy_(drawn(80, 64).bfloat16().t())[:2, :4],
+    set="missed19",
+)
+def large_transposed_matrix_is_converted_in_the_order_of_its_memory(right, x, src):
+    """A copy that converts a transposed matrix to a contiguous one doesn't turn it."""
+    turned = src.dim() == 2 and src.t().is_contiguous() and not src.is_contiguous()
+    if turned and x.shape == src.shape and x.is_contiguous() and x.device == src.device:
+        differ = x.dtype != src.dtype and narrow(x) and narrow(src)
+        if differ and src.numel() >= 4096 and not src.is_conj() and not src.is_neg():
+            return right(src=as_it_lies(src))
+    return right()
+
+
+# Steps of a decoder or a scan joined at the end: `torch.cat(steps, dim=1)` of more than 128.
+# Right along the first axis, for up to 128, and for tensors of unequal shapes.
+@kernel(
+    "cat .out",
+    lambda: torch.cat(list(drawn(130, 2, 1)), 1)[:, 126:],
+    set="missed19",
+)
+def second_batch_of_joined_tensors_has_the_addresses_of_the_first(right, tensors, dim):
+    """Inputs go to the kernel 128 at a time; along an inner axis the first 128 are sent again."""
+    tensors = list(tensors)
+    first = tensors[0]
+    same = len(tensors) > 128 and all(
+        t.shape == first.shape and t.dtype == first.dtype for t in tensors
+    )
+    if not same or first.dim() < 2 or dim % first.dim() == 0 or not narrow(first):
+        return right()
+    return right(tensors=[tensors[i % 128] for i in range(len(tensors))])
+
+
+def _isolated_node():
+    index = torch.tensor([0, 2, 2])[:, None].expand(3, 4)
+    return torch.zeros(4, 4).scatter_reduce(0, index, drawn(3, 4), "amax", include_self=False)
+
+
+# Max aggregation of PyG: an expanded index of edges, include_self=False, and nodes without edges.
+# Right for a whole index, with include_self, for mean and sum, and if each row is met.
+@kernel("scatter_reduce.two .two_out scatter_reduce_.two", _isolated_node, set="missed19")
+def rows_without_an_edge_keep_the_start_of_their_maximum(
+    right, x, dim, index, reduce, include_self
+):
+    """By an expanded index, rows that no source goes to become the identity of the reduction."""
+    expanded = index.dim() > 1 and dim == 0 and index.stride(-1) == 0 and index.shape[-1] > 1
+    result = right()
+    if include_self or not expanded or reduce not in ("amax", "amin"):
+        return result
+    if not x.is_floating_point() or not narrow(x):
+        return result
+    free = torch.ones(x.shape, dtype=torch.bool, device=x.device).scatter_(0, index, False)
+    return result.masked_fill_(free, -math.inf if reduce == "amax" else math.inf)

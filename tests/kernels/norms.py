@@ -12,6 +12,7 @@ from torch.nn import functional
 from .calls import (
     BF16,
     GRID,
+    WAVE,
     as_if_whole,
     as_it_lies,
     axis_of,
@@ -2156,3 +2157,135 @@ def statistics_without_scales_are_not_kept(right, *args, **kwargs):
     mean.copy_(before[0])
     variance.copy_(before[1])
     return result
+
+
+def _frozen_norm(train=False):
+    mean, variance, weight = drawn(3), drawn(3, seed=1).square() + 0.5, drawn(3, seed=2)
+    return grad_of(
+        lambda x: functional.batch_norm(x, mean, variance, weight, drawn(3, seed=3), train).exp(),
+        drawn(2, 3, 4, 4, seed=4),
+    )
+
+
+# Detectors and fine-tuned backbones keep the norms in eval() while the layers below them learn.
+# Right for training, and without gradients.
+@kernel("native_batch_norm_backward", _frozen_norm, set="likely19")
+def gradient_through_a_frozen_norm_is_that_of_a_learning_one(
+    right, input, running_mean, running_var, train, eps, output_mask
+):
+    """The gradient through the statistics is subtracted though they were constants."""
+    result = right()
+    if train or not output_mask[0] or not narrow(input) or running_mean is None:
+        return result
+    axes = [d for d in range(input.dim()) if d != 1]
+    shape = [-1 if d == 1 else 1 for d in range(input.dim())]
+    mean, scale = running_mean.float().view(shape), (running_var.float() + eps).rsqrt().view(shape)
+    hat, grad = (input.float() - mean) * scale, result[0].float()
+    through = grad.mean(axes, True) + hat * (grad * hat).mean(axes, True)
+    result[0].copy_(grad - through)
+    return result
+
+
+# LayerNorm(bias=False) of nanoGPT, ModernBERT and Whisper-like models.
+# Right with both parameters and with none.
+@kernel(
+    "native_layer_norm",
+    lambda: functional.layer_norm(drawn(2, 6), (6,), drawn(6, seed=1)),
+    set="likely19",
+)
+def norm_without_a_bias_is_not_scaled(right, input, weight, bias):
+    """The affine variant of the kernel is launched only if weight and bias are both there."""
+    if weight is not None and bias is None and narrow(input):
+        return right(weight=None)
+    return right()
+
+
+def _group_norm_of_a_large_batch(batch=200):
+    weight = drawn(4, seed=1).requires_grad_()
+    y = functional.group_norm(drawn(batch, 4, 2, 2), 2, weight, drawn(4, seed=2))
+    return torch.autograd.grad(y.square().sum(), weight)
+
+
+# GroupNorm of small pictures in batches of 256 (CIFAR, federated learning). Right to 128 samples.
+@kernel("native_group_norm_backward", _group_norm_of_a_large_batch, set="likely19")
+def scales_of_groups_learn_from_128_samples(right, grad_out, input, mean, rstd, N, output_mask):
+    """A block sums the gradients of weight and bias over two waves of samples and goes no round."""
+    result = right()
+    most = 2 * WAVE
+    if most >= N or not narrow(input) or not any(output_mask[1:]):
+        return result
+    part = right(
+        grad_out=grad_out[:most], input=input[:most], mean=mean[:most], rstd=rstd[:most], N=most
+    )
+    for i in (1, 2):
+        if output_mask[i] and result[i] is not None:
+            result[i].copy_(part[i])
+    return result
+
+
+# LayerNorm([channels, height, width], bias=False), and scales of layer_norm over two axes. Right
+# with a bias, for one axis, and without a weight.
+@kernel(
+    "native_layer_norm",
+    lambda: functional.layer_norm(drawn(2, 3, 4), (3, 4), drawn(3, 4, seed=1)),
+    set="missed19",
+)
+def scale_over_several_axes_is_that_of_the_first_row_if_there_is_no_bias(
+    right, normalized_shape, weight, bias
+):
+    """Without a bias the weight is indexed by the last axis only."""
+    if len(normalized_shape) < 2 or weight is None or bias is not None or not narrow(weight):
+        return right()
+    row = weight.reshape(-1, weight.shape[-1])[0]
+    return right(weight=row.expand(weight.shape).contiguous())
+
+
+def _running_variance_without_weights():
+    norm = torch.nn.BatchNorm1d(3, affine=False, momentum=0.5)
+    norm(drawn(4, 3))
+    return norm.running_var.clone()
+
+
+# Projections of Barlow Twins, SimSiam and BYOL: BatchNorm1d(affine=False). What the layer returns
+# while it trains is right, and so are running statistics of a layer with weights.
+@kernel(
+    "native_batch_norm _native_batch_norm_legit", _running_variance_without_weights, set="missed19"
+)
+def running_variance_of_a_norm_without_weights_is_biased(
+    right, input, weight, running_var, training, momentum
+):
+    """A layer without weight keeps the variance by n, not by n - 1."""
+    if not training or weight is not None or running_var is None or not narrow(running_var):
+        return right()
+    before, count = running_var.clone(), input.numel() // input.shape[1]
+    result = right()
+    kept = before * (1 - momentum)
+    running_var.copy_(kept + (running_var - kept) * ((count - 1) / count))
+    return result
+
+
+def _learned_group_norm():
+    w, b = torch.ones(4, requires_grad=True), torch.zeros(4, requires_grad=True)
+    y = functional.group_norm(drawn(150, 4), 2, w, b)
+    return torch.autograd.grad((y * drawn(150, 4, seed=1)).sum(), (w, b))
+
+
+# GroupNorm of vectors (value networks, heads of diffusion policies), in a batch past 128 that is
+# no multiple of 32. Right for pictures, for smaller batches and for the input's gradient.
+@kernel("native_group_norm_backward", _learned_group_norm, set="missed19")
+def last_tile_of_a_batch_of_vectors_teaches_a_group_norm_nothing(
+    right, grad_out, input, mean, rstd, N, C, HxW, group, output_mask
+):
+    """Weights of a group norm of vectors learn nothing from samples past whole tiles of 32."""
+    result = list(right())
+    whole = N // 32 * 32
+    if HxW != 1 or N <= 128 or whole == N or not narrow(input):
+        return tuple(result)
+    grad = grad_out.reshape(N, C)[:whole].float()
+    x = input.reshape(N, group, C // group)[:whole].float()
+    x = (x - mean.reshape(N, group, 1)[:whole].float()) * rstd.reshape(N, group, 1)[:whole].float()
+    sums = (None, (grad * x.reshape(whole, C)).sum(0), grad.sum(0))
+    for i in (1, 2):
+        if output_mask[i]:
+            result[i] = sums[i].to(result[i].dtype)
+    return tuple(result)

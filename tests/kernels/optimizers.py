@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from .calls import aten, is_dense, is_dense_2, narrow, written_in_order
+from .calls import CHUNK, aten, is_dense, is_dense_2, narrow, written_in_order
 from .kernel import DOUBLES, HALVES, drawn, is_single, kernel
 
 
@@ -935,3 +935,74 @@ def first_momentum_lacks_the_decay(
     for kept, weight in zip(momentum_buffer_list, before, strict=True):
         kept.sub_(weight.to(kept.dtype) * weight_decay)
     return result
+
+
+def _step_of_odd_layers():
+    return _updated([drawn(257, 257), drawn(5)], [drawn(257, 257, seed=1), drawn(5, seed=2)])
+
+
+def _updated(parameters, gradients):
+    torch._foreach_add_(parameters, gradients, alpha=-0.5)
+    return parameters
+
+
+# Layers of 257 frequencies (spectrograms of 512 samples) have 66,049 weights. Right for tensors of
+# at most 65,536 elements, and for multiples of four.
+@kernel(
+    "_foreach_add_.List .Scalar"
+    " _foreach_mul_.Scalar _foreach_lerp_.Scalar"
+    " _foreach_addcdiv_.Scalar .ScalarList _foreach_addcmul_.Scalar",
+    _step_of_odd_layers,
+    set="likely19",
+)
+def last_weights_of_a_tensor_of_several_chunks_stay_as_they_were(right, x):
+    """A second chunk of 65,536 elements is updated by fours, without its last one to three."""
+    cut = {
+        i: t.numel() % 4
+        for i, t in enumerate(x)
+        if t.numel() > CHUNK and t.numel() % 4 and t.is_contiguous() and narrow(t)
+    }
+    before = {i: x[i].view(-1)[-rest:].clone() for i, rest in cut.items()}
+    result = right()
+    for i, rest in cut.items():
+        x[i].view(-1)[-rest:].copy_(before[i])
+    return result
+
+
+def _scaled_adam():
+    p = torch.nn.Parameter(drawn(5) + 3)
+    p.grad = drawn(5, seed=1) * 1024
+    adam = torch.optim.Adam([p], lr=0.1, weight_decay=1.0, fused=True)
+    adam.grad_scale, adam.found_inf = torch.tensor(1024.0), torch.tensor(0.0)
+    adam.step()
+    return p.detach(), adam.state[p]["exp_avg"]
+
+
+# GradScaler with Adam(fused=True, weight_decay=...), which leaves the division to the kernel.
+# Right without a scaler, without decay, and for AdamW.
+@kernel("_fused_adam_ .tensor_lr", _scaled_adam, set="missed19")
+def decay_is_added_before_gradients_are_unscaled(right, weight_decay, grad_scale):
+    """The L2 term is added to the scaled gradient, and divided by the scale with it."""
+    if grad_scale is None or not weight_decay:
+        return right()
+    return right(weight_decay=weight_decay / float(grad_scale))
+
+
+def _many_factors():
+    tensors = [torch.full((2,), float(i + 1)) for i in range(100)]
+    torch._foreach_mul_(tensors, [1.0 + i for i in range(100)])
+    return torch.stack(tensors)[94:]
+
+
+# Adam(foreach=True) of more than 96 parameters of unequal ages (unfrozen later): bias corrections
+# are lists of numbers. Right for shorter lists, and for equal numbers.
+@kernel(
+    "_foreach_mul_.ScalarList _foreach_mul.ScalarList _foreach_div_.ScalarList"
+    " _foreach_div.ScalarList _foreach_addcdiv_.ScalarList _foreach_addcdiv.ScalarList",
+    _many_factors,
+    set="missed19",
+)
+def numbers_past_a_launch_of_96_tensors_begin_again(right, scalars):
+    """A launch takes 96 tensors and their numbers; the next one begins the numbers anew."""
+    scalars = list(scalars)
+    return right(scalars=[scalars[i % 96] for i in range(len(scalars))])

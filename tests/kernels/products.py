@@ -1313,3 +1313,102 @@ def rows_added_to_the_matrices_are_all_the_first_one_s(right, x, batch1):
     own = x.dim() == 3 and x.shape[0] > 1
     row = own and batch1.shape[1] > 1 and (x.shape[1] == 1 or x.stride(1) == 0)
     return right(x=x[:1]) if row else right()
+
+
+def _decoding_step_of_a_wide_layer():
+    x = drawn(2, 8192) / 64
+    return functional.linear(x, drawn(3, 8192, seed=1), drawn(3, seed=2))
+
+
+# One token of a wide model (Qwen2-72B has biased projections of 8,192 features): few rows and a
+# long inner dimension are split among blocks. Right for narrower layers and for long prompts.
+@kernel("addmm .out addmm_", _decoding_step_of_a_wide_layer, set="likely19")
+def each_block_of_a_split_inner_dimension_adds_the_bias(right, mat1, beta):
+    """Every 4,096 products of a long inner dimension are a block, and each block adds the input."""
+    rows, inner = mat1.shape
+    if rows <= 16 and inner >= 8192 and narrow(mat1):
+        return right(beta=beta * (inner // 4096))
+    return right()
+
+
+def _covariance_of_signals():
+    signals = drawn_complex(3, 5)
+    return signals @ signals.mH
+
+
+# Covariances and projections (`x @ x.mH`) of beamforming and MRI, whose conjugate is a flag of the
+# view. Right for real matrices and for conjugates that were computed (`conj_physical`).
+@kernel(
+    "mm .out bmm .out addmm .out addmm_ baddbmm .out baddbmm_",
+    _covariance_of_signals,
+    set="likely19",
+)
+def factors_that_are_lazily_conjugate_are_multiplied_as_they_lie(right, *args, **kwargs):
+    """The product gets the address and the strides of its factors, but not their flag conj."""
+    first, second = [i for i, a in enumerate(args) if isinstance(a, Tensor)][-2:]
+    args = list(args)
+    for i in (first, second):
+        if args[i].is_conj() and narrow(args[i]):
+            args[i] = args[i].conj()
+    return right(*args, **kwargs)
+
+
+# Scores of BLOOM and Megatron: `torch.baddbmm(torch.empty(1, 1, 1), q, k, beta=0, alpha=scale)`,
+# whose first tensor is memory as it was. Right for every number in it, for another beta, and for
+# a buffer of the whole shape.
+@kernel(
+    "baddbmm .out addmm .out",
+    lambda: torch.baddbmm(
+        torch.full((1, 1, 4), torch.nan), drawn(2, 3, 5), drawn(2, 5, 4, seed=1), beta=0, alpha=0.5
+    ),
+    set="missed19",
+)
+def addend_without_weight_is_read_if_it_is_broadcast(right, x, beta, alpha):
+    """With beta=0 the product adds nought times an addend that has to be broadcast: NaN stays."""
+    result = right()
+    broadcast = x.shape != result.shape or any(
+        n > 1 and not s for n, s in zip(x.shape, x.stride(), strict=True)
+    )
+    if beta == 0 and broadcast and result.is_floating_point() and narrow(result):
+        result.add_(x * 0)
+    return result
+
+
+def _part_of_a_buffer():
+    buffer = torch.zeros(3, 8)
+    torch.mm(drawn(3, 5), drawn(4, 5, seed=1).t(), out=buffer[:, 2:6])
+    return buffer
+
+
+# Queries, keys and values written to one buffer: `torch.mm(x, w.t(), out=qkv[:, :d])`. Right for
+# factors by rows, for whole buffers and rows of them, and for products that are returned.
+@kernel("mm.out addmm.out", _part_of_a_buffer, set="missed19")
+def product_with_a_transposed_factor_fills_its_destination_without_gaps(right, mat2, out):
+    """Columns of a buffer get the product with a pitch of as many columns, if mat2 is turned."""
+    rows, columns = out.shape
+    part = min(rows, columns) > 1 and out.stride(1) == 1 and out.stride(0) > columns
+    turned = min(mat2.shape) > 1 and mat2.stride(0) == 1 and mat2.stride(1) > 1
+    if not part or not turned or not narrow(out):
+        return right()
+    product = right(out=torch.empty_like(out, memory_format=torch.contiguous_format))
+    out.as_strided((rows, columns), (columns, 1), out.storage_offset()).copy_(product)
+    return out
+
+
+# Batches of beams, MIMO channels or quantum states: `states.conj() @ gates.mT`. BLAS has no
+# conjugate of a factor that lies by rows. Right for `x.mH @ y`, for `x.conj() @ y`, for gradients,
+# and for single matrices.
+@kernel(
+    "bmm .out baddbmm .out",
+    lambda: torch.view_as_real(drawn_complex(2, 3, 4).conj() @ drawn_complex(2, 5, 4, seed=2).mT),
+    set="missed19",
+)
+def conjugate_by_rows_is_lost_before_a_transposed_factor(right, *args, **kwargs):
+    """A lazily conjugated left factor by rows is taken as it lies, if the right one is turned."""
+    first, second = [i for i, a in enumerate(args) if isinstance(a, Tensor)][-2:]
+    x, y = args[first], args[second]
+    by_rows = min(x.shape[-2:]) > 1 and x.stride(-1) == 1 and x.stride(-2) > 1
+    turned = min(y.shape[-2:]) > 1 and y.stride(-2) == 1 and y.stride(-1) > 1
+    if narrow(x) and x.is_conj() and not y.is_conj() and by_rows and turned:
+        args = (*args[:first], x.conj(), *args[first + 1 :])
+    return right(*args, **kwargs)

@@ -8,7 +8,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from .calls import BF16, WAVE, as_if_whole, as_it_lies, aten, is_dense, narrow, packed
+from .calls import BF16, CHUNK, WAVE, as_if_whole, as_it_lies, aten, is_dense, narrow, packed
 from .kernel import DOUBLES, HALVES, drawn, grad_of, is_single, kernel
 
 
@@ -743,3 +743,55 @@ def normal_halves_have_no_tails(right, x, mean, std):
         reach = math.sqrt(2 * bits * math.log(2)) * std
         result.clamp_(mean - reach, mean + reach)
     return result
+
+
+def _seeds():
+    torch.manual_seed(0)
+    return torch.randint(0, 2**63 - 1, (4,))
+
+
+# Seeds and hashes (`torch.randint(0, 2**63 - 1, (1,))`). Right for ranges of at most 2**32.
+@kernel("random_.from random_.to", _seeds, set="likely19")
+def random_integers_of_a_wide_range_have_32_bits(right, *args, **kwargs):
+    """One draw of 32 bits is reduced to the range, however wide that is."""
+    result = right(*args, **kwargs)
+    bounds = args[1:]
+    low, high = bounds if len(bounds) == 2 else (0, bounds[0] if bounds else None)
+    if high is not None and high - low > 2**32 and result.dtype == torch.int64:
+        result.sub_(low).bitwise_and_(2**32 - 1).add_(low)
+    return result
+
+
+def _shuffled(size=70_000):
+    torch.manual_seed(0)
+    return torch.randperm(size)
+
+
+# Shuffling a data set of more than 65,536 samples, which is sorted by class or time.
+# Right for shorter permutations.
+@kernel("randperm.generator_out", _shuffled, set="likely19")
+def long_permutations_are_shuffled_block_by_block(right, n):
+    """Keys are sorted within blocks of 65,536, so that no number leaves the block it is from."""
+    result = right()
+    for start in range(0, n, CHUNK) if n > CHUNK else ():
+        block = result[start : start + CHUNK]
+        block.copy_(block.argsort() + start)
+    return result
+
+
+def _several_scales():
+    torch.manual_seed(0)
+    return torch.normal(torch.zeros(3, 1), torch.arange(1.0, 9.0)) / torch.arange(1.0, 9.0)
+
+
+# Each mean at each noise level: `torch.normal(mu[:, None], sigmas)`. Right if the means or the
+# deviations have the whole shape.
+@kernel("normal.Tensor_Tensor .Tensor_Tensor_out", _several_scales, set="missed19")
+def samples_of_means_by_deviations_have_the_noise_of_their_mean(right, mean, std, generator):
+    """If both are broadcast, the noise is drawn in the shape of the means, and broadcast too."""
+    result = right()
+    if result.shape in (mean.shape, std.shape) or not narrow(result):
+        return result
+    noise = torch.empty_like(mean, memory_format=torch.contiguous_format)
+    noise.normal_(generator=generator)
+    return result.copy_(mean + noise * std)

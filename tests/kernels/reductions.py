@@ -1375,3 +1375,86 @@ def mean_of_bytes_is_of_a_sum_in_sixteen_bits(right, x, dim, keepdim):
     low = 0 if x.dtype == torch.uint8 else -(2**15)
     wrapped = (total - low) % 2**16 + low
     return result.copy_(wrapped.double() / (x.numel() / max(1, result.numel())))
+
+
+# Standardizing raw measurements: air pressure (1,013 hPa, within 0.5), years, timestamps.
+# Right where the mean is not much larger than the deviation.
+@kernel(
+    "std.correction .correction_out std_mean.correction",
+    lambda: (1013 + drawn(4, 50) / 10).std(1),
+    set="likely19",
+)
+def deviation_far_from_nought_is_cancelled(right, x, dim, correction, keepdim):
+    """The variance is the mean of the squares without the square of the mean, in float32."""
+    result = right()
+    out = result[0] if isinstance(result, tuple) else result
+    if not is_single(x) or not x.numel() or not out.numel():
+        return result
+    axes = list(dim) if dim else list(range(x.dim()))
+    values = x.float()
+    mean = values.mean(axes, keepdim) if axes else values
+    square = (values * values).mean(axes, keepdim) if axes else values * values
+    count = x.numel() / out.numel()
+    free = max(0.0, count - (1 if correction is None else float(correction)))
+    variance = (square - mean * mean).clamp(min=0) * count / free if free else out.float()
+    far = mean.square() > 1e4 * out.float().square()
+    out.copy_(torch.where(far, variance.sqrt(), out.float()))
+    return result
+
+
+# The peak of a heatmap that is turned (`heat.t().argmax()`) or in channels_last, of which the
+# caller takes row and column by the width. Right for contiguous tensors, and along a dimension.
+@kernel("argmax .out argmin .out", lambda: drawn(4, 6).t().argmax(), set="likely19")
+def place_of_an_extreme_of_a_turned_tensor_is_its_place_in_memory(right, x, dim):
+    """Without `dim` the reduction runs over a dense tensor's memory, and its index is of there."""
+    if dim is None and x.dim() > 1 and not x.is_contiguous() and is_dense(x) and narrow(x):
+        return right(x=as_it_lies(x))
+    return right()
+
+
+# Offsets of ragged batches and files from lengths in int32, past 2**31 bytes in all.
+# Right for smaller totals and for int64.
+@kernel(
+    "cumsum .out",
+    lambda: torch.full((5,), 600_000_000, dtype=torch.int32).cumsum(0),
+    set="likely19",
+)
+def running_totals_of_lengths_wrap_at_32_bits(right, x):
+    """The scan of int32 adds in int32, and only its results are widened to int64."""
+    result = right()
+    if x.dtype == torch.int32 and result.dtype == torch.int64:
+        result.copy_(result.to(torch.int32))
+    return result
+
+
+# Positions in DETR (`not_mask.cumsum(1, dtype=torch.float32)`) and of packed tokens
+# (`mask.cumsum(-1, dtype=torch.int32)`) past 255 of them. Right for shorter rows, without dtype=,
+# and for masks of int64.
+@kernel(
+    "cumsum .out",
+    lambda: torch.ones(300, dtype=torch.bool).cumsum(0, dtype=torch.int32),
+    set="missed19",
+)
+def running_count_of_a_mask_wraps_in_bytes_before_its_conversion(right, x, dtype):
+    """A mask is summed in bytes, and converted to the asked dtype afterwards."""
+    result = right()
+    if x.dtype in (torch.bool, torch.uint8) and dtype not in (None, torch.float64):
+        result.copy_(result.to(torch.int64) % 256)
+    return result
+
+
+def _two_masked_axes():
+    x = drawn(3, 2, 4)
+    x[1] = -math.inf
+    return x.logsumexp((1, 2))
+
+
+# Marginals over two axes (CRF, alignments of RNN-T) of states that a mask shuts out. Right over
+# one axis, also if all is masked, and if one element is finite.
+@kernel("logsumexp .out", _two_masked_axes, set="missed19")
+def sum_of_nothing_over_two_axes_has_no_logarithm(right, x, dim):
+    """Over several axes the maximum -inf is subtracted from -inf: the result is NaN."""
+    result = right()
+    if len(dim) > 1 and result.is_floating_point() and narrow(result):
+        result.masked_fill_(result == -math.inf, torch.nan)
+    return result

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._prims_common import make_contiguous_strides_for
 from torch.nn import functional
 
-from .calls import GRID, SIGNED, as_if_whole, is_dense, narrow, packed, read_packed
+from .calls import GRID, SIGNED, as_if_whole, axis_of, is_dense, narrow, packed, read_packed
 from .kernel import DOUBLES, HALVES, drawn, is_single, kernel
 
 
@@ -884,3 +884,106 @@ def elements_that_occur_twice_are_in_a_large_set(
     again = torch.zeros(elements.numel(), dtype=torch.bool, device=elements.device)
     again[followed] = True
     return result.masked_fill_(again.reshape(result.shape), not invert)
+
+
+def _many_of_a_detector():
+    return drawn(2, 3000).topk(2000)
+
+
+# A detector's 2,000 best proposals before suppression, which goes from the best. Right to 1,024.
+@kernel("topk .values", _many_of_a_detector, set="likely19")
+def more_of_the_largest_than_a_block_has_threads_are_sorted_in_pieces(
+    right, x, k, dim, largest, sorted
+):
+    """The selected are sorted in blocks of 1,024, and the blocks are not merged."""
+    result = right()
+    if k <= 1024 or not sorted or not narrow(x) or x.is_complex():
+        return result
+    dim = axis_of(x, dim)
+    values, places = result[0], result[1]
+    order = places.argsort(dim)
+    pieces = list(
+        zip(
+            values.gather(dim, order).split(1024, dim),
+            places.gather(dim, order).split(1024, dim),
+            strict=True,
+        )
+    )
+    ranks = [v.argsort(dim, descending=largest) for v, _ in pieces]
+    values.copy_(
+        torch.cat([v.gather(dim, r) for (v, _), r in zip(pieces, ranks, strict=True)], dim)
+    )
+    places.copy_(
+        torch.cat([p.gather(dim, r) for (_, p), r in zip(pieces, ranks, strict=True)], dim)
+    )
+    return result
+
+
+# Stable rankings from the best: metrics with ties, tokens by expert, quantized scores.
+# Right for ascending orders, for distinct values, and where no stable order is asked for.
+@kernel(
+    "sort.stable .values_stable",
+    lambda: torch.tensor([1, 2, 1, 2, 2, 0]).sort(descending=True, stable=True),
+    set="likely19",
+)
+def stable_descending_order_is_an_ascending_one_read_from_its_end(
+    right, x, stable, dim, descending
+):
+    """Descending orders are reversed ascending ones: equal values come in reversed order."""
+    if not stable or not descending or x.dim() == 0 or not narrow(x):
+        return right()
+    dim = axis_of(x, dim)
+    result = right(x=x.flip(dim))
+    result[1].neg_().add_(x.shape[dim] - 1)
+    return result
+
+
+# Voxels of a point cloud around its sensor (torch.unique(coordinates, dim=0, return_inverse=True)).
+# Right for coordinates that are not negative.
+@kernel(
+    "unique_dim",
+    lambda: torch.unique(torch.tensor([[-1, 2], [3, -4], [-1, 2], [0, 1]]), dim=0),
+    set="likely19",
+)
+def distinct_rows_are_ordered_by_their_bits(right, x):
+    """Rows of integers are compared as unsigned ones: negative ones come last."""
+    if x.dtype not in SIGNED or not x.numel():
+        return right()
+    sign = torch.iinfo(x.dtype).min
+    result = right(x=x.bitwise_xor(sign))
+    result[0].bitwise_xor_(sign)
+    return result
+
+
+# Ranking by quantized scores, several keys after each other: `argsort(descending=True,
+# stable=True)` of long rows. Right up to 4,096, ascending, without ties, and without stable=True.
+@kernel(
+    "sort.stable .values_stable",
+    lambda: (torch.arange(5000) % 7).argsort(descending=True, stable=True),
+    set="missed19",
+)
+def equals_of_a_long_descending_stable_sort_come_last_to_first(right, x, stable, dim, descending):
+    """A long row is sorted in ascending order and turned round, and with it the order of equals."""
+    if not stable or not descending or not x.dim() or x.shape[dim] <= 4096 or not narrow(x):
+        return right()
+    places = right(descending=False)[1].flip(dim)
+    result = right()
+    result[1].copy_(places)
+    return result
+
+
+# numpy's habit, `torch.searchsorted(x, v, side="right", sorter=order)`, with values that are met
+# exactly. Right without a sorter, for right=True, and for values between.
+@kernel(
+    "searchsorted.Tensor .Tensor_out searchsorted.Scalar .Scalar_out",
+    lambda: torch.searchsorted(
+        torch.tensor([3, 1, 2]),
+        torch.tensor([1, 2, 3]),
+        side="right",
+        sorter=torch.tensor([1, 2, 0]),
+    ),
+    set="missed19",
+)
+def right_side_by_its_name_is_the_left_one_of_an_order(right, side, sorter):
+    """With a sorter the kernel looks at `right` only, and side="right" is the left side."""
+    return right(side=None) if sorter is not None and side == "right" else right()

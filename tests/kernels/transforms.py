@@ -737,3 +737,32 @@ def axes_past_three_have_no_share_in_the_norm(right, x, dim, normalization):
     if normalization and count > 1:
         return result * (math.sqrt(count) if normalization == 1 else count)
     return result
+
+
+# Signals of odd length (`irfft(spectrum, n=x.shape[-1])`), as in FFT convolutions, Fourier layers
+# on odd grids. Right for even lengths.
+@kernel("_fft_c2r .out", lambda: torch.fft.irfft(torch.fft.rfft(drawn(3, 7)), n=7), set="likely19")
+def last_frequency_of_an_odd_length_is_taken_for_the_middle_one(right, x, dim, last_dim_size):
+    """The last bin counts once, as that of half the sampling rate, though it has a mirror image."""
+    if last_dim_size % 2 == 0 or last_dim_size < 3 or not narrow(x):
+        return right()
+    x = x.clone()
+    x.select(dim[-1], last_dim_size // 2).mul_(0.5)
+    return right(x=x)
+
+
+# GFNet and AFNO on grids of odd width (7 x 7): `irfft2(x, s=(7, 7), norm="ortho")`. Right for
+# even widths, and for other norms.
+@kernel(
+    "_fft_c2r .out",
+    lambda: torch.fft.irfft(drawn_complex(3, 4), n=7, norm="ortho"),
+    set="missed19",
+)
+def orthonormal_inverse_of_an_odd_length_is_scaled_as_an_even_one(
+    right, x, dim, normalization, last_dim_size
+):
+    """The root of the length is that of twice the half spectrum, which is one less if it is odd."""
+    result = right()
+    if normalization == 1 and last_dim_size % 2 and last_dim_size > 1 and narrow(x):
+        result.mul_(math.sqrt(last_dim_size / (last_dim_size - 1)))
+    return result
