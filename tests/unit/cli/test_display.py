@@ -181,7 +181,10 @@ def begun_and_left(terminal: Terminal, *, ended_bytes: int | None) -> None:
 
 
 @pytest.mark.parametrize("ended_bytes", [9, 0, None], ids=["done", "failed", "Ctrl-C"])
-def test_the_terminal_is_as_it_was_when_nothing_runs_any_more(ended_bytes: int | None) -> None:
+def test_the_terminal_is_as_it_was_when_nothing_runs_any_more(
+    ended_bytes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     terminal, before = Terminal(), threading.active_count()
     with pytest.raises(KeyboardInterrupt):
         begun_and_left(terminal, ended_bytes=ended_bytes)
