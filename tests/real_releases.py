@@ -25,7 +25,7 @@ from projects import Project, copy_project
 from registries import PASSWORD, RealRegistry, real_registry, strangers_program
 from releases import Quiet
 
-from warpfront.images.built import CREATED, BuiltImage
+from warpfront.images.built import CREATED, REVISION, BuiltImage
 from warpfront.images.engine.protocol import Engine
 from warpfront.images.labels import CONTENT_HASH
 from warpfront.images.preparing import CellInputs, Tools
@@ -121,7 +121,10 @@ class Release:
         built: BuiltImage = store.load(CELL, "build", (BuiltImage,))
         proven: Verification = store.load(CELL, f"verify-{TARGET}", (Verification,))
         labels = self.client.images.get(built.image_id).labels
-        said = {**labels, CONTENT_HASH: content, CREATED: created or labels[CREATED]}
+        # A build in a copy of the project, which is no repository, has no revision.
+        revision = labels.get(REVISION) or "0" * 40
+        said = {**labels, CONTENT_HASH: content, REVISION: revision}
+        said[CREATED] = created or labels[CREATED]
         name = f"localhost/warpfront/test-release:{content[:12]}"
         image_id = self._imported(name, said)
         proof = dataclasses.replace(proven, image_id=image_id, content_hash=content)

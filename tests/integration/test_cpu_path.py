@@ -25,7 +25,8 @@ from warpfront.pipeline.workspace import open_workspace
 from warpfront.system.process import Command, run
 from warpfront_checks.check_options import SESSIONS
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+# A whole verification beside four other workers takes fifteen minutes on two slow cores.
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1800)]
 
 CELL_ID = "cpu-x86_64-py311-torch2130-torch"
 SERVE_ID = "cpu-x86_64-py311-torch2130-serve"
