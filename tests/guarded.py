@@ -155,6 +155,16 @@ class GuardedPython:
     def python(self) -> Path:
         return self.folder / "venv" / "bin" / "python"
 
+    @property
+    def ahead(self) -> Path:
+        """Return the folder in which a test's stand-in for the standard library lies, if any."""
+        return self.folder / "ahead"
+
+    def stand_in(self, text: str) -> None:
+        """Give each start `sitecustomize`; a test leaves the standard library's alone."""
+        self.ahead.mkdir(exist_ok=True)
+        (self.ahead / "sitecustomize.py").write_text(text)
+
     def run(
         self,
         *arguments: str,
@@ -164,9 +174,11 @@ class GuardedPython:
         """A start of this Python in the environment that the image sets, with `environment` added;
         "" takes a variable out.
         """
+        # Before the standard library, where Debian has a `sitecustomize` of its own.
+        ahead = {"PYTHONPATH": str(self.ahead)} if self.ahead.is_dir() else {}
         return subprocess.run(
             [str(python or self.python), *arguments],
-            env=self.given(environment or {}),
+            env=self.given({**ahead, **(environment or {})}),
             cwd=self.folder,
             capture_output=True,
             text=True,

@@ -64,9 +64,8 @@ def test_an_environment_that_asks_for_the_systems_packages_sees_the_images(
     sees: bool,  # noqa: FBT001
 ) -> None:
     folder = own.folder / "over"
-    packages = make_environment(folder, sees_packages=sees)
-    # The standard library's folder, where it belongs, is left alone by a test.
-    (packages / "sitecustomize.py").write_text(block(own.places))
+    make_environment(folder, sees_packages=sees)
+    own.stand_in(block(own.places))
     done = own.run("-c", "import torch; print(torch.__file__)", python=folder / "bin" / "python")
     assert (done.stdout.strip() == f"{own.places.site_packages}/torch/__init__.py") is sees
     assert (done.stderr == "") is sees
@@ -75,7 +74,7 @@ def test_an_environment_that_asks_for_the_systems_packages_sees_the_images(
 def test_the_same_environment_with_a_torch_of_its_own_is_refused(own: GuardedPython) -> None:
     folder = own.folder / "over"
     packages = make_environment(folder, sees_packages=True)
-    (packages / "sitecustomize.py").write_text(block(own.places))
+    own.stand_in(block(own.places))
     (packages / "torch").mkdir()
     (packages / "torch" / "__init__.py").write_text("")
     done = own.run("-c", "import torch", python=folder / "bin" / "python")

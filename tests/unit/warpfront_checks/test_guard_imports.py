@@ -102,14 +102,12 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> GuardedPython:
 
 
 def an_environment(image: GuardedPython, folder: Path, torch: str) -> Path:
-    """Somebody's own environment with a torch in it, that imports the guard's sitecustomize; a
-    stand-in for the one in the standard library, which a test leaves alone.
-    """
+    """Somebody's own environment with a torch in it, that imports the guard's sitecustomize."""
     packages = make_environment(folder)
     (packages / "torch").mkdir()
     (packages / "torch" / "__init__.py").write_text("")
     (packages / f"torch-{torch}.dist-info").mkdir()
-    (packages / "sitecustomize.py").write_text(block(image.places))
+    image.stand_in(block(image.places))
     return folder / "bin" / "python"
 
 
