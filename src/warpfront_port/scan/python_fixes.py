@@ -30,7 +30,7 @@ _TEXTS = {
 """What a text becomes on AMD."""
 _SWITCHES = frozenset({"PY001", "PY004", "PY008", "PY025"})
 """Rules about a switch that is on: AMD has it off."""
-_OF_BUILDS = frozenset({"BL201", "BL202"})
+_OF_BUILDS = frozenset({"BL201", "BL202", "PY047"})
 FIXED_IN_PYTHON = frozenset({*_TEXTS, *_SWITCHES, *_OF_BUILDS, "PY010"})
 _MET_TOO = frozenset({"BL211", "BL214", "BL216", "PY047"})
 """Rules about builds that never ask for ROCm: an edit that asks for it answers them as well."""
@@ -87,7 +87,9 @@ def _edits(module: Module, match: Match) -> Iterator[Edit]:
     gate = _gate(module, match.start)
     if node is None:
         return
-    if match.rule in _OF_BUILDS:
+    if match.rule == "PY047":
+        yield from _either_home(module, node)
+    elif match.rule in _OF_BUILDS:
         yield from _without_flag(module, node, gate, match.rule)
     elif gate and (other := _other(module, match.rule, node)):
         # The value becomes a choice by the gate.
@@ -112,6 +114,24 @@ def _without_flag(module: Module, node: ast.AST, gate: str, rule: str) -> Iterat
 
 def _imports_of_torch(node: ast.AST) -> bool:
     return isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch"
+
+
+def _either_home(module: Module, test: ast.AST) -> Iterator[Edit]:
+    """Yield edits to `CUDA_HOME or ROCM_HOME` in a test, and to the import that they need."""
+    imports = [n for n in module.of(ast.ImportFrom) if _imports_of_torch(n)]
+    home = next((n for n in imports if any(alias.name == "CUDA_HOME" for alias in n.names)), None)
+    uses = [n for n in ast.walk(test) if isinstance(n, ast.Name) and n.id == "CUDA_HOME"]
+    if home is None or not uses:
+        return
+    start, end = module.span(home)
+    text = module.text[start:end]
+    if "ROCM_HOME" not in text:
+        both = re.sub(r"\bCUDA_HOME\b", "CUDA_HOME, ROCM_HOME", text)
+        yield Edit(start=start, end=end, text=both, rule="")
+    for number, use in enumerate(uses):
+        start, end = module.span(use)
+        text = "(CUDA_HOME or ROCM_HOME)"
+        yield Edit(start=start, end=end, text=text, rule="" if number else "PY047")
 
 
 def _gate(module: Module, offset: int) -> str:

@@ -55,6 +55,13 @@ FIXED = {
         "import torch\nimport setuptools\nF = ['-gencode', 'arch=compute_80,code=sm_80']\n",
         "*([] if torch.version.hip else ['-gencode'])",
     ),
+    "PY047": (
+        (
+            "import torch\nfrom torch.utils.cpp_extension import CUDA_HOME\n"
+            "with_gpu = CUDA_HOME is not None\n"
+        ),
+        "import CUDA_HOME, ROCM_HOME\n",
+    ),
 }
 
 
@@ -107,3 +114,24 @@ def test_a_fix_hides_nothing_that_it_did_not_mend() -> None:
     assert fix is not None
     assert fix.rules == ("PY001",)
     assert fix.after.endswith("import pynvml\npynvml.nvmlInit()\ntorch.hip.synchronize()\n")
+
+
+def test_an_import_of_a_second_home_is_offered_only_with_its_use() -> None:
+    head = "import torch\nfrom torch.utils.cpp_extension import CUDA_HOME\n"
+    assert fix_python(source(f"{head}if not CUDA_HOME.is_dir():\n    raise SystemExit\n")) is None
+    asked = f"{head}built = torch.cuda.is_available() and CUDA_HOME is not None\n"
+    fixed = fix_python(source(asked))
+    assert fixed is not None
+    assert "import CUDA_HOME, ROCM_HOME\n" in fixed.after
+    assert "(CUDA_HOME or ROCM_HOME) is not None" in fixed.after
+
+
+def test_an_arm_that_leaves_the_extension_out_asks_for_either_home() -> None:
+    fixed = fix_python(
+        source(
+            "import torch\nfrom torch.utils.cpp_extension import CUDA_HOME, CUDAExtension\n"
+            "parts = []\nif CUDA_HOME is not None:\n    parts += [CUDAExtension('k', ['k.cu'])]\n"
+        )
+    )
+    assert fixed is not None
+    assert "if (CUDA_HOME or ROCM_HOME) is not None:\n" in fixed.after
